@@ -1,0 +1,107 @@
+"""The folder a run leaves: whole files or none, and where, when and with what it was made."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any
+
+from steptime import __version__
+from steptime.errors import UsageError
+
+
+def default_path(verb: str, now: datetime) -> Path:
+    """Where a run goes when ``--out`` is not given: ``runs/<verb>-<time>``."""
+    return Path("runs") / f"{verb}-{now:%Y%m%d-%H%M%S}"
+
+
+def create(path: Path) -> Path:
+    """Make the run directory, parents included, and prove that it can be written.
+
+    Raises UsageError when it cannot.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to the output folder {path}: {error.strerror}; choose another with --out"
+        ) from None
+    return path
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write in pieces, so that a killed run leaves the whole of it or nothing."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file so that a killed run leaves the whole of it or nothing."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write ``content`` as JSON, atomically."""
+    write_atomic(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def environment() -> dict[str, Any]:
+    """What a figure depends on: when, machine, versions and the command that was typed."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": ["steptime", *sys.argv[1:]],
+        "host": platform.node(),
+        "machine": platform.machine(),
+        "cpu": _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "steptime": __version__,
+        "versions": {name: _version(name) for name in ("torch", "numpy")},
+        "git_revision": _git_revision(Path(__file__).parent),
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git_revision(folder: Path) -> str | None:
+    """The revision steptime itself runs from, or None where it is installed, not checked out."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

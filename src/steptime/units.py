@@ -1,0 +1,85 @@
+"""Sizes, rates and times as people write them: ``64MiB``, ``10GB/s``, ``10Gb/s``, ``5us``.
+
+B is a byte and b a bit; Ki, Mi, Gi are binary and k, M, G decimal. Inside the program everything
+is SI: bytes, bytes per second, seconds.
+"""
+
+import re
+from typing import Self
+
+from steptime.errors import UsageError
+
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
+    prefix + "i": 2.0 ** (10 * power) for power, prefix in enumerate("KMGT", start=1)
+}
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*"
+_SIZE = re.compile(_NUMBER + r"(?P<prefix>(?:[KMGT]i|[kKMGT])?)(?P<unit>[Bb]?)")
+_RATE = re.compile(_NUMBER + r"(?P<prefix>(?:[KMGT]i|[kKMGT])?)(?P<unit>B/s|b/s|bps|bit/s)")
+_TIME = re.compile(_NUMBER + r"(?P<unit>ns|us|µs|ms|s|min|h)")
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a size such as ``4096``, ``64MiB``, ``1.5GB`` or ``8Mb`` (bits).
+
+    Raises UsageError when the text is no size or not a whole number of bytes.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"'{text}' is not a size: write a number and a unit, such as 64MiB or 1GB")
+    value = float(match["number"]) * _PREFIXES[match["prefix"]] / (8 if match["unit"] == "b" else 1)
+    if value != int(value):
+        raise UsageError(f"'{text}' is {value:g} bytes: a size is a whole number of bytes")
+    return int(value)
+
+
+class Size(int):
+    """A number of bytes, made from an int or from text such as ``25MiB``."""
+
+    def __new__(cls, size: str | int) -> Self:
+        """Raises UsageError when text is no size."""
+        return super().__new__(cls, parse_bytes(size) if isinstance(size, str) else size)
+
+
+def parse_rate(text: str) -> float:
+    """Bytes per second of a rate such as ``10GB/s``, ``10Gb/s`` or ``200Mbps`` (bits).
+
+    Raises UsageError when the text is no rate; a rate without a unit is refused, not guessed.
+    """
+    match = _RATE.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"'{text}' is not a rate: write bytes as 10GB/s or bits as 10Gb/s")
+    bits = match["unit"] != "B/s"
+    return float(match["number"]) * _PREFIXES[match["prefix"]] / (8 if bits else 1)
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds of a time such as ``5us``, ``1.5ms``, ``30s`` or ``5min``.
+
+    Raises UsageError when the text is no time; a time without a unit is refused, not guessed.
+    """
+    match = _TIME.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"'{text}' is not a time: write a number and a unit, such as 5us or 30s")
+    return float(match["number"]) * _SECONDS[match["unit"]]
+
+
+def format_bytes(count: float) -> str:
+    """A size in decimal units with three significant digits: ``3.41 MB``."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(count) >= 0.9995 * scale:
+            return f"{_three_digits(count / scale)} {unit}"
+    return f"{count:.0f} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """A time with three significant digits and its unit: ``34.1 ms``."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(seconds) >= 0.9995 * scale:
+            return f"{_three_digits(seconds / scale)} {unit}"
+    return f"{_three_digits(seconds / 1e-9)} ns" if seconds else "0 s"
+
+
+def _three_digits(value: float) -> str:
+    decimals = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:,.{decimals}f}"
