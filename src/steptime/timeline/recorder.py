@@ -1,0 +1,103 @@
+"""Writing a Timeline while a rank runs: two clock readings and one append per interval."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from steptime.timeline.timeline import INTERVAL, MESSAGE, Phase, Timeline
+
+
+class _Span(NamedTuple):
+    stream: str
+    name: str
+    phase: Phase
+    step: int
+    start: Any
+    end: Any
+    bytes: int
+
+
+class Recorder:
+    """Collects the intervals of one rank.
+
+    ``clock`` gives a mark and ``seconds`` turns a mark into seconds once the run is over. On a CPU
+    a mark is already ``time.perf_counter()``, which all processes of a host share; on a GPU it is
+    an event that is read only at the end, so that recording never waits for the device. Only the
+    last ``kept_steps`` steps are kept.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], Any] = time.perf_counter,
+        seconds: Callable[[Any], float] = float,
+        kept_steps: int = 1000,
+    ) -> None:
+        self.clock = clock
+        self.step = 0
+        self._seconds = seconds
+        self._kept_steps = kept_steps
+        self._spans: deque[_Span] = deque()
+
+    def begin_step(self, step: int) -> None:
+        """Count what is recorded from now on to ``step``, and forget steps long past."""
+        self.step = step
+        while self._spans and self._spans[0].step <= step - self._kept_steps:
+            self._spans.popleft()
+
+    @contextmanager
+    def span(self, stream: str, name: str, phase: Phase, payload: int = 0) -> Iterator[None]:
+        """Record what runs inside the ``with`` block; ``payload`` is in bytes."""
+        start = self.clock()
+        yield
+        self.add(stream, name, phase, start, self.clock(), payload)
+
+    def add(
+        self,
+        stream: str,
+        name: str,
+        phase: Phase,
+        start: Any,
+        end: Any,
+        payload: int = 0,
+        step: int | None = None,
+    ) -> None:
+        """Record an interval between two marks of the clock, by default of the current step."""
+        step = self.step if step is None else step
+        self._spans.append(_Span(stream, name, phase, step, start, end, payload))
+
+    def timeline(self, rank: int, ranks: int) -> Timeline:
+        """Everything recorded so far, as the measured timeline of one rank."""
+        streams = {label: i for i, label in enumerate(dict.fromkeys(s.stream for s in self._spans))}
+        names = {label: i for i, label in enumerate(dict.fromkeys(s.name for s in self._spans))}
+        rows = [
+            (
+                rank,
+                streams[span.stream],
+                names[span.name],
+                span.phase,
+                span.step,
+                self._seconds(span.start),
+                self._seconds(span.end),
+                span.bytes,
+            )
+            for span in self._spans
+        ]
+        return Timeline(
+            source="measured",
+            ranks=ranks,
+            names=tuple(names),
+            streams=tuple(streams),
+            intervals=np.array(rows, dtype=INTERVAL),
+            messages=np.empty(0, dtype=MESSAGE),
+        )
+
+
+def recording(
+    recorder: Recorder | None, stream: str, name: str, phase: Phase
+) -> AbstractContextManager[None]:
+    """Record what runs inside the ``with`` block, or nothing where there is no recorder."""
+    return recorder.span(stream, name, phase) if recorder else nullcontext()

@@ -1,0 +1,120 @@
+"""The Timeline: every table, plot and report is made from it alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Source: TypeAlias = Literal["measured", "simulated", "computed"]
+
+
+class Phase(IntEnum):
+    """What an interval's time is spent on.
+
+    WAIT is a stream blocked on another; OTHER is work that is none of these, such as reading data.
+    """
+
+    STEP = 0
+    COMPUTE = 1
+    COMMUNICATION = 2
+    UPDATE = 3
+    WAIT = 4
+    OTHER = 5
+
+
+INTERVAL = np.dtype(
+    [
+        ("rank", np.int32),
+        ("stream", np.uint16),  # index into Timeline.streams
+        ("name", np.uint32),  # index into Timeline.names
+        ("phase", np.uint8),  # a Phase
+        ("step", np.int32),
+        ("start", np.float64),  # seconds
+        ("end", np.float64),  # seconds
+        ("bytes", np.int64),  # payload of a communication, else 0
+    ]
+)
+
+MESSAGE = np.dtype(
+    [
+        ("src", np.int32),
+        ("dst", np.int32),
+        ("sent", np.float64),  # seconds: first byte out
+        ("received", np.float64),  # seconds: last byte in
+        ("bytes", np.int64),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """Intervals and messages of one run, all ranks on one clock.
+
+    ``intervals`` has dtype INTERVAL and ``messages`` dtype MESSAGE; times are seconds from an
+    origin common to all ranks. A step is itself an interval of phase STEP on the stream ``step``,
+    named after what ran in it (the strategy): the other intervals of that rank lie inside it or
+    reach over its end, as a gather that overlaps the next step does.
+    """
+
+    source: Source
+    ranks: int
+    names: tuple[str, ...]
+    streams: tuple[str, ...]
+    intervals: NDArray[np.void]
+    messages: NDArray[np.void]
+
+    def select(self, mask: NDArray[np.bool_]) -> "Timeline":
+        """The same timeline with only the intervals where ``mask``, shape (intervals,), is true."""
+        return replace(self, intervals=self.intervals[mask])
+
+    def steps_named(self, name: str) -> NDArray[np.void]:
+        """The STEP intervals called ``name``, in order of rank and start."""
+        if name not in self.names:
+            return self.intervals[:0]
+        rows = self.intervals
+        steps = rows[(rows["phase"] == Phase.STEP) & (rows["name"] == self.names.index(name))]
+        return np.sort(steps, order=["rank", "start"])
+
+    def between(self, start: float, end: float) -> "Timeline":
+        """Only the intervals and messages that overlap ``start`` to ``end``, both in seconds."""
+        rows, sent = self.intervals, self.messages
+        return replace(
+            self,
+            intervals=rows[(rows["end"] > start) & (rows["start"] < end)],
+            messages=sent[(sent["received"] > start) & (sent["sent"] < end)],
+        )
+
+
+def merge(timelines: Sequence[Timeline]) -> Timeline:
+    """One timeline of several that share a clock: of the ranks of a run, or of runs in turn.
+
+    Raises ValueError when they do not all come from the same source.
+    """
+    sources = {timeline.source for timeline in timelines}
+    if len(sources) != 1:
+        raise ValueError(f"cannot merge timelines from different sources: {sorted(sources)}")
+    names = tuple(dict.fromkeys(name for timeline in timelines for name in timeline.names))
+    streams = tuple(dict.fromkeys(stream for timeline in timelines for stream in timeline.streams))
+    parts = []
+    for timeline in timelines:
+        rows = timeline.intervals.copy()
+        if len(rows):
+            rows["name"] = _translation(timeline.names, names)[rows["name"]]
+            rows["stream"] = _translation(timeline.streams, streams)[rows["stream"]]
+        parts.append(rows)
+    return Timeline(
+        source=timelines[0].source,
+        ranks=max(timeline.ranks for timeline in timelines),
+        names=names,
+        streams=streams,
+        intervals=np.concatenate(parts),
+        messages=np.concatenate([timeline.messages for timeline in timelines]),
+    )
+
+
+def _translation(old: tuple[str, ...], new: tuple[str, ...]) -> NDArray[np.uint32]:
+    position = {label: index for index, label in enumerate(new)}
+    return np.array([position[label] for label in old], dtype=np.uint32)
