@@ -1,0 +1,66 @@
+"""The dimensions of a GPT-2 and the sizes it is known in."""
+
+from dataclasses import dataclass
+
+from steptime.errors import UsageError
+
+_VOCABULARY_MULTIPLE = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPT2Config:
+    """Dimensions of a GPT-2: L layers of H heads over C channels, T positions, V tokens."""
+
+    layers: int
+    heads: int
+    embd: int
+    context: int
+    vocabulary: int
+
+    def __post_init__(self) -> None:
+        for field in ("layers", "heads", "embd", "context", "vocabulary"):
+            if getattr(self, field) < 1:
+                raise UsageError(f"--{field} is {getattr(self, field)}: it must be at least 1")
+        if self.embd % self.heads:
+            raise UsageError(f"--embd {self.embd} does not divide into --heads {self.heads}")
+
+    @property
+    def padded_vocabulary(self) -> int:
+        """V rounded up to a multiple of 128, as llm.c and nanoGPT pad 50257 to 50304."""
+        return -(-self.vocabulary // _VOCABULARY_MULTIPLE) * _VOCABULARY_MULTIPLE
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, the padding rows of the vocabulary included."""
+        C, V, T, L = self.embd, self.padded_vocabulary, self.context, self.layers
+        return V * C + T * C + L * (12 * C * C + 13 * C) + 2 * C
+
+    def flops_per_token(self) -> float:
+        """FLOP of forward and backward for one token at full context.
+
+        6 a parameter that multiplies (position embeddings only add) and 12·L·C·T for attention,
+        as PaLM counts (arXiv 2204.02311, appendix B).
+        """
+        multiplying = self.parameters - self.context * self.embd
+        return 6.0 * multiplying + 12.0 * self.layers * self.embd * self.context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A size of GPT-2 that has a name, and a peak learning rate that suits it."""
+
+    layers: int
+    heads: int
+    embd: int
+    context: int
+    learning_rate: float
+
+
+PRESETS = {
+    "nano": Preset(layers=4, heads=4, embd=128, context=128, learning_rate=1e-3),
+    "micro": Preset(layers=6, heads=6, embd=384, context=256, learning_rate=1e-3),
+    "124M": Preset(layers=12, heads=12, embd=768, context=1024, learning_rate=6e-4),
+    "350M": Preset(layers=24, heads=16, embd=1024, context=1024, learning_rate=3e-4),
+    "774M": Preset(layers=36, heads=20, embd=1280, context=1024, learning_rate=2.5e-4),
+    "1.5B": Preset(layers=48, heads=25, embd=1600, context=1024, learning_rate=2e-4),
+}

@@ -1,0 +1,144 @@
+"""Batches of rows of tokens: which rank trains on what at which step, and the checks before it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.errors import UsageError
+from steptime.train.options import DataOptions
+from steptime.train.shards import check_token_ids
+from steptime.train.tokenizer import TokenArray, check_tokenizer
+from steptime.train.tokens import Tokens, load_tokens, shard_paths
+
+Batch: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Inputs and targets, each ``(B, T)``: a target is the token after its input."""
+
+
+def check_data(options: DataOptions, *, context: int, batch: int, ranks: int) -> None:
+    """Read the data as every rank will, without the cost of a trained tokenizer.
+
+    ``batch`` counts rows of ``context`` tokens, all ranks together. Raises UsageError, naming the
+    file, for whatever ``load_tokens`` and ``check_length`` refuse, and for ids beyond a shard's
+    vocabulary.
+    """
+    tokens = load_tokens(replace(options, tokenizer="byte"))
+    if tokens.tokenizer:
+        check_tokenizer(options)
+    for path in shard_paths(options.data):
+        check_token_ids(path)
+    # No token is shorter than a byte: text with too few bytes has too few tokens of any kind, and
+    # is short enough to count them.
+    if _shortage(tokens, context, batch, ranks) and options.tokenizer != "byte":
+        tokens = load_tokens(options)
+    check_length(tokens, context=context, batch=batch, ranks=ranks)
+
+
+def check_length(tokens: Tokens, *, context: int, batch: int, ranks: int) -> None:
+    """Raise UsageError when a batch, or the validation of one row a rank, needs more tokens."""
+    if sentence := _shortage(tokens, context, batch, ranks):
+        raise UsageError(sentence)
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """The rows that one rank trains on at each step; the step is all the state there is.
+
+    A row is one of the windows of ``context`` tokens (and the next one, to predict) that follow
+    one another in an array of tokens. An epoch is one permutation of all windows by ``(seed,
+    epoch)``, cut into steps of ``batch`` rows; what does not fill a step is left out of that epoch.
+    Rank r of p holds rows r·batch/p to (r+1)·batch/p of a step, so that which rows a step trains on
+    does not depend on the number of ranks.
+
+    Raises UsageError as ``check_length`` does.
+    """
+
+    tokens: Tokens
+    context: int
+    batch: int
+    """Rows of the global batch, all ranks together."""
+    rank: int
+    ranks: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_length(self.tokens, context=self.context, batch=self.batch, ranks=self.ranks)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches that the training tokens yield."""
+        return _window_count(self.tokens.train, self.context) // self.batch
+
+    def at(self, step: int) -> Batch:
+        """This rank's inputs and targets at a step counted from 0, ``(batch / ranks, context)``."""
+        epoch, step_in_epoch = divmod(step, self.steps_per_epoch)
+        order = _permutation(self.seed, epoch, _window_count(self.tokens.train, self.context))
+        rows = order[step_in_epoch * self.batch :][: self.batch]
+        return _gather(self.tokens.train, self.context, _rows_of_rank(rows, self.rank, self.ranks))
+
+
+def validation_batches(
+    tokens: Tokens, *, context: int, batch: int, rank: int, ranks: int, steps: int
+) -> Iterator[Batch]:
+    """This rank's part of the first ``steps · batch`` held-out windows, in order, unshuffled.
+
+    Yields inputs and targets ``(batch / ranks, context)``, as many on every rank: at most
+    ``steps``, as far as whole batches go; where there is not one whole batch, one smaller batch of
+    as many rows as divide among the ranks. Raises UsageError as ``check_length`` does.
+    """
+    check_length(tokens, context=context, batch=batch, ranks=ranks)
+    windows = _window_count(tokens.validation, context)
+    batch = min(batch, windows // ranks * ranks)
+    order = np.arange(min(steps, windows // batch) * batch).reshape(-1, batch)
+    return (_gather(tokens.validation, context, _rows_of_rank(rows, rank, ranks)) for rows in order)
+
+
+def _shortage(tokens: Tokens, context: int, batch: int, ranks: int) -> str | None:
+    """Why these tokens do not suffice, in one sentence; None when they do."""
+    for arrays, part, needed, why, smaller in (
+        (tokens.train, "training", batch, f"a batch needs {batch:,}", "a smaller --batch"),
+        (tokens.validation, "validation", ranks, f"{ranks} ranks need one each", "fewer ranks"),
+    ):
+        windows = _window_count(arrays, context)
+        if windows < needed:
+            count = sum(len(array) for array in arrays)
+            return (
+                f"{tokens.source}, is too short: its {count:,} {part} tokens make {windows:,} rows "
+                f"of {context:,}, and {why} ({needed * context + 1:,} tokens); give more with "
+                f"--data, or choose {smaller} or a smaller --context"
+            )
+    return None
+
+
+def _window_counts(arrays: Sequence[TokenArray], context: int) -> list[int]:
+    return [max(0, len(array) - 1) // context for array in arrays]
+
+
+def _window_count(arrays: Sequence[TokenArray], context: int) -> int:
+    return sum(_window_counts(arrays, context))
+
+
+def _rows_of_rank(rows: NDArray[np.int64], rank: int, ranks: int) -> NDArray[np.int64]:
+    return rows[len(rows) * rank // ranks : len(rows) * (rank + 1) // ranks]
+
+
+@lru_cache(maxsize=1)
+def _permutation(seed: int, epoch: int, windows: int) -> NDArray[np.int64]:
+    order = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(windows)
+    order.setflags(write=False)
+    return order
+
+
+def _gather(arrays: Sequence[TokenArray], context: int, windows: NDArray[np.int64]) -> Batch:
+    """The windows of these numbers, which run through all arrays, as inputs and targets."""
+    ends = np.cumsum(_window_counts(arrays, context))
+    inputs, targets = (np.empty((len(windows), context), np.int64) for _ in range(2))
+    for row, window in enumerate(windows):
+        which = np.searchsorted(ends, window, side="right")
+        first = int(window - (ends[which - 1] if which else 0)) * context
+        tokens = arrays[which][first : first + context + 1]
+        inputs[row], targets[row] = tokens[:-1], tokens[1:]
+    return inputs, targets

@@ -1,0 +1,152 @@
+"""What a training run can be asked for: frozen, checked, and free of torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from steptime.errors import UsageError
+from steptime.train.config import PRESETS, GPT2Config
+from steptime.units import Size
+
+TokenizerName: TypeAlias = Literal["byte", "bpe", "gpt2"]
+DtypeName: TypeAlias = Literal["fp32", "bf16", "fp16"]
+ScheduleName: TypeAlias = Literal["cosine", "linear", "constant", "wsd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """Where the training text comes from and how it becomes tokens."""
+
+    data: Path | None = None
+    """A text file, a folder of text, or llm.c/nanoGPT .bin token shards (a file or a folder of
+    them). Default: the Python standard library's own sources."""
+
+    tokenizer: TokenizerName = "byte"
+    """byte: one token a byte; bpe: byte-pair encoding trained on the data; gpt2: GPT-2's own."""
+
+    vocabulary: int = 4096
+    """Number of tokens of the trained bpe."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The size of the model: one that has a name, or that with other dimensions."""
+
+    model: str = "nano"
+    """nano, micro, 124M, 350M, 774M or 1.5B."""
+
+    layers: int | None = None
+    """Number of blocks, if not the model's."""
+
+    heads: int | None = None
+    """Attention heads a block, if not the model's."""
+
+    embd: int | None = None
+    """Channels, if not the model's."""
+
+    context: int | None = None
+    """Tokens a row, if not the model's."""
+
+    def __post_init__(self) -> None:
+        if self.model not in PRESETS:
+            raise UsageError(
+                f"there is no model '{self.model}'; choose from {', '.join(PRESETS)}, "
+                "or give --layers, --heads, --embd and --context"
+            )
+        self.config(vocabulary=1)
+
+    def config(self, vocabulary: int) -> GPT2Config:
+        """The dimensions asked for; raises UsageError when they do not fit together."""
+        preset = PRESETS[self.model]
+        return GPT2Config(
+            layers=preset.layers if self.layers is None else self.layers,
+            heads=preset.heads if self.heads is None else self.heads,
+            embd=preset.embd if self.embd is None else self.embd,
+            context=preset.context if self.context is None else self.context,
+            vocabulary=vocabulary,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """How the model is trained; the same for one rank and for many."""
+
+    batch: int = 16
+    """Rows of the global batch, all ranks and micro-batches together."""
+
+    accumulate: int = 1
+    """Micro-batches whose gradients add up to one step."""
+
+    lr: float | None = None
+    """Peak learning rate; default: what suits the model."""
+
+    schedule: ScheduleName = "cosine"
+    """How the learning rate goes after its warm-up: cosine, linear, constant or wsd."""
+
+    lr_warmup: int | None = None
+    """Steps over which the learning rate climbs; default: a tenth of all steps."""
+
+    weight_decay: float = 0.1
+    """AdamW's decay of matrices and embeddings."""
+
+    clip: float = 1.0
+    """Largest norm of the whole gradient; 0 leaves it as it is."""
+
+    reduce_dtype: DtypeName = "fp32"
+    """The dtype in which gradients are communicated."""
+
+    bucket: Size = Size("25MiB")  # noqa: RUF009 - a Size is immutable
+    """Bucket size of the overlapped strategies, at most an eighth of the gradients."""
+
+    def __post_init__(self) -> None:
+        for field in ("batch", "accumulate", "bucket"):
+            if getattr(self, field) < 1:
+                raise UsageError(f"--{field} is {getattr(self, field)}: it must be at least 1")
+        for field in ("weight_decay", "clip"):
+            if not 0 <= getattr(self, field) < float("inf"):
+                name = field.replace("_", "-")
+                raise UsageError(f"--{name} is {getattr(self, field)}: it cannot be negative")
+        if self.lr is not None and not 0 < self.lr < float("inf"):
+            raise UsageError(f"--lr is {self.lr}: it must be above 0")
+        if self.lr_warmup is not None and self.lr_warmup < 0:
+            raise UsageError(f"--lr-warmup is {self.lr_warmup}: it cannot be negative")
+
+    def rows_per_micro_batch(self, ranks: int) -> int:
+        """Rows that one rank computes at a time; raises UsageError when they are not whole."""
+        if self.batch % (ranks * self.accumulate):
+            step = ranks * self.accumulate
+            nearest = max(step, round(self.batch / step) * step)
+            raise UsageError(
+                f"--batch {self.batch} does not divide among {ranks} ranks of {self.accumulate} "
+                f"micro-batches; the nearest that does is {nearest}"
+            )
+        return self.batch // (ranks * self.accumulate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a long training is watched and kept."""
+
+    val_every: int | None = None
+    """Steps between two looks at held-out text; default: a fifth of all steps."""
+
+    val_batches: int = 20
+    """Batches of held-out text at each look, and at the end."""
+
+    checkpoint_every: int | None = None
+    """Steps between two checkpoints in the run's folder; default: none is kept."""
+
+    init: Path | None = None
+    """Initial weights and dimensions from an llm.c checkpoint, such as gpt2_124M.bin."""
+
+    resume: Path | None = None
+    """Go on from a checkpoint folder, with any strategy and any number of ranks."""
+
+    def __post_init__(self) -> None:
+        for field in ("val_every", "val_batches", "checkpoint_every"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                name = field.replace("_", "-")
+                raise UsageError(f"--{name} is {value}: it must be at least 1")
+        if self.init and self.resume:
+            raise UsageError("--init and --resume both give the weights: choose one")
