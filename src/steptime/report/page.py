@@ -1,0 +1,205 @@
+"""From a run to its page: the sentences, the facts, and the file."""
+
+import math
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from steptime.report.figures import (
+    bytes_figure,
+    curves,
+    loss_figure,
+    loss_spread,
+    losses_agree,
+    parts_figure,
+)
+from steptime.report.one_step import MAX_RANKS, step_figures
+from steptime.report.palette import ORANGE, PARTS, SKY
+from steptime.report.table import percent, share, sources, strategy_table
+from steptime.rundir import write_atomic
+from steptime.timeline import Timeline
+from steptime.units import format_bytes, format_seconds
+
+
+def write_report(path: Path, run: Mapping[str, Any], timeline: Timeline) -> None:
+    """Write the page of a run to ``path``, atomically: one HTML file that needs no network.
+
+    ``run`` is what run.json holds, with one strategy or several, and ``timeline`` the whole run.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # plotly.js is a script of its own package: autoescape would break it.
+    plotly = Markup(get_plotlyjs())  # noqa: S704
+    page = environment.get_template("report.html").render(context(run, timeline), plotly=plotly)
+    write_atomic(path, page.encode())
+
+
+def context(run: Mapping[str, Any], timeline: Timeline) -> dict[str, Any]:
+    """What the template shows of a run."""
+    strategies = run["strategies"]
+    winner = _winner(run)
+    steps = step_figures(timeline, strategies)
+    return {
+        "run": run,
+        "headline": headline(run),
+        "doubt": _doubt(run),
+        "facts": _facts(run),
+        "several": len(strategies) > 1,
+        "source": sources(list(strategies.values())),
+        "timeline_source": timeline.source,
+        "table": strategy_table(strategies),
+        "summaries": {name: entry.get("summary", "") for name, entry in strategies.items()},
+        "parts_key": [(part.color, part.label) for part in PARTS],
+        "steps_key": [(part.color, part.phase.name.lower()) for part in PARTS],
+        "curves": curves(strategies),
+        "loss_sentence": _loss_sentence(strategies),
+        "bytes_sentence": _bytes_sentence(strategies),
+        "wire": any(e.get("wire_bytes_received_per_rank") for e in strategies.values()),
+        "bytes_key": [(ORANGE, "rank 0"), (SKY, "the other ranks, in order")],
+        "figures": {
+            "parts": parts_figure(_parts_rows(strategies)),
+            "loss": loss_figure(strategies),
+            "steps": list(steps.values()),
+            "bytes": bytes_figure(strategies),
+        },
+        "shown": list(steps),
+        "first_shown": list(steps).index(winner) if winner in steps else 0,
+        "environment": _environment(run["environment"]),
+        "command": shlex.join(run["environment"]["command"]),
+    }
+
+
+def headline(run: Mapping[str, Any]) -> str:
+    """The sentence that says which strategy wins and what bounds its step."""
+    name = _winner(run)
+    entry = run["strategies"][name]
+    time = format_seconds(entry["step_time_s"]["median"])
+    if len(run["strategies"]) == 1:
+        opening = f"A step of {name} takes {time}"
+    else:
+        speed = entry.get("speed_against_server")
+        against = f", {speed:.2f}× server" if speed and name != "server" else ""
+        opening = f"{name} is the fastest here: {time} a step{against}"
+    return f"{opening}; {_bound(entry)}"
+
+
+def _winner(run: Mapping[str, Any]) -> str:
+    strategies = run["strategies"]
+    fastest = min(strategies, key=lambda name: strategies[name]["step_time_s"]["median"])
+    return str(run.get("winner") or fastest)
+
+
+def _bound(entry: Mapping[str, Any]) -> str:
+    largest = max(PARTS, key=lambda part: entry[part.field])
+    of_step = {part.field: percent(share(entry, part.field)) for part in PARTS}
+    most, exposed = of_step[largest.field], of_step["exposed_comm_s"]
+    if largest.field == "exposed_comm_s":
+        return f"communication bounds it: {exposed} of the step is exposed communication"
+    name = "what is none of compute, communication and update" * (largest.field == "other_s")
+    return (
+        f"{name or largest.label} bounds it ({most}), "
+        f"and {exposed} of the step is exposed communication"
+    )
+
+
+def _doubt(run: Mapping[str, Any]) -> str:
+    """Which strategies cannot be told from the winner, their steps spreading as they do."""
+    winner = _winner(run)
+    strategies = run["strategies"]
+    slowest = strategies[winner]["step_time_s"]["p90"]
+    near = [
+        name
+        for name, entry in strategies.items()
+        if name != winner and entry["step_time_s"]["median"] <= slowest
+    ]
+    if not near:
+        return ""
+    return (
+        f"The median step of {_listed(near)} lies within the spread (p10–p90) of {winner}’s steps: "
+        "take more steps before trusting the order."
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _facts(run: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Label, value and small print of what was run, for the line below the headline."""
+    config = run.get("model_config")
+    shape = (
+        "{layers} layers, {heads} heads, width {embd}, context {context}, "
+        "vocabulary {vocabulary:,}, {parameters:,} parameters"
+    )
+    threads = run["threads"]
+    return [
+        ("model", run["model"], shape.format(**config) if config else ""),
+        ("ranks", str(run["ranks"]), f"{threads} thread{'s' * (threads != 1)} each"),
+        ("backend", run["backend"], ""),
+        ("precision", run["precision"], ""),
+        *([("batch", str(run["batch"]), "")] if run.get("batch") else []),
+        *([("data", run["data"], "")] if run.get("data") else []),
+    ]
+
+
+def _parts_rows(strategies: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out."""
+    rows = [
+        (name, format_seconds(entry["step_time_s"]["median"]), entry)
+        for name, entry in strategies.items()
+    ]
+    if len(rows) > 1:
+        return rows
+    ranks = rows[0][2].get("ranks", ())[:MAX_RANKS]
+    return rows + [
+        (f"rank {rank['rank']} on {rank['host']}", format_seconds(rank["step_time_s"]), rank)
+        for rank in ranks
+    ]
+
+
+def _loss_sentence(strategies: Mapping[str, Any]) -> str:
+    steps = max(len(entry["loss"]) for entry in strategies.values())
+    if len(strategies) == 1:
+        return f"The training loss over {steps} steps."
+    if losses_agree(strategies):
+        return (
+            "The curves lie on one another because every strategy trains the same model: "
+            "where they do, the line is striped in all their colours."
+        )
+    spread = loss_spread(strategies)
+    if math.isinf(spread):
+        return "The loss of a strategy is not a finite number at every step."
+    return f"The curves differ by up to {percent(spread)} of the loss at a step."
+
+
+def _bytes_sentence(strategies: Mapping[str, Any]) -> str:
+    busiest = {n: max(e["bytes_received_per_rank"]) for n, e in strategies.items()}
+    most, least = max(busiest, key=busiest.__getitem__), min(busiest, key=busiest.__getitem__)
+    received = strategies[most]["bytes_received_per_rank"]
+    even = min(received) == max(received)
+    rank = "every rank" if even else f"rank {received.index(busiest[most])}"
+    sentence = f"{most} puts {format_bytes(busiest[most])} into {rank} in every step"
+    if busiest[most] == busiest[least]:
+        return f"{sentence}."
+    return f"{sentence}; {least} no more than {format_bytes(busiest[least])} into any rank."
+
+
+def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Label and value of everything the figures depend on but the command, which stands apart."""
+    flat: list[tuple[str, str]] = []
+    for name, value in environment.items():
+        if name == "command":
+            continue
+        entries = value.items() if isinstance(value, Mapping) else [(name, value)]
+        flat += [(str(key).replace("_", " "), str(item)) for key, item in entries if item]
+    return flat

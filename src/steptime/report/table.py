@@ -1,0 +1,168 @@
+"""The table of strategies: one row a strategy, the best value of each column marked."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from steptime.report.palette import PARTS
+from steptime.units import format_bytes, format_seconds
+
+Entry: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one cell shows; ``note`` is the smaller text below."""
+
+    text: str
+    note: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: how it is read from a strategy, written, and judged."""
+
+    title: str
+    source: str
+    value: Callable[[Entry], float | None]
+    write: Callable[[float], str]
+    best: Literal["least", "most"] | None = None
+    note: Callable[[Entry], str] = lambda _: ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns under their groups, and the rows as (strategy, cells)."""
+
+    groups: Sequence[tuple[str, int]]  # title and number of columns
+    columns: Sequence[Column]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+
+
+def share(entry: Entry, field: str) -> float:
+    """Fraction of the step, between 0 and 1, that the part called ``field`` takes."""
+    whole = sum(entry[part.field] for part in PARTS)
+    return float(entry[field] / whole) if whole else 0.0
+
+
+def percent(fraction: float) -> str:
+    """A fraction as whole percent, kept on one line; what is not nothing is never 0 %."""
+    return "<\u00a01\u00a0%" if 0 < fraction < 0.005 else f"{100 * fraction:.0f}\u00a0%"
+
+
+def sources(entries: Sequence[Entry]) -> str:
+    """How the times of these strategies came about: ``measured``, or ``measured, simulated``."""
+    return ", ".join(dict.fromkeys(entry["source"] for entry in entries))
+
+
+def strategy_table(strategies: Mapping[str, Any]) -> Table:
+    """The table of ``strategies`` as run.json holds them; one alone is compared with nothing."""
+    entries = list(strategies.values())
+    groups = _groups(entries)
+    columns = [column for _, members in groups for column in members]
+    marks = [_best(column, entries) for column in columns]
+    rows = [
+        (name, [_cell(c, entry, best) for c, best in zip(columns, marks, strict=True)])
+        for name, entry in strategies.items()
+    ]
+    return Table([(title, len(members)) for title, members in groups], columns, rows)
+
+
+def _groups(entries: Sequence[Entry]) -> list[tuple[str, list[Column]]]:
+    return [
+        ("Time of a step", _time_columns(sources(entries))),
+        ("Bytes of a step", _byte_columns(entries)),
+        ("Speed", _speed_columns(entries)),
+    ]
+
+
+def _time_columns(source: str) -> list[Column]:
+    median = Column(
+        "median", source, lambda entry: entry["step_time_s"]["median"], format_seconds, "least"
+    )
+    spread = Column(
+        "p10–p90",
+        source,
+        lambda entry: entry["step_time_s"]["p10"],
+        format_seconds,
+        note=lambda entry: f"– {format_seconds(entry['step_time_s']['p90'])}",
+    )
+    return [median, spread, *(_part_column(part.field, part.label, source) for part in PARTS)]
+
+
+def _part_column(field: str, title: str, source: str) -> Column:
+    return Column(
+        title,
+        source,
+        lambda entry: entry[field],
+        format_seconds,
+        None if field == "other_s" else "least",
+        lambda entry: percent(share(entry, field)),
+    )
+
+
+def _byte_columns(entries: Sequence[Entry]) -> list[Column]:
+    columns = [
+        Column(
+            "sent per rank",
+            "computed",
+            lambda entry: max(entry["bytes_sent_per_rank"]),
+            format_bytes,
+            "least",
+            _least_sent,
+        ),
+        Column(
+            "most into one rank",
+            "computed",
+            lambda entry: max(entry["bytes_received_per_rank"]),
+            format_bytes,
+            "least",
+        ),
+    ]
+    if any(entry.get("wire_bytes_received_per_rank") for entry in entries):
+        columns.append(Column("on the wire", "measured", _most_on_wire, format_bytes, "least"))
+    return columns
+
+
+def _least_sent(entry: Entry) -> str:
+    sent = entry["bytes_sent_per_rank"]
+    return "" if min(sent) == max(sent) else f"least {format_bytes(min(sent))}"
+
+
+def _most_on_wire(entry: Entry) -> float | None:
+    return max(entry.get("wire_bytes_received_per_rank") or (), default=None)
+
+
+def _speed_columns(entries: Sequence[Entry]) -> list[Column]:
+    tokens = Column(
+        "tokens/s",
+        sources(entries),
+        lambda entry: entry["tokens_per_s"],
+        lambda value: f"{value:,.0f}",
+        "most",
+    )
+    against = Column(
+        "against server",
+        sources(entries),
+        lambda entry: entry.get("speed_against_server"),
+        lambda value: f"{value:.2f}×",
+        "most",
+    )
+    compared = len(entries) > 1 and any(e.get("speed_against_server") for e in entries)
+    return [tokens, against] if compared else [tokens]
+
+
+def _best(column: Column, entries: Sequence[Entry]) -> float | None:
+    """The best value of a column, or None where there is none or all are equally good."""
+    values = [value for entry in entries if (value := column.value(entry)) is not None]
+    if column.best is None or len(set(values)) < 2:
+        return None
+    return min(values) if column.best == "least" else max(values)
+
+
+def _cell(column: Column, entry: Entry, best: float | None) -> Cell:
+    value = column.value(entry)
+    if value is None:
+        return Cell("–")
+    return Cell(column.write(value), column.note(entry), value == best)

@@ -1,0 +1,147 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steptime.timeline import Phase, Recorder, Timeline, merge
+
+RANKS, STEPS, LAYERS = 4, 9, 4
+MODEL_BYTES = 842_496 * 4
+
+# seconds of exposed communication, bytes sent and received by each rank in a step
+STRATEGIES = {
+    "server": (
+        0.0212,
+        [3 * MODEL_BYTES] + 3 * [MODEL_BYTES],
+        [3 * MODEL_BYTES] + 3 * [MODEL_BYTES],
+    ),
+    "replicated": (0.0075, 4 * [3 * MODEL_BYTES // 2], 4 * [3 * MODEL_BYTES // 2]),
+    "sharded": (0.0098, 4 * [9 * MODEL_BYTES // 4], 4 * [9 * MODEL_BYTES // 4]),
+}
+SUMMARIES = {
+    "server": "reduce gradients to rank 0, update there, broadcast parameters",
+    "replicated": "all-reduce gradients in buckets while the backward pass runs",
+    "sharded": "every rank keeps its share of parameters, gradients and optimizer state",
+}
+
+
+def strategy(name: str) -> dict[str, Any]:
+    exposed, sent, received = STRATEGIES[name]
+    compute, update, other = 0.0241, 0.0017, 0.0008
+    step = compute + exposed + update + other
+    server = compute + STRATEGIES["server"][0] + update + other
+    return {
+        "source": "measured",
+        "step_time_s": {"median": step, "p10": 0.97 * step, "p90": 1.06 * step},
+        "compute_s": compute,
+        "exposed_comm_s": exposed,
+        "update_s": update,
+        "other_s": other,
+        "bytes_sent_per_rank": sent,
+        "bytes_received_per_rank": received,
+        "wire_bytes_sent_per_rank": [round(1.02 * count) for count in sent],
+        "wire_bytes_received_per_rank": [round(1.02 * count) for count in received],
+        "tokens_per_s": 16 * 128 / step,
+        "speed_against_server": server / step,
+        "loss": [5.55 * 0.97**at + 0.02 * (at % 3) for at in range(40)],
+        "parameter_hash": 4 * ["9f2c"],
+        "summary": SUMMARIES[name],
+        "ranks": [
+            {
+                "rank": rank,
+                "host": "a",
+                "step_time_s": step,
+                "compute_s": compute,
+                "exposed_comm_s": exposed,
+                "update_s": update,
+                "other_s": other,
+            }
+            for rank in range(RANKS)
+        ],
+    }
+
+
+def run_of(*names: str) -> dict[str, Any]:
+    return {
+        "verb": "compare" if len(names) > 1 else "train",
+        "run": "runs/compare-20261120-180000",
+        "model": "gpt2 nano",
+        "model_config": {
+            "layers": LAYERS,
+            "heads": 4,
+            "embd": 128,
+            "context": 128,
+            "vocabulary": 256,
+            "parameters": 842_496,
+        },
+        "ranks": RANKS,
+        "threads": 1,
+        "backend": "gloo",
+        "precision": "fp32",
+        "batch": 16,
+        "data": "Python standard library, 10.1 MB of text, byte tokens",
+        "winner": "replicated" if len(names) > 1 else None,
+        "strategies": {name: strategy(name) for name in names},
+        "environment": {
+            "time": "2026-11-20T18:00:00+00:00",
+            "command": ["steptime", "compare", "gpt2", "--ranks", "4", "--note", "two words"],
+            "host": "a",
+            "machine": "x86_64",
+            "cpu": "AMD EPYC 7R13",
+            "cores": 8,
+            "kernel": "6.1.0",
+            "python": "3.11.2",
+            "steptime": "0.1.0",
+            "versions": {"torch": "2.13.0", "numpy": "2.4.6"},
+            "git_revision": None,
+        },
+    }
+
+
+def timeline_of(*names: str, ranks: int = RANKS, steps: int = STEPS) -> Timeline:
+    """Every strategy in turn; each step computes, then communicates while it still computes."""
+    random = np.random.default_rng(0)
+    recorders = [Recorder() for _ in range(ranks)]
+    clock = 1.0
+    for name in names:
+        for step in range(steps):
+            ends = [
+                record_step(recorder, name, step, clock + random.uniform(0, 3e-4), random)
+                for recorder in recorders
+            ]
+            clock = max(ends)
+    return merge([recorder.timeline(rank, ranks) for rank, recorder in enumerate(recorders)])
+
+
+def record_step(
+    recorder: Recorder, name: str, step: int, begin: float, random: np.random.Generator
+) -> float:
+    recorder.step = step
+    forward = begin + 0.008 * random.uniform(1, 1.1)
+    recorder.add("compute", "forward", Phase.COMPUTE, begin, forward)
+    backward, sent = forward, forward
+    for layer in reversed(range(LAYERS)):
+        start, backward = backward, backward + 0.004 * random.uniform(1, 1.1)
+        recorder.add("compute", f"backward {layer}", Phase.COMPUTE, start, backward)
+        start = max(sent, backward) if name == "server" else backward  # buckets may overlap
+        sent = start + 0.0048 * random.uniform(1, 1.2)
+        recorder.add("comm", "all_reduce", Phase.COMMUNICATION, start, sent, MODEL_BYTES // LAYERS)
+    end = sent + 0.0017
+    recorder.add("compute", "update", Phase.UPDATE, sent, end)
+    if name == "sharded":
+        recorder.add(
+            "comm", "all_gather", Phase.COMMUNICATION, end - 5e-4, end + 0.0095, MODEL_BYTES
+        )
+    recorder.add("step", name, Phase.STEP, begin, end)
+    return end
+
+
+@pytest.fixture
+def make_run() -> Callable[..., dict[str, Any]]:
+    return run_of
+
+
+@pytest.fixture
+def make_timeline() -> Callable[..., Timeline]:
+    return timeline_of
