@@ -57,7 +57,7 @@ class Preset:
 
 
 PRESETS = {
-    "nano": Preset(layers=4, heads=4, embd=128, context=128, learning_rate=1e-3),
+    "nano": Preset(layers=4, heads=4, embd=128, context=128, learning_rate=2e-3),
     "micro": Preset(layers=6, heads=6, embd=384, context=256, learning_rate=1e-3),
     "124M": Preset(layers=12, heads=12, embd=768, context=1024, learning_rate=6e-4),
     "350M": Preset(layers=24, heads=16, embd=1024, context=1024, learning_rate=3e-4),

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from steptime.errors import UsageError
 from steptime.train.config import PRESETS, GPT2Config
+from steptime.train.llmc import read_header
 from steptime.units import Size
 
 TokenizerName: TypeAlias = Literal["byte", "bpe", "gpt2"]
@@ -30,7 +31,7 @@ class DataOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The size of the model: one that has a name, or that with other dimensions."""
+    """The size of the model: one that has a name, or that with other dimensions, or a file's."""
 
     model: str = "nano"
     """nano, micro, 124M, 350M, 774M or 1.5B."""
@@ -47,16 +48,28 @@ class ModelOptions:
     context: int | None = None
     """Tokens a row, if not the model's."""
 
+    init: Path | None = None
+    """Weights and dimensions from an llm.c checkpoint, such as gpt2_124M.bin."""
+
     def __post_init__(self) -> None:
         if self.model not in PRESETS:
             raise UsageError(
                 f"there is no model '{self.model}'; choose from {', '.join(PRESETS)}, "
                 "or give --layers, --heads, --embd and --context"
             )
-        self.config(vocabulary=1)
+        if self.init and (self.layers or self.heads or self.embd):
+            raise UsageError(
+                f"{self.init} has its own --layers, --heads and --embd: leave them out"
+            )
+        self.row(self.config(vocabulary=1))
 
     def config(self, vocabulary: int) -> GPT2Config:
-        """The dimensions asked for; raises UsageError when they do not fit together."""
+        """The dimensions asked for, with so many tokens unless a file says how many.
+
+        Raises UsageError when they do not fit together.
+        """
+        if self.init:
+            return read_header(self.init)[0]
         preset = PRESETS[self.model]
         return GPT2Config(
             layers=preset.layers if self.layers is None else self.layers,
@@ -66,12 +79,20 @@ class ModelOptions:
             vocabulary=vocabulary,
         )
 
+    def row(self, config: GPT2Config) -> int:
+        """Tokens a row for a model of these dimensions; raises UsageError when it has fewer."""
+        if self.context is not None and not 1 <= self.context <= config.context:
+            raise UsageError(
+                f"--context is {self.context}: the model has positions for 1 to {config.context}"
+            )
+        return self.context or config.context
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
     """How the model is trained; the same for one rank and for many."""
 
-    batch: int = 16
+    batch: int = 32
     """Rows of the global batch, all ranks and micro-batches together."""
 
     accumulate: int = 1
@@ -84,7 +105,7 @@ class TrainOptions:
     """How the learning rate goes after its warm-up: cosine, linear, constant or wsd."""
 
     lr_warmup: int | None = None
-    """Steps over which the learning rate climbs; default: a tenth of all steps."""
+    """Steps over which the learning rate climbs; default: a tenth of all steps, at least 20."""
 
     weight_decay: float = 0.1
     """AdamW's decay of matrices and embeddings."""
@@ -124,6 +145,27 @@ class TrainOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """A training in full, as asked for: ``steps`` in all, of which ``warmup`` are not timed."""
+
+    model: ModelOptions
+    data: DataOptions
+    train: TrainOptions
+    precision: DtypeName
+    compiled: bool
+    steps: int
+    warmup: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.steps <= self.warmup:
+            raise UsageError(f"--steps is {self.steps - self.warmup}: it must be at least 1")
+        for field in ("warmup", "seed"):
+            if getattr(self, field) < 0:
+                raise UsageError(f"--{field} is {getattr(self, field)}: it cannot be negative")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a long training is watched and kept."""
 
@@ -136,9 +178,6 @@ class RunOptions:
     checkpoint_every: int | None = None
     """Steps between two checkpoints in the run's folder; default: none is kept."""
 
-    init: Path | None = None
-    """Initial weights and dimensions from an llm.c checkpoint, such as gpt2_124M.bin."""
-
     resume: Path | None = None
     """Go on from a checkpoint folder, with any strategy and any number of ranks."""
 
@@ -148,5 +187,3 @@ class RunOptions:
             if value is not None and value < 1:
                 name = field.replace("_", "-")
                 raise UsageError(f"--{name} is {value}: it must be at least 1")
-        if self.init and self.resume:
-            raise UsageError("--init and --resume both give the weights: choose one")

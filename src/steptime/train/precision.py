@@ -1,0 +1,57 @@
+"""Mixed precision: what is computed in which dtype, and the loss scaling that fp16 needs.
+
+Micikevicius et al., "Mixed Precision Training" (arXiv 1710.03740): compute in half precision, keep
+the weights that the optimizer updates and its state in fp32. bf16 has the range of fp32 and needs
+no scaling; fp16 has not.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from steptime.train.options import DtypeName
+
+DTYPES: dict[DtypeName, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+
+
+@dataclass(frozen=True)
+class Precision:
+    """``compute`` of the model's weights and activations, ``reduce`` of gradients on their way."""
+
+    name: DtypeName
+    compute: torch.dtype
+    reduce: torch.dtype
+
+    @property
+    def scaled(self) -> bool:
+        """Whether small gradients would vanish without loss scaling."""
+        return torch.float16 in (self.compute, self.reduce)
+
+
+def precision_of(name: DtypeName, reduce: DtypeName) -> Precision:
+    """The precision with compute dtype ``name`` whose gradients are communicated in ``reduce``."""
+    return Precision(name, DTYPES[name], DTYPES[reduce])
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """The factor on the loss that lifts fp16 gradients into range.
+
+    Halves when a step overflows, which is then skipped; doubles after ``patience`` good steps.
+    """
+
+    scale: float = 65536.0
+    good_steps: int = 0
+    patience: int = 200
+
+    def after(self, overflowed: bool) -> "LossScale":
+        """The scale for the next step."""
+        if overflowed:
+            return LossScale(max(self.scale / 2, 1.0), 0, self.patience)
+        if self.good_steps + 1 == self.patience:
+            return LossScale(self.scale * 2, 0, self.patience)
+        return LossScale(self.scale, self.good_steps + 1, self.patience)
