@@ -1,0 +1,30 @@
+"""What the machine is good at, where the user leaves a choice to it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import torch
+
+from steptime.train.config import GPT2Config
+from steptime.train.options import DtypeName
+
+_WORTH_COMPILING = 50_000_000  # parameters from which compiling pays for itself within minutes
+_BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # x86, x86, Arm
+
+
+def native_precision(device: torch.device) -> DtypeName:
+    """bf16 where the device multiplies it natively, else fp32."""
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().split())
+    except OSError:
+        return "fp32"
+    return "bf16" if flags.intersection(_BF16_FLAGS) else "fp32"
+
+
+def worth_compiling(config: GPT2Config, device: torch.device) -> bool:
+    """Whether the model is large enough for torch.compile, and its compiler is here."""
+    compiler = device.type == "cuda" or shutil.which(os.environ.get("CXX", "g++")) is not None
+    return compiler and config.parameters >= _WORTH_COMPILING

@@ -1,0 +1,162 @@
+"""One training, ready to run on this rank, and what the rank brings home from it."""
+
+import gc
+import hashlib
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from steptime.train.config import GPT2Config
+from steptime.train.data import Batches
+from steptime.train.figures import RankRecord
+from steptime.train.llmc import load_into, read_checkpoint
+from steptime.train.loop import StepOutcome, training_steps
+from steptime.train.options import JobOptions
+from steptime.train.precision import precision_of
+from steptime.train.strategy import Strategy
+from steptime.train.tokens import Tokens, check_vocabulary, load_tokens
+from steptime.train.training import Training, build_training, new_model, peak_learning_rate
+from steptime.world.clock import recorder_for
+from steptime.world.traffic import Traffic
+from steptime.world.wire import wire_traffic
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for, with the model, the tokens and the device that this rank does it with."""
+
+    options: JobOptions
+    config: GPT2Config
+    context: int  # tokens a row, at most those of the model
+    tokens: Tokens
+    device: torch.device
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that all ranks together train on in one step."""
+        return self.options.train.batch * self.context
+
+
+def prepare_job(options: JobOptions, *, on_gpu: bool, stored: GPT2Config | None = None) -> Job:
+    """Load what this rank needs; ``stored`` are the dimensions of weights to start from.
+
+    Raises UsageError for data that cannot be used, or that the stored model has no tokens for.
+    """
+    tokens = load_tokens(options.data)
+    config = stored or options.model.config(tokens.vocabulary)
+    check_vocabulary(tokens, config.vocabulary)
+    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+    return Job(options, config, options.model.row(config), tokens, device)
+
+
+def start_training(job: Job, strategy: Strategy, *, timed: bool = True) -> Training:
+    """This rank's part of the job under a strategy; ``timed`` records its timeline."""
+    options = job.options
+    batches = Batches(
+        tokens=job.tokens,
+        context=job.context,
+        batch=options.train.batch,
+        rank=dist.get_rank(),
+        ranks=dist.get_world_size(),
+        seed=options.seed,
+    )
+    model = new_model(job.config, options.seed, job.device)
+    if options.model.init:
+        load_into(model, read_checkpoint(options.model.init))
+    return build_training(
+        model,
+        batches,
+        strategy,
+        precision_of(options.precision, options.train.reduce_dtype),
+        options.train,
+        peak_learning_rate=peak_learning_rate(options.model, options.train),
+        steps=options.steps,
+        compiled=options.compiled,
+        recorder=recorder_for(job.device) if timed else None,
+    )
+
+
+def measure_strategy(
+    job: Job, strategy: Strategy, on_step: Callable[[StepOutcome], None]
+) -> RankRecord:
+    """Train from scratch under ``strategy`` and bring home what this rank measured."""
+    training = start_training(job, strategy)
+    steps = training_steps(training, 0)
+    losses: list[Tensor] = []
+
+    def take(outcomes: Iterator[StepOutcome]) -> None:
+        for outcome in outcomes:
+            losses.append(outcome.loss)
+            on_step(outcome)
+
+    with no_collection():
+        take(islice(steps, job.options.warmup))
+        before = read_counters(training)
+        take(steps)
+    return bring_home(training, losses, before, job.options.warmup)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Bytes moved by a rank so far: computed from its calls, and measured on its sockets."""
+
+    traffic: Traffic
+    wire: Traffic | None
+
+
+def read_counters(training: Training) -> Counters:
+    """The counters once every rank has come here, so that nothing is under way."""
+    training.sync.settle()
+    dist.barrier()
+    return Counters(training.comm.traffic, wire_traffic())
+
+
+def bring_home(
+    training: Training, losses: Sequence[Tensor], before: Counters, timed_from: int
+) -> RankRecord:
+    """The record of a training that read the counters ``before`` step ``timed_from``."""
+    after = read_counters(training)
+    assert training.comm.recorder  # noqa: S101 - only a timed training is brought home
+    return RankRecord(
+        rank=training.comm.rank,
+        host=platform.node(),
+        timed_from=timed_from,
+        steps=training.steps - timed_from,
+        timeline=training.comm.recorder.timeline(training.comm.rank, training.comm.ranks),
+        losses=torch.stack(list(losses)).tolist(),
+        traffic=after.traffic.minus(before.traffic),
+        wire=after.wire.minus(before.wire) if after.wire and before.wire else None,
+        parameter_hash=parameter_hash(training),
+    )
+
+
+def gather(record: RankRecord) -> list[RankRecord]:
+    """The records of all ranks, in order, on rank 0; nothing on the others."""
+    everyone: list[RankRecord] | None = None
+    if dist.get_rank() == 0:
+        everyone = [record] * dist.get_world_size()
+    dist.gather_object(record, everyone)
+    return everyone or []
+
+
+def parameter_hash(training: Training) -> str:
+    """A digest of this rank's parameters, bit by bit."""
+    data = training.flat.parameters.detach().cpu().view(torch.uint8).numpy()
+    return hashlib.blake2b(data.data, digest_size=16).hexdigest()
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector out of the steps, where its pauses would count as theirs."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
