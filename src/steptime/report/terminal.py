@@ -10,7 +10,7 @@ from rich.text import Text
 
 from steptime.units import format_bytes, format_seconds
 
-_WIDE = 104  # columns from which the strategies' names and the measured bytes have room
+_WIDE = 114  # columns from which the strategies' names and the measured bytes have room
 
 
 def print_run(console: Console, run: Mapping[str, Any]) -> None:
@@ -23,47 +23,47 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
 
 
 def _table(strategies: Mapping[str, Any], *, wide: bool) -> Table:
-    slowest = max(entry["step_time_s"]["p90"] for entry in strategies.values())
-    unit, scale = ("s", 1.0) if slowest >= 10 else ("ms", 1e-3)
-    most = max(
-        max(entry["bytes_sent_per_rank"] + entry["bytes_received_per_rank"])
-        for entry in strategies.values()
+    """One row a strategy, the fastest first."""
+    entries = list(strategies.values())
+    unit, second = (
+        ("s", 1.0) if max(e["step_time_s"]["p90"] for e in entries) >= 10 else ("ms", 1e-3)
     )
-    size, quantum = next((name, value) for name, value in _SIZES if most >= value or value == 1)
+    most = max(max(e["bytes_sent_per_rank"] + e["bytes_received_per_rank"]) for e in entries)
+    size, byte = next((name, count) for name, count in _SIZES if most >= count or count == 1)
+    compared = len(strategies) > 1
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1 if wide else 0), pad_edge=False)
-    table.add_column("strategy", no_wrap=wide, max_width=None if wide else 10, overflow="fold")
-    for title in (f"step\n{unit}", f"p10–p90\n{unit}", f"compute\n{unit}", f"exposed\ncomm {unit}"):
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, int(wide)))
+    table.add_column("strategy", no_wrap=True)
+    for title in [
+        f"step\n{unit}",
+        f"p10–p90\n{unit}",
+        f"compute\n{unit}",
+        f"exposed\ncomm {unit}",
+        f"update\n{unit}",
+        f"sent a\nrank {size}",
+        f"into\none {size}",
+        *([f"on the\nwire {size}"] if wide else []),
+        "tokens\n/s",
+        *(["against\nserver"] if compared else []),
+    ]:
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column(f"update\n{unit}", justify="right", no_wrap=True)
-    table.add_column(f"sent a\nrank {size}", justify="right", no_wrap=True)
-    table.add_column(f"most into\none {size}", justify="right", no_wrap=True)
-    if wide:
-        table.add_column(f"on the\nwire {size}", justify="right", no_wrap=True)
-    table.add_column("tokens\n/s", justify="right", no_wrap=True)
-    if len(strategies) > 1:
-        table.add_column("against\nserver", justify="right", no_wrap=True)
 
     ranking = sorted(strategies.items(), key=lambda item: item[1]["step_time_s"]["median"])
     for place, (name, entry) in enumerate(ranking):
-        times = entry["step_time_s"]
-        cells = [
-            name if wide else name.replace("_", "\n_"),
-            _digits(times["median"] / scale),
-            f"{_digits(times['p10'] / scale)}–{_digits(times['p90'] / scale)}",
-            *(_digits(entry[f] / scale) for f in ("compute_s", "exposed_comm_s", "update_s")),
-            _digits(max(entry["bytes_sent_per_rank"]) / quantum),
-            _digits(max(entry["bytes_received_per_rank"]) / quantum),
-        ]
-        if wide:
-            wire = entry["wire_bytes_received_per_rank"]
-            cells.append(_digits(max(wire) / quantum) if wire else "–")
-        cells.append(f"{entry['tokens_per_s']:,.0f}")
-        if len(strategies) > 1:
-            speed = entry["speed_against_server"]
-            cells.append(f"{speed:.2f}×" if speed else "–")
-        best = place == 0 and len(strategies) > 1
-        table.add_row(*cells, style="bold green" if best else None)
+        times, wire = entry["step_time_s"], entry["wire_bytes_received_per_rank"]
+        speed = entry["speed_against_server"]
+        table.add_row(
+            name if wide else name.replace("overlapped_", "overlapped\n  _"),
+            _digits(times["median"] / second),
+            f"{_digits(times['p10'] / second)}–{_digits(times['p90'] / second)}",
+            *(_digits(entry[f] / second) for f in ("compute_s", "exposed_comm_s", "update_s")),
+            _digits(max(entry["bytes_sent_per_rank"]) / byte),
+            _digits(max(entry["bytes_received_per_rank"]) / byte),
+            *([_digits(max(wire) / byte) if wire else "–"] if wide else []),
+            f"{entry['tokens_per_s']:,.0f}",
+            *([f"{speed:.2f}×" if speed else "–"] if compared else []),
+            style="bold green" if compared and place == 0 else None,
+        )
     return table
 
 
@@ -78,8 +78,9 @@ def _sentences(run: Mapping[str, Any]) -> Sequence[str]:
         sentences.append(_verdict(run))
     sentences += [s for s in (_wire_surplus(run), _agreement(strategies)) if s]
     sentences.append(
-        f"Times are measured on {run['ranks']} ranks of {run['threads']} threads ({run['backend']}"
-        f", {run['precision']}), medians over the timed steps; bytes are those of one step."
+        f"Times are medians of {run['steps'] - run['warmup']} steps, measured on "
+        f"{_count(run['ranks'], 'rank')} of {_count(run['threads'], 'thread')} ({run['backend']}, "
+        f"{run['precision']}); bytes are those of one step, computed from the calls."
     )
     return sentences
 
@@ -123,9 +124,15 @@ def _agreement(strategies: Mapping[str, Any]) -> str:
             for curve in curves
             for a, b in zip(curve, curves[0], strict=True)
         )
-        text += f", the same under every strategy within {apart:.0e}"
+        text += ", the same under every strategy " + (
+            f"within {apart:.0e}" if apart else "bit for bit"
+        )
     same = all(len(set(entry["parameter_hash"])) == 1 for entry in strategies.values())
     return f"{text}; parameters {'bit-identical' if same else 'NOT IDENTICAL'} on all ranks."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _digits(value: float) -> str:

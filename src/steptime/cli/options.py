@@ -1,0 +1,80 @@
+"""Options that several verbs share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from steptime.errors import UsageError
+from steptime.units import parse_seconds
+
+CompileChoice: TypeAlias = Literal["auto", "on", "off"]
+_T = TypeVar("_T")
+Flat: TypeAlias = Annotated[_T, Parameter(name="*")]
+"""A dataclass whose fields are options of the verb, without a prefix."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOptions:
+    """Which ranks run."""
+
+    ranks: int | None = None
+    """Ranks to start here; under torchrun, mpirun or srun the launcher's world is used and this,
+    if given, must agree with it."""
+
+    threads: int | None = None
+    """Threads a rank computes with; default: the cores of this machine divided by its ranks."""
+
+    backend: Literal["gloo", "nccl"] = "gloo"
+    """What torch.distributed communicates with; nccl puts each rank on its own GPU."""
+
+    timeout: str = "5min"
+    """How long a rank waits for another before it gives up."""
+
+    def __post_init__(self) -> None:
+        for field in ("ranks", "threads"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise UsageError(f"--{field} is {value}: it must be at least 1")
+        if self.timeout_s <= 0:
+            raise UsageError(f"--timeout is {self.timeout}: it must be above 0")
+
+    @property
+    def timeout_s(self) -> float:
+        """The time limit of one collective, in seconds."""
+        return parse_seconds(self.timeout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """What is printed and what is left behind."""
+
+    out: Path | None = None
+    """Folder of the run; default: runs/VERB-TIME."""
+
+    json: bool = False
+    """Print one JSON object on stdout and nothing else; the rest goes to stderr."""
+
+    quiet: bool = False
+    """Print the answer alone, no progress."""
+
+    no_color: bool = False
+    """Print without colour, as NO_COLOR does."""
+
+    def console(self, *, stderr: bool = False) -> Console:
+        """Where to print: stdout for the answer, stderr for all else."""
+        return Console(stderr=stderr, no_color=self.no_color or None, highlight=False)
+
+    @contextmanager
+    def progress(self, rank: int) -> Iterator[Progress]:
+        """A progress bar on stderr, of rank 0 alone, gone when the work is done."""
+        console = self.console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        shown = rank == 0 and not self.quiet and console.is_terminal
+        with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+            yield progress

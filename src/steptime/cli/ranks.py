@@ -1,0 +1,85 @@
+"""Running a verb on ranks: those of a launcher, or our own."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from steptime import rundir
+from steptime.cli.options import OutputOptions, RankOptions
+from steptime.errors import SteptimeError
+from steptime.launch import end_rank, follow_launcher, report_error, run_ranks
+from steptime.world import SINGLE, World, check_ranks, detect
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank's work happens: which rank it is, with how many threads, leaving what where."""
+
+    world: World
+    threads: int
+    out: Path
+
+
+def on_ranks(
+    verb: str,
+    options: RankOptions,
+    output: OutputOptions,
+    default_ranks: int,
+    check: Callable[[int], None],
+    work: Callable[[Place], None],
+) -> int:
+    """Run ``work`` on every rank and return the exit code.
+
+    In a launcher's process this one is a rank. Otherwise the command starts itself once for each
+    rank and watches over them; a single rank needs no second process. ``check`` is given the number
+    of ranks and raises UsageError for what could not be done, before any rank starts.
+    """
+    world = detect(os.environ)
+    if world is not None:
+        check_ranks(world, options.ranks)
+    ranks = world.size if world else options.ranks or default_ranks
+    threads = options.threads or max(1, _cores() // (world.local_size if world else ranks))
+    out = output.out or rundir.default_path(verb, datetime.now())
+    if world is None and ranks > 1:
+        check(ranks)
+        rundir.create(out)
+        command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
+        return run_ranks([*command, "--out", str(out)], ranks, threads)
+    place = Place(world or SINGLE, threads, out)
+    if world is None:
+        check(ranks)
+        rundir.create(out)
+        _work(place, options, work)
+    else:
+        _as_rank(place, options, check, work)
+    return 0
+
+
+def _as_rank(
+    place: Place, options: RankOptions, check: Callable[[int], None], work: Callable[[Place], None]
+) -> None:
+    follow_launcher(os.environ)
+    try:
+        if place.world.launcher != "steptime":
+            check(place.world.size)
+            if place.world.rank == 0:
+                rundir.create(place.out)
+        _work(place, options, work)
+    except SteptimeError as error:
+        if not report_error(os.environ, error):
+            print(f"steptime: {error}", file=sys.stderr)
+        end_rank(error.exit_code)
+
+
+def _work(place: Place, options: RankOptions, work: Callable[[Place], None]) -> None:
+    from steptime.world.join import joined
+
+    with joined(place.world, options.backend, threads=place.threads, timeout_s=options.timeout_s):
+        work(place)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,134 @@
+"""The verb ``train``: train GPT-2 under one gradient-sync strategy."""
+
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from steptime.cli.options import CompileChoice, Flat, OutputOptions, RankOptions
+from steptime.cli.ranks import Place, on_ranks
+from steptime.train.checkpoint import read_checkpoint_info
+from steptime.train.data import check_data
+from steptime.train.options import (
+    DataOptions,
+    DtypeName,
+    JobOptions,
+    ModelOptions,
+    RunOptions,
+    TrainOptions,
+)
+from steptime.train.strategies import strategy_named
+
+if TYPE_CHECKING:
+    from steptime.train.job import Job
+
+
+def train(
+    family: Annotated[Literal["gpt2"], Parameter(name="MODEL")] = "gpt2",  # noqa: ARG001
+    /,
+    *,
+    model: Flat[ModelOptions] = ModelOptions(),
+    data: Flat[DataOptions] = DataOptions(),
+    training: Flat[TrainOptions] = TrainOptions(),
+    run: Flat[RunOptions] = RunOptions(),
+    ranks: Flat[RankOptions] = RankOptions(),
+    output: Flat[OutputOptions] = OutputOptions(),
+    strategy: str = "overlapped_sharded",
+    steps: int = 100,
+    precision: DtypeName | Literal["auto"] = "auto",
+    compiled: Annotated[CompileChoice, Parameter(name="--compile")] = "auto",
+    seed: int = 0,
+) -> int:
+    """Train GPT-2 under one gradient-sync strategy.
+
+    Parameters
+    ----------
+    family
+        What is trained.
+    strategy
+        How gradients are synchronised; `steptime compare` tells which is fastest here.
+    steps
+        Steps in all, those before a checkpoint that is resumed included.
+    precision
+        The dtype of the computation; weights and optimizer state stay in fp32. auto: bf16 where
+        the device multiplies it natively.
+    compiled
+        Compile the model's blocks with torch.compile. auto: from 50 million parameters up, where
+        there is a compiler.
+    seed
+        Makes the initial weights and the order of the data.
+
+    """
+    strategy_named(strategy)
+    info = read_checkpoint_info(run.resume) if run.resume else None
+    options = JobOptions(
+        model=model,
+        data=data,
+        train=training,
+        precision="fp32" if precision == "auto" else precision,
+        compiled=compiled == "on",
+        steps=steps,
+        warmup=min(3, steps - 1),
+        seed=info.seed if info else seed,
+    )
+
+    def check(size: int) -> None:
+        training.rows_per_micro_batch(size)
+        row = model.row(info.config if info else model.config(vocabulary=1))
+        check_data(data, context=row, batch=training.batch, ranks=size)
+
+    def work(place: Place) -> None:
+        from steptime.train.hardware import native_precision, worth_compiling
+        from steptime.train.job import prepare_job
+
+        job = prepare_job(
+            options, on_gpu=ranks.backend == "nccl", stored=info.config if info else None
+        )
+        chosen = replace(
+            options,
+            precision=native_precision(job.device) if precision == "auto" else precision,
+            compiled=worth_compiling(job.config, job.device)
+            if compiled == "auto"
+            else options.compiled,
+        )
+        _train(replace(job, options=chosen), strategy, run, place, ranks, output)
+
+    return on_ranks("train", ranks, output, 1, check, work)
+
+
+def _train(
+    job: "Job", name: str, run: RunOptions, place: Place, ranks: RankOptions, output: OutputOptions
+) -> None:
+    from steptime.cli.answer import answer
+    from steptime.study.compare import summarise
+    from steptime.study.record import training_record
+    from steptime.train.job import gather
+    from steptime.train.run import run_training
+
+    console = output.console(stderr=output.json)
+    shown = place.world.rank == 0 and not output.quiet
+
+    def tell(line: str) -> None:
+        if shown:
+            console.print(line, soft_wrap=True)
+
+    tell(
+        f"GPT-2 of {job.config.parameters:,} parameters on {job.tokens.description}; "
+        f"{name} on {place.world.size} ranks of {place.threads} threads, {job.options.precision}"
+        f"{', compiled' if job.options.compiled else ''}"
+    )
+    record, validations = run_training(job, strategy_named(name), run, place.out, tell)
+    records = gather(record)
+    if records:
+        summary = summarise(job, {name: records})
+        answer(
+            training_record("train", summary, job)
+            | {
+                "val_loss": validations[-1].loss,
+                "validation": [asdict(validation) for validation in validations],
+            },
+            summary.timeline,
+            place,
+            ranks,
+            output,
+        )

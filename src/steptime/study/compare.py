@@ -1,0 +1,61 @@
+"""Which gradient-sync strategy is fastest here, and where its step goes."""
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch.distributed as dist
+
+from steptime.timeline import Timeline, merge
+from steptime.train.figures import RankRecord, StrategyFigures, strategy_figures
+from steptime.train.job import Job, gather, measure_strategy
+from steptime.train.loop import StepOutcome
+from steptime.train.strategies import BASELINE, strategies
+from steptime.train.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Figures of every strategy, and the timeline of all of them in turn."""
+
+    strategies: dict[str, StrategyFigures]
+    timeline: Timeline
+
+    @property
+    def winner(self) -> str:
+        """The strategy with the shortest median step."""
+        return min(self.strategies, key=lambda name: self.strategies[name].step_time_s.median)
+
+    def speed_against_server(self, name: str) -> float | None:
+        """How many steps of ``name`` fit into one of the server strategy, if that ran too."""
+        if BASELINE not in self.strategies:
+            return None
+        baseline = self.strategies[BASELINE].step_time_s.median
+        return baseline / self.strategies[name].step_time_s.median
+
+
+def compare(
+    job: Job, chosen: Sequence[Strategy], on_step: Callable[[Strategy, StepOutcome], None]
+) -> Comparison | None:
+    """Train the same job under each strategy in turn; the answer on rank 0, None on the others.
+
+    ``on_step`` hears of every step of this rank.
+    """
+    records = {}
+    for strategy in chosen:
+        record = measure_strategy(job, strategy, partial(on_step, strategy))
+        records[strategy.name] = gather(record)
+        gc.collect()
+    return summarise(job, records) if dist.get_rank() == 0 else None
+
+
+def summarise(job: Job, records: Mapping[str, Sequence[RankRecord]]) -> Comparison:
+    """The answer from what all ranks brought home under each strategy, by name."""
+    known = strategies()
+    figures = {
+        name: strategy_figures(known[name], of_ranks, tokens_per_step=job.tokens_per_step)
+        for name, of_ranks in records.items()
+    }
+    timelines = [record.timeline for of_ranks in records.values() for record in of_ranks]
+    return Comparison(figures, merge(timelines))

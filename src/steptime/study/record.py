@@ -1,0 +1,34 @@
+"""What run.json holds of a training: the answer, what was asked, and where it was measured."""
+
+from dataclasses import asdict
+from typing import Any
+
+from steptime import rundir
+from steptime.study.compare import Comparison
+from steptime.train.job import Job
+
+
+def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, Any]:
+    """The JSON of ``comparison``; what only the launcher knows (ranks, threads) is added to it."""
+    options, config = job.options, job.config
+    return {
+        "verb": verb,
+        "model": f"gpt2 {options.model.model}",
+        "model_config": asdict(config)
+        | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
+        "precision": options.precision,
+        "reduce_dtype": options.train.reduce_dtype,
+        "compiled": options.compiled,
+        "batch": options.train.batch,
+        "accumulate": options.train.accumulate,
+        "steps": options.steps,
+        "warmup": options.warmup,
+        "seed": options.seed,
+        "data": job.tokens.description,
+        "winner": comparison.winner,
+        "strategies": {
+            name: asdict(figures) | {"speed_against_server": comparison.speed_against_server(name)}
+            for name, figures in comparison.strategies.items()
+        },
+        "environment": rundir.environment(),
+    }
