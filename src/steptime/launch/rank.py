@@ -1,0 +1,58 @@
+"""What a rank does for the launcher that started it: report its error, and end with it."""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+from steptime.errors import SteptimeError
+from steptime.world.environment import LAUNCHER_VARIABLE, LostContactError
+
+
+def follow_launcher(environ: Mapping[str, str]) -> None:
+    """End this process as soon as steptime's launcher ends, even when that is killed by SIGKILL.
+
+    The kernel closes the launcher's end of the socket in every case, and a thread waits for that.
+    Does nothing in a process that steptime's launcher did not start.
+    """
+    descriptor = environ.get(LAUNCHER_VARIABLE)
+    if descriptor is None:
+        return
+
+    def watch() -> None:
+        with suppress(ConnectionResetError):
+            os.read(int(descriptor), 1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def report_error(environ: Mapping[str, str], error: SteptimeError) -> bool:
+    """Leave the telling of ``error`` to steptime's launcher, which hears from all ranks.
+
+    False when another launcher, or none, started this process: then the caller must tell it.
+    """
+    descriptor = environ.get(LAUNCHER_VARIABLE)
+    if descriptor is None:
+        return False
+    report = {
+        "error": str(error),
+        "exit_code": error.exit_code,
+        "lost_contact": isinstance(error, LostContactError),
+    }
+    with suppress(BrokenPipeError):
+        os.write(int(descriptor), json.dumps(report).encode())
+    return True
+
+
+def end_rank(exit_code: int) -> NoReturn:
+    """End this process after an error without waiting for its collectives in flight.
+
+    The interpreter's own way out waits for them, and their other ranks may never come.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)

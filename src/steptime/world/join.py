@@ -1,0 +1,165 @@
+"""Joining the other ranks through torch.distributed, and leaving them in good order."""
+
+import gc
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+
+from steptime.errors import SteptimeError, UsageError
+from steptime.world.environment import LostContactError, World
+from steptime.world.rendezvous import MeetingPoint, meeting_point
+
+_POLL_S = 0.05
+_PEER_GONE = re.compile(
+    r"Connection closed by peer|Connection reset by peer|Broken pipe|Connection was likely closed"
+    r"|remote process exited"
+)
+_PEER_SILENT = re.compile(r"Timed out waiting|wait timeout after|operation timeout")
+
+
+@contextmanager
+def joined(world: World, backend: str, *, threads: int, timeout_s: float) -> Iterator[None]:
+    """Be a rank of ``world`` inside the ``with`` block, with ``threads`` threads for its operators.
+
+    Do the work in a function called from the block, so that models and their wrappers are gone when
+    it ends: a collective that they still hold can abort the process at its exit.
+
+    After an exception nothing is torn down, because that would wait for collectives in flight,
+    whose other ranks may never come: report the exception, then end the process with os._exit.
+
+    Raises what ``join`` raises, and LostContactError in place of the RuntimeError by which torch
+    says that another rank died or stayed silent for ``timeout_s`` seconds.
+    """
+    torch.set_num_threads(threads)
+    join(world, backend, timeout_s)
+    try:
+        yield
+        leave()
+    except RuntimeError as error:
+        if _PEER_GONE.search(str(error)):
+            raise LostContactError(f"rank {world.rank} lost contact: another rank died") from error
+        if _PEER_SILENT.search(str(error)):
+            raise LostContactError(
+                f"rank {world.rank} waited {timeout_s:g} s for another rank, which hangs or runs "
+                "another collective"
+            ) from error
+        raise
+
+
+def join(world: World, backend: str, timeout_s: float) -> None:
+    """Make this process a rank of torch.distributed, once; ``timeout_s`` is for each collective.
+
+    Raises UsageError when the port is taken, the launcher leaves the ranks no way to meet or the
+    backend cannot run here; LostContactError when other ranks do not come in time; SteptimeError
+    when they come but cannot connect to each other.
+    """
+    device = _claim_gpu(world) if backend == "nccl" else None
+    if world.one_host:
+        # The name of a host need not resolve, and by default gloo takes the interface behind it.
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
+    with meeting_point(world, timeout_s) as point:
+        store = _open_store(point, world, timeout_s)
+        _call_roll(store, world, timeout_s)
+        try:
+            dist.init_process_group(
+                backend,
+                store=PrefixStore("default_pg", store),
+                rank=world.rank,
+                world_size=world.size,
+                timeout=timedelta(seconds=timeout_s),
+                device_id=device,
+            )
+        except (RuntimeError, ValueError) as error:
+            raise SteptimeError(
+                f"rank {world.rank} could not connect to the other ranks by {backend} "
+                f"({str(error).splitlines()[0]}): name the network interface that they share in "
+                f"{backend.upper()}_SOCKET_IFNAME"
+            ) from error
+
+
+def leave() -> None:
+    """Leave torch.distributed once every rank has arrived here; the models must be gone by then.
+
+    A collective that is freed while the interpreter finalises aborts the process, so what is left
+    of them is collected first, and all ranks are past their last one before any goes.
+    """
+    gc.collect()
+    dist.barrier()
+    dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _claim_gpu(world: World) -> torch.device:
+    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    if world.local_rank >= gpus:
+        raise UsageError(
+            f"the backend nccl needs a GPU for every rank, and local rank {world.local_rank} of "
+            f"{socket.gethostname()} finds {gpus}: start fewer ranks or use gloo"
+        )
+    device = torch.device("cuda", world.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _loopback() -> str:
+    return next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+
+
+def _open_store(point: MeetingPoint, world: World, timeout_s: float) -> Store:
+    """The store behind ``point``, which rank 0 serves unless torchrun's agent does."""
+    opened: Future[Store] = Future()
+
+    def connect() -> None:
+        try:
+            store = TCPStore(
+                point.address,
+                point.port,
+                world.size,
+                is_master=point.listener is not None,
+                timeout=timedelta(seconds=timeout_s),
+                wait_for_workers=False,
+                master_listen_fd=point.listener.detach() if point.listener else None,
+            )
+        except RuntimeError as error:
+            opened.set_exception(error)
+        else:
+            opened.set_result(store)
+
+    # In a thread, since torch waits for ever on a port that accepts and then says nothing.
+    threading.Thread(target=connect, daemon=True).start()
+    try:
+        return opened.result(timeout_s)
+    except (RuntimeError, TimeoutError) as error:
+        raise LostContactError(
+            f"rank {world.rank} got no answer from rank 0 at {point.address}:{point.port} within "
+            f"{timeout_s:g} s: it hangs, or MASTER_PORT is the port of another program"
+        ) from error
+
+
+def _call_roll(store: Store, world: World, timeout_s: float) -> None:
+    """Wait until every rank has reached the store; the error names those that have not."""
+    store.set(f"steptime/joined/{world.rank}", "")
+    store.add("steptime/joined", 1)
+    deadline = time.monotonic() + timeout_s
+    while store.add("steptime/joined", 0) < world.size:
+        if time.monotonic() > deadline:
+            absent = [
+                str(r) for r in range(world.size) if not store.check([f"steptime/joined/{r}"])
+            ]
+            raise LostContactError(
+                f"of {world.size} ranks, rank {', '.join(absent)} did not join within "
+                f"{timeout_s:g} s: check that every host runs its ranks"
+            )
+        time.sleep(_POLL_S)
