@@ -1,0 +1,182 @@
+"""One training step of GPT-2 124M on all cores: steptime's loop beside plain PyTorch's.
+
+    python benchmarks/cpu_step.py [--pairs 15] [--threads N]
+
+The plain loop is what a careful user writes: scaled_dot_product_attention, autocast, torch.compile
+of the whole model, fused AdamW, set_to_none, clip_grad_norm_. Steps of both alternate in one run,
+on one batch of random tokens; the ratio is the median over the pairs. Then: what each part gives,
+and the share of the cores' own matrix-product peak.
+"""
+
+import argparse
+import contextlib
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from steptime.train.config import GPT2Config
+from steptime.train.data import Batches
+from steptime.train.loop import training_steps
+from steptime.train.options import ModelOptions, TrainOptions
+from steptime.train.precision import precision_of
+from steptime.train.strategies import strategy_named
+from steptime.train.tokens import Tokens
+from steptime.train.training import build_training, new_model
+
+BATCH, CONTEXT, VOCABULARY = 4, 64, 50257
+WARMUP = 3
+
+
+class PlainBlock(nn.Module):
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__()
+        C = config.embd
+        self.heads = config.heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(C), nn.LayerNorm(C)
+        self.c_attn, self.c_proj = nn.Linear(C, 3 * C), nn.Linear(C, C)
+        self.c_fc, self.c_out = nn.Linear(C, 4 * C), nn.Linear(4 * C, C)
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, T, C = x.shape
+        q, k, v = (
+            part.view(B, T, self.heads, C // self.heads).transpose(1, 2)
+            for part in self.c_attn(self.ln_1(x)).split(C, dim=2)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.c_proj(y.transpose(1, 2).contiguous().view(B, T, C))
+        return x + self.c_out(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class PlainGPT2(nn.Module):
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(config.padded_vocabulary, config.embd)
+        self.wpe = nn.Embedding(config.context, config.embd)
+        self.blocks = nn.ModuleList(PlainBlock(config) for _ in range(config.layers))
+        self.ln_f = nn.LayerNorm(config.embd)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.ln_f(x), self.wte.weight)
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
+def plain_step(
+    config: GPT2Config, x: Tensor, y: Tensor, *, bf16: bool, compiled: bool, fused: bool = True
+) -> Callable[[], None]:
+    torch.manual_seed(0)
+    model = PlainGPT2(config)
+    decayed = [p for p in model.parameters() if p.dim() == 2]
+    others = [p for p in model.parameters() if p.dim() != 2]
+    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=fused)
+    forward = torch.compile(model) if compiled else model
+    context = torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext()
+
+    def step() -> None:
+        with context:
+            loss = forward(x, y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def steptime_step(
+    config: GPT2Config, tokens: Tokens, *, bf16: bool, compiled: bool
+) -> Callable[[], None]:
+    training = build_training(
+        new_model(config, 0, torch.device("cpu")),
+        Batches(tokens=tokens, context=CONTEXT, batch=BATCH, rank=0, ranks=1, seed=0),
+        strategy_named("overlapped_sharded"),
+        precision_of("bf16" if bf16 else "fp32", "fp32"),
+        TrainOptions(batch=BATCH),
+        peak_learning_rate=6e-4,
+        steps=1_000_000,
+        compiled=compiled,
+    )
+    steps = training_steps(training, 0)
+    return lambda: (next(steps), None)[1]
+
+
+def timed(step: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def paired(first: Callable[[], None], second: Callable[[], None], pairs: int) -> list[list[float]]:
+    """Seconds of each, alternating which of the two goes first."""
+    for _ in range(WARMUP):
+        first()
+        second()
+    times: list[list[float]] = [[], []]
+    for pair in range(pairs):
+        for which in (0, 1) if pair % 2 else (1, 0):
+            times[which].append(timed((first, second)[which]))
+    return times
+
+
+def matrix_peak(dtype: torch.dtype) -> float:
+    """FLOP/s of a 2048³ matrix product, the best of twenty."""
+    n = 2048
+    a, b = torch.randn(n, n).to(dtype), torch.randn(n, n).to(dtype)
+    return 2 * n**3 / min(timed(lambda: torch.mm(a, b)) for _ in range(20))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    config = ModelOptions(model="124M", context=CONTEXT).config(VOCABULARY)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(VOCABULARY, (40_000,), generator=generator).numpy().astype("uint16")
+    tokens = Tokens(
+        train=(ids,), validation=(ids,), vocabulary=VOCABULARY, source="random", tokenizer=None
+    )
+    x, y = (torch.from_numpy(rows) for rows in Batches(tokens, CONTEXT, BATCH, 0, 1, 0).at(0))
+    flop = config.flops_per_token() * BATCH * CONTEXT
+    print(
+        f"load {os.getloadavg()[0]:.2f}; {options.threads} threads; {flop / 1e9:.1f} GFLOP a step"
+    )
+    peaks = {False: matrix_peak(torch.float32), True: matrix_peak(torch.bfloat16)}
+    print(f"matrix peak: fp32 {peaks[False] / 1e9:.0f}, bf16 {peaks[True] / 1e9:.0f} GFLOP/s\n")
+
+    print("loop                       plain ms  steptime ms  ratio  tokens/s  of peak")
+    for bf16, compiled in ((False, False), (False, True), (True, False), (True, True)):
+        ours = steptime_step(config, tokens, bf16=bf16, compiled=compiled)
+        plain = plain_step(config, x, y, bf16=bf16, compiled=compiled)
+        times = paired(ours, plain, options.pairs)
+        ratio = statistics.median(a / b for a, b in zip(*times, strict=True))
+        mine, other = (statistics.median(column) for column in times)
+        name = f"{'bf16' if bf16 else 'fp32'}, {'compiled' if compiled else 'eager'}"
+        print(
+            f"{name:<25}  {1e3 * other:8.0f}  {1e3 * mine:11.0f}  {ratio:5.3f}"
+            f"  {BATCH * CONTEXT / mine:8.0f}  {flop / mine / peaks[bf16]:6.0%}"
+        )
+    slow = plain_step(config, x, y, bf16=False, compiled=False, fused=False)
+    fast = plain_step(config, x, y, bf16=False, compiled=False)
+    times = paired(slow, fast, options.pairs)
+    apart = statistics.median(a - b for a, b in zip(*times, strict=True))
+    print(f"\nfused AdamW takes {1e3 * apart:.0f} ms off the plain fp32 eager step")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
