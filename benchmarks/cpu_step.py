@@ -28,6 +28,7 @@ from steptime.train.precision import precision_of
 from steptime.train.strategies import strategy_named
 from steptime.train.tokens import Tokens
 from steptime.train.training import build_training, new_model
+from steptime.world.memory import keep_freed_memory
 
 BATCH, CONTEXT, VOCABULARY = 4, 64, 50257
 WARMUP = 3
@@ -141,8 +142,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument(
+        "--page-faults",
+        action="store_true",
+        help="leave malloc as it is, for both loops: steptime's ranks keep freed memory",
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    if not options.page_faults:
+        keep_freed_memory()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     config = ModelOptions(model="124M", context=CONTEXT).config(VOCABULARY)
     generator = torch.Generator().manual_seed(0)

@@ -81,8 +81,6 @@ def go_on(
     for outcome in islice(training_steps(training, first, scale), steps):
         losses.append(float(outcome.loss))
         scale = outcome.loss_scale
-        if training.precision.scaled:
-            scale = scale.after(not torch.isfinite(outcome.norm))
     assert scale
     return losses, scale
 

@@ -6,6 +6,7 @@ T positions, C channels, H heads, V tokens.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -78,6 +79,26 @@ class Block(nn.Module):
         return out
 
 
+class _TiedTable(torch.autograd.Function):
+    """Rows of a table, and the table itself for a second use whose gradient is dense.
+
+    Left to autograd, the rows' gradient would be a second table, zero but for those rows, and a
+    third the sum of both. Here backward adds the rows into the dense gradient where it lies.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(rows)
+        return F.embedding(rows, table), table.view_as(table)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        of_rows, of_table = gradients
+        (rows,) = ctx.saved_tensors
+        of_table.index_add_(0, rows.flatten(), of_rows.flatten(0, -2).to(of_table.dtype))
+        return of_table, None
+
+
 class Embedding(nn.Module):
     """Token and position embeddings, added."""
 
@@ -86,9 +107,10 @@ class Embedding(nn.Module):
         self.wte = nn.Parameter(torch.empty(config.padded_vocabulary, config.embd))
         self.wpe = nn.Parameter(torch.empty(config.context, config.embd))
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Embed ``tokens``, shape (B, T)."""
-        return F.embedding(tokens, self.wte) + self.wpe[: tokens.shape[1]]  # (B, T, C)
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Embed ``tokens``, shape (B, T): (B, T, C), and the table (Vp, C) for the head."""
+        rows, table = _TiedTable.apply(self.wte, tokens)  # type: ignore[no-untyped-call]
+        return rows + self.wpe[: tokens.shape[1]], table
 
 
 class Head(nn.Module):
@@ -130,20 +152,20 @@ class GPT2(nn.Module):
         """The parts that forward runs one after the other."""
         return [self.embedding, *self.blocks, self.head]
 
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """The residual stream after the last block, shape (B, T, C), of ``tokens``, (B, T)."""
-        x: Tensor = self.embedding(tokens)
+    def hidden(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The residual stream after the last block, (B, T, C), of ``tokens``, (B, T); the table."""
+        x, wte = self.embedding(tokens)
         for block in self.blocks:
             x = block(x)
-        return x
+        return x, wte
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Scores of every token at every position, shape (B, T, V), fp32."""
-        return self.head.logits(self.hidden(tokens), self.embedding.wte)
+        return self.head.logits(*self.hidden(tokens))
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Mean loss in nats a token; both arguments have shape (B, T), int64."""
-        loss: Tensor = self.head(self.hidden(tokens), self.embedding.wte, targets)
+        loss: Tensor = self.head(*self.hidden(tokens), targets)
         return loss
 
 
@@ -153,5 +175,5 @@ def compile_units(model: GPT2) -> None:
     One compiled graph of the whole model would hand out all gradients at its end, and nothing of
     their communication could hide behind backward. Forward hooks stay outside the compiled code.
     """
-    for unit in model.units():
+    for unit in model.units()[1:]:  # the embedding is two look-ups: nothing to fuse
         unit.forward = torch.compile(unit.forward, dynamic=False)

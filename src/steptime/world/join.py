@@ -18,6 +18,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from steptime.errors import SteptimeError, UsageError
 from steptime.world.environment import LostContactError, World
+from steptime.world.memory import keep_freed_memory
 from steptime.world.rendezvous import MeetingPoint, meeting_point
 
 _POLL_S = 0.05
@@ -26,6 +27,7 @@ _PEER_GONE = re.compile(
     r"|remote process exited"
 )
 _PEER_SILENT = re.compile(r"Timed out waiting|wait timeout after|operation timeout")
+_NO_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
 
 
 @contextmanager
@@ -39,9 +41,11 @@ def joined(world: World, backend: str, *, threads: int, timeout_s: float) -> Ite
     whose other ranks may never come: report the exception, then end the process with os._exit.
 
     Raises what ``join`` raises, and LostContactError in place of the RuntimeError by which torch
-    says that another rank died or stayed silent for ``timeout_s`` seconds.
+    says that another rank died or stayed silent for ``timeout_s`` seconds, and SteptimeError in
+    place of that by which it says that memory ran out.
     """
     torch.set_num_threads(threads)
+    keep_freed_memory()
     join(world, backend, timeout_s)
     try:
         yield
@@ -53,6 +57,11 @@ def joined(world: World, backend: str, *, threads: int, timeout_s: float) -> Ite
             raise LostContactError(
                 f"rank {world.rank} waited {timeout_s:g} s for another rank, which hangs or runs "
                 "another collective"
+            ) from error
+        if _NO_MEMORY.search(str(error)):
+            raise SteptimeError(
+                f"rank {world.rank} has not enough memory: choose a smaller model or a smaller "
+                "--batch, or more --accumulate"
             ) from error
         raise
 
