@@ -1,6 +1,6 @@
 """Loss curves of the precisions on one chart.
 
-    python benchmarks/precision.py [--steps 300] [--out docs/precision.svg]
+    python benchmarks/precision.py [--steps 200] [--out docs/precision.svg]
 
 Trains the nano model once in each mode, from the same seed on the same batches.
 """
@@ -42,7 +42,7 @@ def losses(steps: int, options: list[str]) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--out", type=Path, default=Path("docs/precision.svg"))
     options = parser.parse_args()
     mpl.rcParams["svg.hashsalt"] = "steptime"

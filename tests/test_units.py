@@ -21,6 +21,11 @@ def test_sizes(text, count):
     assert Size(text) == count
 
 
+@pytest.mark.parametrize("text", ["25MiB", "1GiB", "3KiB", "1000B", "0B"])
+def test_a_size_is_written_as_it_can_be_read(text):
+    assert str(Size(text)) == text
+
+
 @pytest.mark.parametrize(
     ("text", "rate"),
     [("10GB/s", 10e9), ("10Gb/s", 1.25e9), ("200Mbps", 25e6), ("200 Mbit/s", 25e6),

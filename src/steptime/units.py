@@ -40,6 +40,14 @@ class Size(int):
         """Raises UsageError when text is no size."""
         return super().__new__(cls, parse_bytes(size) if isinstance(size, str) else size)
 
+    def __repr__(self) -> str:
+        for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+            if self and not self % scale:
+                return f"{self // scale}{unit}"
+        return f"{int(self)}B"
+
+    __str__ = __repr__
+
 
 def parse_rate(text: str) -> float:
     """Bytes per second of a rate such as ``10GB/s``, ``10Gb/s`` or ``200Mbps`` (bits).

@@ -1,12 +1,13 @@
 """The command line: one file a verb, which parses, calls and prints."""
 
-import json
-import os
+import signal
 import sys
+from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError, Parameter
 
 from steptime import __version__
+from steptime.cli.printing import tell_error
 from steptime.errors import SteptimeError, UsageError
 
 _VERBS = {
@@ -32,15 +33,16 @@ def build_app() -> App:
 def main() -> int:
     """Run one command; the exit code is 0 when all is well, 1 when it failed, 2 for bad usage."""
     words = sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # better ? for × than no answer
     try:
         result = _call(words)
     except SteptimeError as error:
-        _tell(error, as_json="--json" in words)
+        tell_error(error, as_json="--json" in words)
         return error.exit_code
-    except BrokenPipeError:
-        # Whoever read our output has left, as `| head` does; nothing more can be said to them.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return result if isinstance(result, int) else 0
 
 
@@ -50,9 +52,3 @@ def _call(words: list[str]) -> object:
     except CycloptsError as error:
         sentence = " ".join(str(error).split()).rstrip(".")
         raise UsageError(f"{sentence}; see steptime --help") from None
-
-
-def _tell(error: SteptimeError, *, as_json: bool) -> None:
-    print(f"steptime: {error}", file=sys.stderr)
-    if as_json:
-        print(json.dumps({"error": str(error)}))

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from steptime import rundir
 from steptime.cli.options import OutputOptions, RankOptions
+from steptime.cli.printing import say
 from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
 from steptime.report import write_report
@@ -22,7 +24,7 @@ def answer(
 ) -> None:
     """Write run.json, trace.json.gz and report.html, then print the answer.
 
-    Raises SteptimeError when the ranks ended with different parameters.
+    Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
     """
     run = {
         **record,
@@ -32,18 +34,29 @@ def answer(
         "backend": ranks.backend,
         "launcher": place.world.launcher,
     }
-    rundir.write_json(place.out / "run.json", run)
-    write_chrome_trace(place.out / "trace.json.gz", timeline)
-    write_report(place.out / "report.html", run, timeline)
-    console = output.console()
-    if output.json:
-        print(json.dumps(run))
-    else:
-        print_run(console, run)
-        console.print(f"\nreport: {place.out / 'report.html'}", soft_wrap=True)
-    for name, entry in run["strategies"].items():
-        if len(set(entry["parameter_hash"])) > 1:
-            raise SteptimeError(
-                f"after training under {name} the parameters differ between ranks: "
-                f"{place.out / 'run.json'} holds their hashes; please report this"
-            )
+    _write(run, timeline, place.out)
+    hashes = {name: set(entry["parameter_hash"]) for name, entry in run["strategies"].items()}
+    diverged = [name for name, different in hashes.items() if len(different) > 1]
+    if not output.json:
+        console = output.console()
+        with console.capture() as table:
+            print_run(console, run)
+        say(f"{table.get()}\nreport: {place.out / 'report.html'}")
+    elif not diverged:
+        say(json.dumps(run))
+    if diverged:
+        raise SteptimeError(
+            f"after training under {diverged[0]} the parameters differ between ranks: "
+            f"{place.out / 'run.json'} holds their hashes; please report this"
+        )
+
+
+def _write(run: Mapping[str, Any], timeline: Timeline, out: Path) -> None:
+    try:
+        rundir.write_json(out / "run.json", run)
+        write_chrome_trace(out / "trace.json.gz", timeline)
+        write_report(out / "report.html", run, timeline)
+    except OSError as error:
+        raise SteptimeError(
+            f"cannot write the run to {out}: {error.strerror}; choose another folder with --out"
+        ) from None

@@ -49,7 +49,8 @@ def compare(
 
     """
     known = list(strategies().values())
-    chosen = known if names == "all" else [strategy_named(name) for name in names.split(",")]
+    asked = dict.fromkeys(names.split(","))
+    chosen = known if names == "all" else [strategy_named(name) for name in asked]
     options = JobOptions(
         model=model,
         data=data,

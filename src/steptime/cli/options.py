@@ -1,5 +1,6 @@
 """Options that several verbs share."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from steptime.errors import UsageError
 from steptime.units import parse_seconds
 
 CompileChoice: TypeAlias = Literal["auto", "on", "off"]
+PrecisionChoice: TypeAlias = Literal["auto", "fp32", "bf16", "fp16"]
+_LONGEST_TIMEOUT_S = 3.6e6  # what overflows in torch is far above that
 _T = TypeVar("_T")
 Flat: TypeAlias = Annotated[_T, Parameter(name="*")]
 """A dataclass whose fields are options of the verb, without a prefix."""
@@ -41,8 +44,8 @@ class RankOptions:
             value = getattr(self, field)
             if value is not None and value < 1:
                 raise UsageError(f"--{field} is {value}: it must be at least 1")
-        if self.timeout_s <= 0:
-            raise UsageError(f"--timeout is {self.timeout}: it must be above 0")
+        if not 0 < self.timeout_s <= _LONGEST_TIMEOUT_S:
+            raise UsageError(f"--timeout is {self.timeout}: it must be above 0 and at most 1000h")
 
     @property
     def timeout_s(self) -> float:
@@ -68,7 +71,8 @@ class OutputOptions:
 
     def console(self, *, stderr: bool = False) -> Console:
         """Where to print: stdout for the answer, stderr for all else."""
-        return Console(stderr=stderr, no_color=self.no_color or None, highlight=False)
+        plain = self.no_color or os.environ.get("NO_COLOR")
+        return Console(stderr=stderr, color_system=None if plain else "auto", highlight=False)
 
     @contextmanager
     def progress(self, rank: int) -> Iterator[Progress]:

@@ -1,16 +1,19 @@
 """Running a verb on ranks: those of a launcher, or our own."""
 
 import os
+import signal
 import sys
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from steptime import rundir
 from steptime.cli.options import OutputOptions, RankOptions
+from steptime.cli.printing import tell_error
 from steptime.errors import SteptimeError
-from steptime.launch import end_rank, follow_launcher, report_error, run_ranks
+from steptime.launch import end_rank, follow_launcher, run_ranks
 from steptime.world import SINGLE, World, check_ranks, detect
 
 
@@ -47,19 +50,19 @@ def on_ranks(
         check(ranks)
         rundir.create(out)
         command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
-        return run_ranks([*command, "--out", str(out)], ranks, threads)
-    place = Place(world or SINGLE, threads, out)
-    if world is None:
-        check(ranks)
-        rundir.create(out)
-        _work(place, options, work)
-    else:
-        _as_rank(place, options, check, work)
+        if output.out is None:
+            command += ["--out", str(out)]
+        return run_ranks(command, ranks, threads)
+    _as_rank(Place(world or SINGLE, threads, out), options, output, check, work)
     return 0
 
 
 def _as_rank(
-    place: Place, options: RankOptions, check: Callable[[int], None], work: Callable[[Place], None]
+    place: Place,
+    options: RankOptions,
+    output: OutputOptions,
+    check: Callable[[int], None],
+    work: Callable[[Place], None],
 ) -> None:
     follow_launcher(os.environ)
     try:
@@ -69,16 +72,33 @@ def _as_rank(
                 rundir.create(place.out)
         _work(place, options, work)
     except SteptimeError as error:
-        if not report_error(os.environ, error):
-            print(f"steptime: {error}", file=sys.stderr)
+        tell_error(error, as_json=output.json)
         end_rank(error.exit_code)
+    except OSError as error:
+        tell_error(SteptimeError(f"rank {place.world.rank} failed: {error}"), as_json=output.json)
+        end_rank(SteptimeError.exit_code)
+    except KeyboardInterrupt:
+        end_rank(128 + signal.SIGINT)
+    except Exception:
+        # A mistake of ours: the others wait for this rank, so it must not wait for them.
+        traceback.print_exc()
+        end_rank(1)
 
 
 def _work(place: Place, options: RankOptions, work: Callable[[Place], None]) -> None:
     from steptime.world.join import joined
 
     with joined(place.world, options.backend, threads=place.threads, timeout_s=options.timeout_s):
-        work(place)
+        work(replace(place, out=_path_of_rank_0(place.out)))
+
+
+def _path_of_rank_0(out: Path) -> Path:
+    """What rank 0 calls ``out``: where it has a time in it, the ranks may differ."""
+    import torch.distributed as dist
+
+    paths = [out]
+    dist.broadcast_object_list(paths, src=0)
+    return paths[0]
 
 
 def _cores() -> int:

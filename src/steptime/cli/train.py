@@ -1,17 +1,19 @@
 """The verb ``train``: train GPT-2 under one gradient-sync strategy."""
 
+import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from steptime.cli.options import CompileChoice, Flat, OutputOptions, RankOptions
+from steptime.cli.options import CompileChoice, Flat, OutputOptions, PrecisionChoice, RankOptions
+from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
-from steptime.train.checkpoint import read_checkpoint_info
+from steptime.errors import UsageError
+from steptime.train.checkpoint import CheckpointInfo, read_checkpoint_info
 from steptime.train.data import check_data
 from steptime.train.options import (
     DataOptions,
-    DtypeName,
     JobOptions,
     ModelOptions,
     RunOptions,
@@ -35,7 +37,7 @@ def train(
     output: Flat[OutputOptions] = OutputOptions(),
     strategy: str = "overlapped_sharded",
     steps: int = 100,
-    precision: DtypeName | Literal["auto"] = "auto",
+    precision: PrecisionChoice = "auto",
     compiled: Annotated[CompileChoice, Parameter(name="--compile")] = "auto",
     seed: int = 0,
 ) -> int:
@@ -61,6 +63,8 @@ def train(
     """
     strategy_named(strategy)
     info = read_checkpoint_info(run.resume) if run.resume else None
+    if info:
+        _check_resumed(model, info)
     options = JobOptions(
         model=model,
         data=data,
@@ -68,7 +72,7 @@ def train(
         precision="fp32" if precision == "auto" else precision,
         compiled=compiled == "on",
         steps=steps,
-        warmup=min(3, steps - 1),
+        warmup=max(0, min(3, steps - 1)),
         seed=info.seed if info else seed,
     )
 
@@ -96,6 +100,16 @@ def train(
     return on_ranks("train", ranks, output, 1, check, work)
 
 
+def _check_resumed(model: ModelOptions, info: CheckpointInfo) -> None:
+    """Raise UsageError when options contradict the checkpoint that is to be resumed."""
+    if model.init:
+        raise UsageError("--init and --resume both say where the weights come from: leave one out")
+    for field in ("layers", "heads", "embd"):
+        asked, stored = getattr(model, field), getattr(info.config, field)
+        if asked not in (None, stored):
+            raise UsageError(f"--{field} is {asked}, and {stored} in the checkpoint: leave it out")
+
+
 def _train(
     job: "Job", name: str, run: RunOptions, place: Place, ranks: RankOptions, output: OutputOptions
 ) -> None:
@@ -105,16 +119,16 @@ def _train(
     from steptime.train.job import gather
     from steptime.train.run import run_training
 
-    console = output.console(stderr=output.json)
     shown = place.world.rank == 0 and not output.quiet
 
     def tell(line: str) -> None:
         if shown:
-            console.print(line, soft_wrap=True)
+            print(line, file=sys.stderr) if output.json else say(line)
 
     tell(
         f"GPT-2 of {job.config.parameters:,} parameters on {job.tokens.description}; "
-        f"{name} on {place.world.size} ranks of {place.threads} threads, {job.options.precision}"
+        f"{name}, ranks: {place.world.size}, threads a rank: {place.threads}, "
+        f"{job.options.precision}"
         f"{', compiled' if job.options.compiled else ''}"
     )
     record, validations = run_training(job, strategy_named(name), run, place.out, tell)

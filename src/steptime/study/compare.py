@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch.distributed as dist
 
+from steptime.errors import SteptimeError
 from steptime.timeline import Timeline, merge
 from steptime.train.figures import RankRecord, StrategyFigures, strategy_figures
 from steptime.train.job import Job, gather, measure_strategy
@@ -51,11 +53,17 @@ def compare(
 
 
 def summarise(job: Job, records: Mapping[str, Sequence[RankRecord]]) -> Comparison:
-    """The answer from what all ranks brought home under each strategy, by name."""
+    """The answer from what all ranks brought home under each strategy, by name.
+
+    Raises SteptimeError when the loss under one of them is no number.
+    """
     known = strategies()
     figures = {
         name: strategy_figures(known[name], of_ranks, tokens_per_step=job.tokens_per_step)
         for name, of_ranks in records.items()
     }
+    for name, of_strategy in figures.items():
+        if not np.isfinite(of_strategy.loss).all():
+            raise SteptimeError(f"the loss under {name} is no number any more: try a smaller --lr")
     timelines = [record.timeline for of_ranks in records.values() for record in of_ranks]
     return Comparison(figures, merge(timelines))

@@ -126,7 +126,9 @@ class TrainOptions:
         for field in ("weight_decay", "clip"):
             if not 0 <= getattr(self, field) < float("inf"):
                 name = field.replace("_", "-")
-                raise UsageError(f"--{name} is {getattr(self, field)}: it cannot be negative")
+                raise UsageError(
+                    f"--{name} is {getattr(self, field)}: it must be a number from 0 up"
+                )
         if self.lr is not None and not 0 < self.lr < float("inf"):
             raise UsageError(f"--lr is {self.lr}: it must be above 0")
         if self.lr_warmup is not None and self.lr_warmup < 0:
@@ -163,6 +165,8 @@ class JobOptions:
         for field in ("warmup", "seed"):
             if getattr(self, field) < 0:
                 raise UsageError(f"--{field} is {getattr(self, field)}: it cannot be negative")
+        if self.seed >= 2**64:
+            raise UsageError(f"--seed is {self.seed}: it must be below 2^64")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,37 @@
+# make demo: see what steptime does.  make test, make check: believe it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/installed
+	$(BIN)/steptime compare gpt2 --ranks 4 --out runs/demo
+
+test: $(VENV)/installed-dev
+	tests/system-packages.sh
+	$(BIN)/pytest -q
+
+check: $(VENV)/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) runs
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing steptime and torch into $(VENV): about a minute"
+	$(PIP) torch
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(PIP) -e '.[dev]'
+	touch $@

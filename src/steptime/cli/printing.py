@@ -1,0 +1,45 @@
+"""Printing what a person or a program waits for, and in one sentence what went wrong."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+
+from steptime.errors import SteptimeError, UsageError
+from steptime.launch import report_error
+from steptime.world import detect
+
+
+def say(text: str) -> None:
+    """Print ``text`` and a line end on stdout at once.
+
+    Raises SteptimeError when that cannot be, since the reader has left or the disk is full.
+    """
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        # What stays in the buffer would raise once more when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SteptimeError(f"cannot print to stdout: {error.strerror}") from None
+
+
+def tell_error(error: SteptimeError, *, as_json: bool) -> None:
+    """Print ``error`` on stderr and, on rank 0 and with ``as_json``, as an object on stdout.
+
+    A rank of steptime's launcher leaves both to it.
+    """
+    if report_error(os.environ, error):
+        return
+    print(f"steptime: {error}", file=sys.stderr)
+    if as_json and _first():
+        with suppress(SteptimeError):
+            say(json.dumps({"error": str(error)}))
+
+
+def _first() -> bool:
+    """Whether no other rank may print to stdout."""
+    try:
+        world = detect(os.environ)
+    except UsageError:
+        return True
+    return world is None or world.rank == 0

@@ -1,0 +1,84 @@
+"""What the command says of itself, and in which colours."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from command import run, tiny
+
+from steptime import __version__
+
+IMPORTED = """
+import sys
+from steptime.cli import main
+sys.argv = ["steptime", *sys.argv[1:]]
+code = main()
+print(*sorted(name for name in ("torch", "plotly", "jinja2") if name in sys.modules))
+sys.exit(code)
+"""
+HELP = [["--help"], ["compare", "--help"], ["train", "--help"], ["--version"]]
+
+
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+def test_help_is_quick_and_fits_the_terminal(words: Sequence[str], tmp_path: Path) -> None:
+    ended = run(*words, folder=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.strip()
+    assert max(len(line) for line in ended.out.splitlines()) <= 80
+    assert "\x1b" not in ended.out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [*HELP, ["compare", "--ranks", "0"]], ids=" ".join)
+def test_help_and_bad_usage_do_not_wait_for_torch(words: Sequence[str], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", IMPORTED, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=tmp_path)
+    assert done.returncode == (2 if "--ranks" in words else 0)
+    assert (done.stdout.splitlines() or [""])[-1] == ""
+
+
+def test_help_names_the_verbs(tmp_path: Path) -> None:
+    ended = run("--help", folder=tmp_path)
+    assert re.search(r"compare +Which gradient-sync strategy is fastest here", ended.out)
+    assert re.search(r"train +Train GPT-2", ended.out)
+    assert run("--version", folder=tmp_path).out == f"{__version__}\n"
+
+
+def test_a_command_without_a_verb_shows_the_help(tmp_path: Path) -> None:
+    ended = run(folder=tmp_path)
+    assert ended.code == 0
+    assert "compare" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("no_color", "environ", "escapes"),
+    [(None, {}, True), (True, {}, False), (None, {"NO_COLOR": "1"}, False)],
+    ids=["coloured", "--no-color", "NO_COLOR"],
+)
+def test_colour_in_a_terminal(
+    no_color: bool | None, environ: dict[str, str], escapes: bool, text: Path, tmp_path: Path
+) -> None:
+    words = tiny(text, ranks=1, strategies="server,replicated", no_color=no_color)
+    ours, theirs = pty.openpty()
+    environ = {"TERM": "xterm-256color", **environ}
+    ended = run("compare", *words, folder=tmp_path, stdout=theirs, environ=environ)
+    os.close(theirs)
+    assert (ended.code, ended.err) == (0, "")
+    printed = read_all(ours).decode()
+    assert "replicated" in printed
+    assert ("\x1b" in printed) == escapes
+
+
+def read_all(terminal: int) -> bytes:
+    """What was printed to a terminal that everyone else has closed."""
+    printed = b""
+    with suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as file:
+        while chunk := file.read(4096):
+            printed += chunk
+    return printed

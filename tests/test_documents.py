@@ -1,0 +1,67 @@
+"""What README and docs say is so: their commands run, their tables match the code."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from steptime.train.config import PRESETS
+from steptime.train.strategies import strategies
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(page: Path) -> list[str]:
+    """The commands that a page shows after a prompt."""
+    blocks = re.findall(r"^```console\n(.*?)^```", page.read_text(), re.S | re.M)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    program, *words = shlex.split(command)
+    return subprocess.run(
+        [BIN / program, *words], cwd=folder, capture_output=True, text=True, timeout=250
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command", [c for c in commands(ROOT / "README.md") if not c.startswith("make ")]
+)
+def test_the_commands_of_the_readme_run(command, tmp_path):
+    done = run(command, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert len(list(tmp_path.glob("runs/*/report.html"))) == 1
+
+
+def test_make_demo_is_the_command_that_the_readme_shows():
+    recipe = (ROOT / "Makefile").read_text()
+    assert "compare gpt2 --ranks 4 --out runs/demo" in recipe
+    assert "steptime compare gpt2 --ranks 4" in commands(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_strategy_and_model_is_described():
+    text = (ROOT / "docs" / "compare.md").read_text()
+    described = re.findall(r"^\| `(\w+)` \|", text, re.M)
+    assert sorted(described) == sorted(strategies())
+    assert "|".join(PRESETS) in text
+
+
+@pytest.mark.parametrize("verb", ["compare", "train"])
+def test_every_option_that_a_page_names_exists(verb, tmp_path):
+    text = (ROOT / "docs" / f"{verb}.md").read_text()
+    known = set(re.findall(r"--[a-z-]+", run(f"steptime {verb} --help", tmp_path).stdout))
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) - {"--help"}
+    assert named <= known
