@@ -71,13 +71,18 @@ def test_the_error_that_a_rank_reports_is_raised_as_it_was(capfd) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+def children() -> set[str]:
+    """The ids of this process's children, zombies included."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {child for task in tasks for child in task.read_text().split()}
+
+
 def test_a_rank_that_hangs_is_ended_after_another_failed() -> None:
-    start = time.monotonic()
+    start, others = time.monotonic(), children()
     with pytest.raises(UsageError, match=r"^rank 0 cannot go on$"):
         run("ignore_sigterm_while_rank_0_fails")
-    assert time.monotonic() - start < 15
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert time.monotonic() - start < 30
+    assert children() == others
 
 
 def test_ranks_that_print_much_are_not_held_up(capfd) -> None:

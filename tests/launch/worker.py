@@ -74,7 +74,9 @@ def train(world: World) -> None:
         model(torch.ones(4, 8)).sum().backward()
     total = torch.ones(())
     dist.all_reduce(total)
-    print(f"{world.launcher} rank {world.rank} of {total:.0f}", flush=True)
+    # In one write: print writes the line end on its own where Python does not buffer, and another
+    # rank's line can come between.
+    os.write(1, f"{world.launcher} rank {world.rank} of {total:.0f}\n".encode())
 
 
 JOINED = (die_in_a_collective, raise_with_a_collective_in_flight, train)

@@ -78,7 +78,7 @@ def _sentences(run: Mapping[str, Any]) -> Sequence[str]:
         sentences.append(_verdict(run))
     sentences += [s for s in (_wire_surplus(run), _agreement(strategies)) if s]
     sentences.append(
-        f"Times are medians of {run['steps'] - run['warmup']} steps, measured on "
+        f"Times are medians of {_count(run['steps'] - run['warmup'], 'step')}, measured on "
         f"{_count(run['ranks'], 'rank')} of {_count(run['threads'], 'thread')} ({run['backend']}, "
         f"{run['precision']}); bytes are those of one step, computed from the calls."
     )
@@ -86,12 +86,19 @@ def _sentences(run: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _verdict(run: Mapping[str, Any]) -> str:
-    best = run["strategies"][run["winner"]]
-    step = best["step_time_s"]["median"]
-    exposed = best["exposed_comm_s"] / step
+    """Who is fastest, and whether the spread of the measurement bears that out."""
+    strategies, winner = run["strategies"], run["winner"]
+    times = strategies[winner]["step_time_s"]
+    exposed = strategies[winner]["exposed_comm_s"] / times["median"]
+    rivals = [
+        name
+        for name, entry in strategies.items()
+        if name != winner and entry["step_time_s"]["median"] <= times["p90"]
+    ]
+    doubt = f"; within its spread lie {', '.join(rivals)}" if rivals else ""
     return (
-        f"{run['winner']} is the fastest here: {format_seconds(step)} a step, "
-        f"{100 * exposed:.0f} % of it exposed communication."
+        f"{winner} is the fastest here: {format_seconds(times['median'])} a step, "
+        f"{100 * exposed:.0f} % of it exposed communication{doubt}."
     )
 
 

@@ -40,12 +40,12 @@ def training_steps(
     ``training.sync.settle()`` waits for them.
     """
     scale = loss_scale or LossScale(scale=65536.0 if training.precision.scaled else 1.0)
-    recorder, name = training.comm.recorder, training.strategy.name
     for step in range(first, training.steps):
+        recorder = training.comm.recorder
         if recorder:
             recorder.begin_step(step)
         rate = training.learning_rate(step)
-        with recording(recorder, "step", name, Phase.STEP):
+        with recording(recorder, "step", training.strategy.name, Phase.STEP):
             loss = _forward_and_backward(training, step, scale.scale)
             training.sync.reduce()
             with recording(recorder, "compute", "update", Phase.UPDATE):

@@ -1,7 +1,6 @@
 """Keeping freed memory in the process, so that a step's tensors are not paged in anew."""
 
 import ctypes
-import ctypes.util
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 _NEVER = 2**31 - 1
@@ -14,7 +13,7 @@ def keep_freed_memory() -> None:
     by page: a fifth of a training step on a CPU. The process keeps its peak memory for it. Does
     nothing where the C library has no mallopt.
     """
-    mallopt = getattr(ctypes.CDLL(ctypes.util.find_library("c")), "mallopt", None)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, _NEVER)
