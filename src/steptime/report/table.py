@@ -156,7 +156,7 @@ def _speed_columns(entries: Sequence[Entry]) -> list[Column]:
 def _best(column: Column, entries: Sequence[Entry]) -> float | None:
     """The best value of a column, or None where there is none or all are equally good."""
     values = [value for entry in entries if (value := column.value(entry)) is not None]
-    if column.best is None or len(set(values)) < 2:
+    if column.best is None or len({column.write(value) for value in values}) < 2:
         return None
     return min(values) if column.best == "least" else max(values)
 
@@ -165,4 +165,5 @@ def _cell(column: Column, entry: Entry, best: float | None) -> Cell:
     value = column.value(entry)
     if value is None:
         return Cell("–")
-    return Cell(column.write(value), column.note(entry), value == best)
+    text = column.write(value)
+    return Cell(text, column.note(entry), best is not None and text == column.write(best))

@@ -5,6 +5,7 @@ from typing import Any
 
 from steptime import rundir
 from steptime.study.compare import Comparison
+from steptime.train.config import name_of
 from steptime.train.job import Job
 
 
@@ -13,7 +14,7 @@ def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, An
     options, config = job.options, job.config
     return {
         "verb": verb,
-        "model": f"gpt2 {options.model.model}",
+        "model": f"gpt2 {name_of(config)}",
         "model_config": asdict(config)
         | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
         "precision": options.precision,

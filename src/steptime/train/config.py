@@ -1,5 +1,6 @@
 """The dimensions of a GPT-2 and the sizes it is known in."""
 
+import math
 from dataclasses import dataclass
 
 from steptime.errors import UsageError
@@ -64,3 +65,20 @@ PRESETS = {
     "774M": Preset(layers=36, heads=20, embd=1280, context=1024, learning_rate=2.5e-4),
     "1.5B": Preset(layers=48, heads=25, embd=1600, context=1024, learning_rate=2e-4),
 }
+
+
+def name_of(config: GPT2Config) -> str:
+    """The name of the size with these blocks, or their number and width: ``2×64``."""
+    for name, preset in PRESETS.items():
+        if (preset.layers, preset.heads, preset.embd) == (config.layers, config.heads, config.embd):
+            return name
+    return f"{config.layers}×{config.embd}"
+
+
+def suitable_learning_rate(config: GPT2Config) -> float:
+    """The peak learning rate of the named size whose blocks hold the nearest number of weights."""
+
+    def distance(preset: Preset) -> float:
+        return abs(math.log(preset.layers * preset.embd**2 / (config.layers * config.embd**2)))
+
+    return min(PRESETS.values(), key=distance).learning_rate

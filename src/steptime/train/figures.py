@@ -56,8 +56,8 @@ class RankFigures:
 class StrategyFigures:
     """The answer of one strategy, with the fields that the command line's JSON promises.
 
-    Phases are medians over the timed steps of the mean over ranks, ``other_s`` what is left of the
-    median step. Bytes are those of one step.
+    The phases divide the median step as they divide all timed steps of all ranks together, so they
+    add up to it. Bytes are those of one step.
     """
 
     source: Source
@@ -90,9 +90,10 @@ def strategy_figures(
     table = np.stack(phases)  # (ranks, steps)
     duration = table["duration"].max(axis=0)  # (steps,)
     p10, median, p90 = (float(q) for q in np.percentile(duration, [10, 50, 90]))
-    compute, exposed, update = (
-        float(np.median(table[field].mean(axis=0)))
-        for field in ("compute", "exposed_comm", "update")
+    whole = float(table["duration"].sum())
+    compute, exposed, update, other = (
+        median * float(table[field].sum()) / whole
+        for field in ("compute", "exposed_comm", "update", "other")
     )
     steps_timed = records[0].steps
     sent = [record.traffic.sent // steps_timed for record in records]
@@ -107,7 +108,7 @@ def strategy_figures(
         compute_s=compute,
         exposed_comm_s=exposed,
         update_s=update,
-        other_s=median - compute - exposed - update,
+        other_s=other,
         bytes_sent_per_rank=sent,
         bytes_received_per_rank=received,
         wire_bytes_sent_per_rank=[w.sent // steps_timed for w in wires] if measured else None,

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from steptime.train.config import GPT2Config
+from steptime.train.config import GPT2Config, suitable_learning_rate
 from steptime.train.data import Batches
 from steptime.train.figures import RankRecord
 from steptime.train.llmc import load_into, read_checkpoint
@@ -21,7 +21,7 @@ from steptime.train.options import JobOptions
 from steptime.train.precision import precision_of
 from steptime.train.strategy import Strategy
 from steptime.train.tokens import Tokens, check_vocabulary, load_tokens
-from steptime.train.training import Training, build_training, new_model, peak_learning_rate
+from steptime.train.training import Training, build_training, new_model
 from steptime.world.clock import recorder_for
 from steptime.world.traffic import Traffic
 from steptime.world.wire import wire_traffic
@@ -75,7 +75,7 @@ def start_training(job: Job, strategy: Strategy, *, timed: bool = True) -> Train
         strategy,
         precision_of(options.precision, options.train.reduce_dtype),
         options.train,
-        peak_learning_rate=peak_learning_rate(options.model, options.train),
+        peak_learning_rate=options.train.lr or suitable_learning_rate(job.config),
         steps=options.steps,
         compiled=options.compiled,
         recorder=recorder_for(job.device) if timed else None,

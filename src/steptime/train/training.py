@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import torch
 
 from steptime.timeline import Recorder
-from steptime.train.config import PRESETS, GPT2Config
+from steptime.train.config import GPT2Config
 from steptime.train.data import Batches
 from steptime.train.flat import FlatModel, flat_weights, flatten
 from steptime.train.layout import plan_layout
 from steptime.train.model import GPT2, compile_units
 from steptime.train.optimizer import ShardedAdamW
-from steptime.train.options import ModelOptions, TrainOptions
+from steptime.train.options import TrainOptions
 from steptime.train.precision import Precision
 from steptime.train.schedule import learning_rate
 from steptime.train.strategy import Strategy
@@ -109,8 +109,3 @@ def build_training(
 def new_model(config: GPT2Config, seed: int, device: torch.device) -> GPT2:
     """A GPT-2 whose initial weights depend on the seed alone."""
     return GPT2(config, torch.Generator().manual_seed(seed)).to(device)
-
-
-def peak_learning_rate(model: ModelOptions, options: TrainOptions) -> float:
-    """The learning rate asked for, or what suits the model."""
-    return PRESETS[model.model].learning_rate if options.lr is None else options.lr
