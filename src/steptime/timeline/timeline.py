@@ -66,10 +66,6 @@ class Timeline:
     intervals: NDArray[np.void]
     messages: NDArray[np.void]
 
-    def select(self, mask: NDArray[np.bool_]) -> "Timeline":
-        """The same timeline with only the intervals where ``mask``, shape (intervals,), is true."""
-        return replace(self, intervals=self.intervals[mask])
-
     def steps_named(self, name: str) -> NDArray[np.void]:
         """The STEP intervals called ``name``, in order of rank and start."""
         if name not in self.names:
