@@ -1,0 +1,1 @@
+"""The algorithms of all_gather, one a file."""

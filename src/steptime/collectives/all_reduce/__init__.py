@@ -1,0 +1,1 @@
+"""The algorithms of all_reduce, one a file."""

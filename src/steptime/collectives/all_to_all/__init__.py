@@ -1,0 +1,1 @@
+"""The algorithms of all_to_all, one a file."""

@@ -1,0 +1,1 @@
+"""The algorithms of barrier, one a file."""

@@ -1,0 +1,1 @@
+"""The algorithms of broadcast, one a file."""

@@ -1,0 +1,177 @@
+"""Carrying out one rank's part of a schedule, on any vectors over any transport."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from steptime.collectives.schedule import Round, Schedule
+
+Vector = Any
+"""A 1-D NumPy array or torch tensor: slices of it are views, and ``a[:] = b`` copies."""
+
+
+class Transport(Protocol):
+    """Messages between ranks; those from one rank to another arrive in the order of sending."""
+
+    def send(self, vector: Vector, to: int) -> Callable[[], None]:
+        """Begin to send contiguous ``vector``; the result waits until it may be changed again."""
+
+    def receive(self, vector: Vector, source: int) -> Callable[[], None]:
+        """Begin to receive into contiguous ``vector``; the result waits until it is there."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of slots that a message takes from, or brings to, this rank."""
+
+    first: int
+    count: int
+    reduce: bool = False
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of one round, as this rank sees it: with whom, and what."""
+
+    peer: int
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class LocalRound:
+    """What one rank does in one round."""
+
+    sends: tuple[Message, ...]
+    receives: tuple[Message, ...]
+    copies: tuple[tuple[Piece, Piece], ...]
+
+
+def local_rounds(schedule: Schedule, rank: int) -> tuple[LocalRound, ...]:
+    """What ``rank`` does in each round in which it does anything."""
+    rounds = (_local_round(transfers, rank) for transfers in schedule.rounds())
+    return tuple(r for r in rounds if r.sends or r.receives or r.copies)
+
+
+def _local_round(transfers: Round, rank: int) -> LocalRound:
+    inside = transfers["src"] == transfers["dst"]
+    sent = transfers[(transfers["src"] == rank) & ~inside]
+    received = transfers[(transfers["dst"] == rank) & ~inside]
+    copied = transfers[(transfers["src"] == rank) & inside]
+    return LocalRound(
+        sends=tuple(_messages(sent, "dst", "first")),
+        receives=tuple(_messages(received, "src", "into")),
+        copies=tuple(
+            (
+                Piece(int(row["first"]), int(row["count"])),
+                Piece(int(row["into"]), int(row["count"]), bool(row["reduce"])),
+            )
+            for row in copied
+        ),
+    )
+
+
+def _messages(transfers: Round, peer: str, start: str) -> Iterator[Message]:
+    for other in dict.fromkeys(transfers[peer].tolist()):
+        rows = transfers[transfers[peer] == other]
+        columns = (rows[name].tolist() for name in (start, "count", "reduce"))
+        yield Message(other, tuple(Piece(*row) for row in zip(*columns, strict=True)))
+
+
+def slot_offsets(schedule: Schedule, elements: int) -> tuple[int, ...]:
+    """Where each slot begins in a rank's memory, and where the last ends, in elements.
+
+    The chunks of a vector of ``elements`` elements are as even as can be; the result is cut as the
+    vector is, and a slot of scratch is as long as the longest chunk.
+    """
+    chunks = schedule.chunks
+    vector = [chunk * elements // chunks for chunk in range(chunks + 1)]
+    offsets = vector
+    if schedule.result:
+        offsets = vector[:-1] + [elements + offset for offset in vector]
+    longest = -(-elements // chunks)
+    return tuple(offsets + [offsets[-1] + longest * (i + 1) for i in range(schedule.scratch)])
+
+
+def execute(
+    rounds: Sequence[LocalRound],
+    memory: Vector,
+    offsets: Sequence[int],
+    transport: Transport,
+    reduce: Callable[[Vector, Vector], None],
+    empty: Callable[[int], Vector],
+) -> None:
+    """Carry out ``rounds`` of one rank on its ``memory``, whose slots begin at ``offsets``.
+
+    ``reduce(into, other)`` reduces elementwise into its first argument; ``empty(n)`` makes a
+    vector of n elements like ``memory``. The rank's part of the vector must be in the first slots;
+    the result is then where the schedule says. Raises what the transport raises.
+    """
+    for step in rounds:
+        _carry_out(step, memory, offsets, transport, reduce, empty)
+
+
+def _carry_out(
+    step: LocalRound,
+    memory: Vector,
+    offsets: Sequence[int],
+    transport: Transport,
+    reduce: Callable[[Vector, Vector], None],
+    empty: Callable[[int], Vector],
+) -> None:
+    def view(piece: Piece) -> Vector:
+        return memory[offsets[piece.first] : offsets[piece.first + piece.count]]
+
+    received = [(message, _landing(message, view, empty)) for message in step.receives]
+    arrivals = [transport.receive(buffer, message.peer) for message, buffer in received]
+    departures = [transport.send(_packed(m, view, empty), m.peer) for m in step.sends]
+    for source, target in step.copies:
+        view(target)[:] = view(source)
+    for wait in arrivals:
+        wait()
+    for wait in departures:
+        wait()
+    for message, buffer in received:
+        _unpack(message, buffer, view, reduce)
+
+
+def _landing(
+    message: Message, view: Callable[[Piece], Vector], empty: Callable[[int], Vector]
+) -> Vector:
+    """Where a message arrives: in place, unless it comes in pieces or is to be reduced."""
+    if len(message.pieces) == 1 and not message.pieces[0].reduce:
+        return view(message.pieces[0])
+    return empty(sum(len(view(piece)) for piece in message.pieces))
+
+
+def _packed(
+    message: Message, view: Callable[[Piece], Vector], empty: Callable[[int], Vector]
+) -> Vector:
+    """What a message sends, contiguous."""
+    parts = [view(piece) for piece in message.pieces]
+    if len(parts) == 1:
+        return parts[0]
+    packed = empty(sum(len(part) for part in parts))
+    at = 0
+    for part in parts:
+        packed[at : at + len(part)] = part
+        at += len(part)
+    return packed
+
+
+def _unpack(
+    message: Message,
+    buffer: Vector,
+    view: Callable[[Piece], Vector],
+    reduce: Callable[[Vector, Vector], None],
+) -> None:
+    at = 0
+    if len(message.pieces) == 1 and not message.pieces[0].reduce:
+        return
+    for piece in message.pieces:
+        target = view(piece)
+        part = buffer[at : at + len(target)]
+        if piece.reduce:
+            reduce(target, part)
+        else:
+            target[:] = part
+        at += len(target)

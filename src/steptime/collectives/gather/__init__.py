@@ -1,0 +1,1 @@
+"""The algorithms of gather, one a file."""

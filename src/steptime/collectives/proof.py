@@ -1,0 +1,252 @@
+"""Proof: a schedule carried out on symbols, which finds whatever can make its result wrong."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.collectives.collective import NOTHING, Contents
+from steptime.collectives.schedule import Round, Schedule
+from steptime.errors import UsageError
+
+_MAX_FINDINGS = 20
+_MAX_CELLS = 1 << 27  # of a Contents, 256 MiB
+_NEVER = -1
+
+Places = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Slots, as an array of ranks and one of slots."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong: ``rank``'s ``chunk`` (its slot), in ``round``, and what in words.
+
+    ``round`` is -1 for what no round touched.
+    """
+
+    rank: int
+    chunk: int
+    round: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the proof of one schedule showed.
+
+    ``same_bits``: all ranks that hold the same chunk at the end reduced it in the same order (an
+    operation that commutes may swap its two operands), so a floating-point result is the same to
+    the bit everywhere.
+    """
+
+    findings: tuple[Finding, ...]
+    rounds: int
+    same_bits: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the result is right, whatever the timing of the messages."""
+        return not self.findings
+
+
+def prove(schedule: Schedule) -> Proof:
+    """Carry out ``schedule`` on symbols and compare with the collective's post-condition.
+
+    Found are contributions missing, doubled or of another chunk; messages from or to what is no
+    rank or no slot; and races: in one round, a rank's slot copied into while it is sent, copied
+    into twice, or both copied and reduced into. (After MSCCLang's check by chunk provenance,
+    extended by the races and the order of reduction.)
+
+    Raises UsageError when the ranks and chunks are too many for the memory this takes.
+    """
+    cells = schedule.ranks * schedule.slots * schedule.ranks
+    if cells > _MAX_CELLS:
+        raise UsageError(
+            f"the proof for {schedule.ranks} ranks and {schedule.slots} slots would need "
+            f"{2 * cells / 2**30:.1f} GiB: verify fewer ranks"
+        )
+    state = _State(schedule)
+    findings: list[Finding] = []
+    rounds = 0
+    for number, transfers in enumerate(schedule.rounds()):
+        rounds += 1
+        outside = list(_outside(schedule, number, transfers))
+        findings += outside
+        if not outside:
+            findings += state.carry_out(number, transfers)
+        if len(findings) >= _MAX_FINDINGS:
+            break
+    else:
+        findings += state.unmet()
+    return Proof(tuple(findings[:_MAX_FINDINGS]), rounds, not findings and state.same_bits())
+
+
+def _outside(schedule: Schedule, number: int, transfers: Round) -> Iterator[Finding]:
+    """Transfers between what are no ranks or no slots."""
+    for end, start in (("src", "first"), ("dst", "into")):
+        rank = transfers[end]
+        last = transfers[start] + transfers["count"] - 1
+        wrong = (rank < 0) | (rank >= schedule.ranks)
+        for row in transfers[wrong]:
+            what = f"is no rank: there are ranks 0 to {schedule.ranks - 1}"
+            yield Finding(int(row[end]), int(row[start]), number, what)
+        wrong = (transfers[start] < 0) | (last >= schedule.slots)
+        for row in transfers[wrong]:
+            what = f"slots {row[start]} to {row[start] + row['count'] - 1} are not all among the "
+            what += f"{schedule.slots} slots of rank {row[end]}"
+            yield Finding(int(row[end]), int(row[start]), number, what)
+
+
+class _State:
+    """What every slot holds, how it was made, and in which round it was last written."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.holds = _contents(schedule, after=False)
+        shape = self.holds.index.shape
+        # What a slot was made of, as a hash: of a contribution a random number, of a reduction
+        # a function of its operands that is symmetric but not associative.
+        origins = np.random.default_rng(0).integers(0, 2**63, shape, dtype=np.uint64)
+        self.made_of = np.where(self.holds.index == NOTHING, np.uint64(0), origins)
+        self.written = np.full(shape, _NEVER, np.int32)
+
+    def carry_out(self, number: int, transfers: Round) -> Iterator[Finding]:
+        """Do one round: all ranks send what they hold at its beginning, then receive."""
+        source = _each_slot(transfers, "src", "first")
+        target = _each_slot(transfers, "dst", "into")
+        reduce = np.repeat(transfers["reduce"], transfers["count"])
+        yield from self._races(number, source, target, reduce)
+        yield from self._nothing_sent(number, source, target)
+        index, counts = self.holds.index[source], self.holds.counts[source]
+        made_of = self.made_of[source]
+        copied = _where(target, ~reduce)
+        self.holds.index[copied], self.holds.counts[copied] = index[~reduce], counts[~reduce]
+        self.made_of[copied] = made_of[~reduce]
+        for layer in _layers(target, reduce):
+            at = _where(target, layer)
+            yield from self._mixed(number, at, index[layer])
+            self.holds.counts[at] += counts[layer]
+            self.made_of[at] = _mixed_hash(self.made_of[at] + made_of[layer])
+        self.written[target] = number
+
+    def _races(
+        self,
+        number: int,
+        source: Places,
+        target: Places,
+        reduce: NDArray[np.bool_],
+    ) -> Iterator[Finding]:
+        shape = self.holds.index.shape
+        copies, reductions, sends = (np.zeros(shape, np.int32) for _ in range(3))
+        np.add.at(copies, _where(target, ~reduce), 1)
+        np.add.at(reductions, _where(target, reduce), 1)
+        np.add.at(sends, source, 1)
+        for wrong, what in (
+            (copies > 1, "is copied into twice in one round: which copy stays is open"),
+            ((copies > 0) & (reductions > 0), "is copied into and reduced into in one round"),
+            ((copies > 0) & (sends > 0), "is sent while it is copied into: a race"),
+        ):
+            for rank, slot in np.argwhere(wrong):
+                yield Finding(int(rank), int(slot), number, what)
+
+    def _nothing_sent(self, number: int, source: Places, target: Places) -> Iterator[Finding]:
+        for at in np.flatnonzero(self.holds.index[source] == NOTHING):
+            rank, slot = int(source[0][at]), int(source[1][at])
+            yield Finding(rank, slot, number, f"is sent to rank {target[0][at]} and holds nothing")
+
+    def _mixed(self, number: int, at: Places, arriving: NDArray[np.int32]) -> Iterator[Finding]:
+        held = self.holds.index[at]
+        for wrong in np.flatnonzero((held != arriving) & (arriving != NOTHING)):
+            what = (
+                f"holds nothing that chunk {arriving[wrong]} could be reduced into"
+                if held[wrong] == NOTHING
+                else f"holds chunk {held[wrong]} and gets chunk {arriving[wrong]} reduced into it"
+            )
+            yield Finding(int(at[0][wrong]), int(at[1][wrong]), number, what)
+
+    def unmet(self) -> Iterator[Finding]:
+        """Where the post-condition does not hold, with the round that wrote there last."""
+        asked = _contents(self.schedule, after=True)
+        wanted = asked.index != NOTHING
+        counts = self.holds.counts
+        if self.schedule.collective.at_least_once:
+            counts = np.minimum(counts, 1)
+        wrong_chunk = wanted & (self.holds.index != asked.index)
+        wrong_counts = wanted & ~wrong_chunk & (counts != asked.counts).any(axis=2)
+        for rank, slot in np.argwhere(wrong_chunk | wrong_counts):
+            if wrong_chunk[rank, slot]:
+                held = self.holds.index[rank, slot]
+                holds = "nothing" if held == NOTHING else f"chunk {held}"
+                what = f"ends with {holds} instead of chunk {asked.index[rank, slot]}"
+            else:
+                what = _difference(counts[rank, slot], asked.counts[rank, slot])
+            yield Finding(int(rank), int(slot), int(self.written[rank, slot]), what)
+
+    def same_bits(self) -> bool:
+        """Whether no two ranks end with the same chunk reduced in different orders."""
+        wanted = _contents(self.schedule, after=True).index != NOTHING
+        made = self.made_of[wanted]
+        counts = self.holds.counts[wanted]
+        order = np.lexsort((made, self.holds.index[wanted]))
+        index, made, counts = self.holds.index[wanted][order], made[order], counts[order]
+        same_chunk = (index[1:] == index[:-1]) & (counts[1:] == counts[:-1]).all(axis=1)
+        return bool((made[1:] == made[:-1])[same_chunk].all())
+
+
+def _contents(schedule: Schedule, *, after: bool) -> Contents:
+    """The pre-condition in the vector, or the post-condition in the result."""
+    collective = schedule.collective
+    condition = collective.after if after else collective.before
+    rank, slot, origin, index = condition(schedule.ranks, schedule.chunks, schedule.root).T
+    contents = Contents.empty(schedule.ranks, schedule.slots, schedule.ranks)
+    slot = slot + schedule.result if after else slot
+    contents.index[rank, slot] = index
+    contents.counts[rank, slot, origin] = 1
+    return contents
+
+
+def _each_slot(transfers: Round, end: str, start: str) -> Places:
+    """The slots that the transfers touch at one end, in their order."""
+    count = transfers["count"]
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(transfers[end], count), np.repeat(transfers[start], count) + within
+
+
+def _where(places: Places, chosen: NDArray[Any]) -> Places:
+    return places[0][chosen], places[1][chosen]
+
+
+def _layers(target: Places, reduce: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
+    """The reductions in sets within which no slot comes twice, in the order of the transfers."""
+    left = np.flatnonzero(reduce)
+    while left.size:
+        _, firsts = np.unique(np.stack(_where(target, left)), axis=1, return_index=True)
+        firsts = np.sort(firsts)
+        yield left[firsts]
+        left = np.delete(left, firsts)
+
+
+def _difference(counts: NDArray[np.int16], asked: NDArray[np.int16]) -> str:
+    """Whose contributions are missing or are there too often, in words."""
+    missing = np.flatnonzero(counts < asked)
+    doubled = np.flatnonzero((counts > asked) & (asked > 0))
+    foreign = np.flatnonzero((counts > 0) & (asked == 0))
+    parts = [
+        f"{words} {'rank' if ranks.size == 1 else 'ranks'} {', '.join(map(str, ranks))}"
+        for words, ranks in (
+            ("lacks the contribution of", missing),
+            ("has more than once the contribution of", doubled),
+            ("has a contribution that is not asked for, of", foreign),
+        )
+        if ranks.size
+    ]
+    return "; ".join(parts)
+
+
+def _mixed_hash(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble 64 bits (splitmix64; Steele, Lea and Flood 2014)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))

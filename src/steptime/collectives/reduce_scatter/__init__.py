@@ -1,0 +1,1 @@
+"""The algorithms of reduce_scatter, one a file."""

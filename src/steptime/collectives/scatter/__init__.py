@@ -1,0 +1,1 @@
+"""The algorithms of scatter, one a file."""

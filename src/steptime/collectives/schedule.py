@@ -1,0 +1,120 @@
+"""Schedule: a collective as rounds of messages, seen from above: every rank at once."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steptime.collectives.collective import Collective
+
+TRANSFER = np.dtype(
+    [
+        ("src", np.int32),  # the rank that sends
+        ("dst", np.int32),  # the rank that receives
+        ("first", np.int32),  # first slot read at src
+        ("into", np.int32),  # first slot written at dst
+        ("count", np.int32),  # slots
+        ("reduce", np.bool_),  # reduced into what dst holds, rather than copied over it
+    ]
+)
+"""One range of slots on its way from one rank to another.
+
+The transfers of one round between the same two ranks, in one direction, are one message. One from
+a rank to itself moves data in its memory and is no message.
+"""
+
+Round = NDArray[Any]
+"""The transfers of one round, dtype TRANSFER, shape (transfers,)."""
+
+
+def send(
+    src: ArrayLike,
+    dst: ArrayLike,
+    first: ArrayLike,
+    count: ArrayLike = 1,
+    *,
+    into: ArrayLike | None = None,
+    reduce: bool = False,
+) -> Round:
+    """Transfers from each rank of ``src`` to that of ``dst``; arrays broadcast against each other.
+
+    Slots [first, first + count) arrive in as many slots from ``into`` on, by default the same. A
+    range that runs over the end of the vector goes on at its beginning.
+    """
+    into = first if into is None else into
+    columns = np.broadcast_arrays(src, dst, first, into, count)
+    transfers = np.empty(columns[0].size, TRANSFER)
+    for name, column in zip(("src", "dst", "first", "into", "count"), columns, strict=True):
+        transfers[name] = column.reshape(-1)
+    transfers["reduce"] = reduce
+    return transfers
+
+
+def together(*sends: Round) -> Round:
+    """One round of several sends."""
+    return np.concatenate(sends) if sends else np.empty(0, TRANSFER)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """What every rank sends to whom, round by round, to carry out one collective.
+
+    A rank's memory is ``slots`` slots: the vector, cut into ``chunks`` chunks; where the collective
+    keeps its result apart, as many for the result; then scratch. Rounds are local barriers: a rank
+    enters the next one when its own messages of this one are done. Within a round it sends what
+    its slots held at the beginning; what it copies in may arrive at once, and what it reduces is
+    added, in the order of the transfers, after all it sends has left.
+    """
+
+    collective: Collective
+    algorithm: str
+    ranks: int
+    root: int
+    hosts: tuple[int, ...]
+    chunks: int
+    scratch: int
+    generate: Callable[[], Iterator[Round]]
+
+    @property
+    def slots(self) -> int:
+        """Slots in the memory of each rank."""
+        return self.result + self.chunks + self.scratch
+
+    @property
+    def result(self) -> int:
+        """The first slot of the result."""
+        return self.chunks if self.collective.separate_result else 0
+
+    def rounds(self) -> Iterator[Round]:
+        """The rounds that move something, made one by one; no range in them wraps."""
+        for transfers in self.generate():
+            moving = transfers[transfers["count"] > 0]
+            if moving.size:
+                yield self._unwrapped(moving)
+
+    @cached_property
+    def all_rounds(self) -> tuple[Round, ...]:
+        """All rounds at once, kept; for what looks at them again and again."""
+        return tuple(self.rounds())
+
+    def _unwrapped(self, transfers: Round) -> Round:
+        """Cut each range that runs over the end of the vector, at src or at dst, in two."""
+        for name in ("first", "into"):
+            start = transfers[name]
+            beyond = start + transfers["count"] - self.chunks
+            wraps = (start < self.chunks) & (beyond > 0)
+            if wraps.any():
+                head, tail = transfers.copy(), transfers[wraps]
+                head["count"][wraps] -= beyond[wraps]
+                moved = head["count"][wraps]
+                tail["first"] += moved
+                tail["into"] += moved
+                tail[name] = 0
+                tail["count"] = beyond[wraps]
+                places = np.concatenate([np.arange(head.size), np.flatnonzero(wraps)])
+                order = np.argsort(places, kind="stable")
+                transfers = np.concatenate([head, tail])[order]
+        return transfers
