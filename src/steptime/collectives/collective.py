@@ -55,11 +55,11 @@ class Collective:
 
 
 def _rows(*columns: Any) -> NDArray[Any]:
-    return np.stack([c.reshape(-1) for c in np.broadcast_arrays(*columns)], axis=1)
+    return np.stack([c.reshape(-1) for c in np.broadcast_arrays(*columns)]).T
 
 
 def _grid(*sizes: int) -> list[NDArray[Any]]:
-    return list(np.ogrid[tuple(slice(size) for size in sizes)])
+    return [axis.astype(np.int32) for axis in np.ogrid[tuple(slice(size) for size in sizes)]]
 
 
 def _own(ranks: int, chunks: int, root: int) -> NDArray[Any]:

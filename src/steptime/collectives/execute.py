@@ -80,16 +80,15 @@ def _messages(transfers: Round, peer: str, start: str) -> Iterator[Message]:
 def slot_offsets(schedule: Schedule, elements: int) -> tuple[int, ...]:
     """Where each slot begins in a rank's memory, and where the last ends, in elements.
 
-    The chunks of a vector of ``elements`` elements are as even as can be; the result is cut as the
-    vector is, and a slot of scratch is as long as the longest chunk.
+    The chunks of a vector of ``elements`` elements are as even as can be. Where a schedule has
+    slots behind the vector, into which any chunk may move, all slots are as long as the longest
+    chunk, and the vector's last elements are padding unless its chunks divide it.
     """
     chunks = schedule.chunks
-    vector = [chunk * elements // chunks for chunk in range(chunks + 1)]
-    offsets = vector
-    if schedule.result:
-        offsets = vector[:-1] + [elements + offset for offset in vector]
-    longest = -(-elements // chunks)
-    return tuple(offsets + [offsets[-1] + longest * (i + 1) for i in range(schedule.scratch)])
+    if schedule.slots > chunks:
+        longest = -(-elements // chunks)
+        return tuple(slot * longest for slot in range(schedule.slots + 1))
+    return tuple(chunk * elements // chunks for chunk in range(chunks + 1))
 
 
 def execute(
@@ -104,7 +103,8 @@ def execute(
 
     ``reduce(into, other)`` reduces elementwise into its first argument; ``empty(n)`` makes a
     vector of n elements like ``memory``. The rank's part of the vector must be in the first slots;
-    the result is then where the schedule says. Raises what the transport raises.
+    the result is then where the schedule says. A message whose chunks have no elements is sent all
+    the same: a barrier has no others. Raises what the transport raises.
     """
     for step in rounds:
         _carry_out(step, memory, offsets, transport, reduce, empty)
@@ -124,14 +124,24 @@ def _carry_out(
     received = [(message, _landing(message, view, empty)) for message in step.receives]
     arrivals = [transport.receive(buffer, message.peer) for message, buffer in received]
     departures = [transport.send(_packed(m, view, empty), m.peer) for m in step.sends]
+    own = [(t, _copied(view(source), empty)) for source, t in step.copies if t.reduce]
     for source, target in step.copies:
-        view(target)[:] = view(source)
+        if not target.reduce:
+            view(target)[:] = view(source)
     for wait in arrivals:
         wait()
     for wait in departures:
         wait()
+    for target, vector in own:
+        reduce(view(target), vector)
     for message, buffer in received:
         _unpack(message, buffer, view, reduce)
+
+
+def _copied(vector: Vector, empty: Callable[[int], Vector]) -> Vector:
+    copy = empty(len(vector))
+    copy[:] = vector
+    return copy
 
 
 def _landing(

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.collectives.collective import NOTHING, Contents
+from steptime.collectives.messages import firsts, messages
 from steptime.collectives.schedule import Round, Schedule
 from steptime.errors import UsageError
 
 _MAX_FINDINGS = 20
-_MAX_CELLS = 1 << 27  # of a Contents, 256 MiB
+_MAX_CELLS = 1 << 26  # of a Contents
+_BYTES_PER_CELL = 32  # at the peak, when the post-condition is written out
 _NEVER = -1
 
 Places = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -65,7 +67,7 @@ def prove(schedule: Schedule) -> Proof:
     if cells > _MAX_CELLS:
         raise UsageError(
             f"the proof for {schedule.ranks} ranks and {schedule.slots} slots would need "
-            f"{2 * cells / 2**30:.1f} GiB: verify fewer ranks"
+            f"{_BYTES_PER_CELL * cells / 2**30:.1f} GiB: verify fewer ranks"
         )
     state = _State(schedule)
     findings: list[Finding] = []
@@ -100,11 +102,12 @@ def _outside(schedule: Schedule, number: int, transfers: Round) -> Iterator[Find
 
 
 class _State:
-    """What every slot holds, how it was made, and in which round it was last written."""
+    """What every slot holds and must hold, how it was made, and in which round last written."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.holds = _contents(schedule, after=False)
+        self.asked = _contents(schedule, after=True)
         shape = self.holds.index.shape
         # What a slot was made of, as a hash: of a contribution a random number, of a reduction
         # a function of its operands that is symmetric but not associative.
@@ -124,7 +127,7 @@ class _State:
         copied = _where(target, ~reduce)
         self.holds.index[copied], self.holds.counts[copied] = index[~reduce], counts[~reduce]
         self.made_of[copied] = made_of[~reduce]
-        for layer in _layers(target, reduce):
+        for layer in _layers(transfers, target, reduce, self.schedule.slots):
             at = _where(target, layer)
             yield from self._mixed(number, at, index[layer])
             self.holds.counts[at] += counts[layer]
@@ -132,17 +135,10 @@ class _State:
         self.written[target] = number
 
     def _races(
-        self,
-        number: int,
-        source: Places,
-        target: Places,
-        reduce: NDArray[np.bool_],
+        self, number: int, source: Places, target: Places, reduce: NDArray[np.bool_]
     ) -> Iterator[Finding]:
-        shape = self.holds.index.shape
-        copies, reductions, sends = (np.zeros(shape, np.int32) for _ in range(3))
-        np.add.at(copies, _where(target, ~reduce), 1)
-        np.add.at(reductions, _where(target, reduce), 1)
-        np.add.at(sends, source, 1)
+        copied_into, reduced_into = _where(target, ~reduce), _where(target, reduce)
+        copies, reductions, sends = (self._count(p) for p in (copied_into, reduced_into, source))
         for wrong, what in (
             (copies > 1, "is copied into twice in one round: which copy stays is open"),
             ((copies > 0) & (reductions > 0), "is copied into and reduced into in one round"),
@@ -150,6 +146,12 @@ class _State:
         ):
             for rank, slot in np.argwhere(wrong):
                 yield Finding(int(rank), int(slot), number, what)
+
+    def _count(self, places: Places) -> NDArray[np.intp]:
+        """How often each slot is among the places, shape (ranks, slots)."""
+        shape = self.holds.index.shape
+        flat = places[0].astype(np.intp) * shape[1] + places[1]
+        return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape)
 
     def _nothing_sent(self, number: int, source: Places, target: Places) -> Iterator[Finding]:
         for at in np.flatnonzero(self.holds.index[source] == NOTHING):
@@ -168,7 +170,7 @@ class _State:
 
     def unmet(self) -> Iterator[Finding]:
         """Where the post-condition does not hold, with the round that wrote there last."""
-        asked = _contents(self.schedule, after=True)
+        asked = self.asked
         wanted = asked.index != NOTHING
         counts = self.holds.counts
         if self.schedule.collective.at_least_once:
@@ -186,7 +188,9 @@ class _State:
 
     def same_bits(self) -> bool:
         """Whether no two ranks end with the same chunk reduced in different orders."""
-        wanted = _contents(self.schedule, after=True).index != NOTHING
+        if self.schedule.collective.at_least_once:
+            return True  # there are no bits: only that a contribution arrived matters
+        wanted = self.asked.index != NOTHING
         made = self.made_of[wanted]
         counts = self.holds.counts[wanted]
         order = np.lexsort((made, self.holds.index[wanted]))
@@ -218,14 +222,18 @@ def _where(places: Places, chosen: NDArray[Any]) -> Places:
     return places[0][chosen], places[1][chosen]
 
 
-def _layers(target: Places, reduce: NDArray[np.bool_]) -> Iterator[NDArray[np.intp]]:
-    """The reductions in sets within which no slot comes twice, in the order of the transfers."""
+def _layers(
+    transfers: Round, target: Places, reduce: NDArray[np.bool_], slots: int
+) -> Iterator[NDArray[np.intp]]:
+    """The reductions in sets within which no slot comes twice, in the order of the messages."""
+    order = np.repeat(messages(transfers).of, transfers["count"])
     left = np.flatnonzero(reduce)
+    left = left[np.argsort(order[left], kind="stable")]
+    slot = target[0].astype(np.intp) * slots + target[1]
     while left.size:
-        _, firsts = np.unique(np.stack(_where(target, left)), axis=1, return_index=True)
-        firsts = np.sort(firsts)
-        yield left[firsts]
-        left = np.delete(left, firsts)
+        first = firsts(slot[left], int(slot.max()) + 1)
+        yield left[first]
+        left = left[~first]
 
 
 def _difference(counts: NDArray[np.int16], asked: NDArray[np.int16]) -> str:

@@ -66,7 +66,8 @@ class Schedule:
     keeps its result apart, as many for the result; then scratch. Rounds are local barriers: a rank
     enters the next one when its own messages of this one are done. Within a round it sends what
     its slots held at the beginning; what it copies in may arrive at once, and what it reduces is
-    added, in the order of the transfers, after all it sends has left.
+    added after all it sends has left: first its own, then message by message, in the order of
+    their first transfers.
     """
 
     collective: Collective
@@ -102,16 +103,15 @@ class Schedule:
 
     def _unwrapped(self, transfers: Round) -> Round:
         """Cut each range that runs over the end of the vector, at src or at dst, in two."""
-        for name in ("first", "into"):
+        for name, other in (("first", "into"), ("into", "first")):
             start = transfers[name]
             beyond = start + transfers["count"] - self.chunks
             wraps = (start < self.chunks) & (beyond > 0)
             if wraps.any():
                 head, tail = transfers.copy(), transfers[wraps]
                 head["count"][wraps] -= beyond[wraps]
-                moved = head["count"][wraps]
-                tail["first"] += moved
-                tail["into"] += moved
+                there = tail[other] + head["count"][wraps]
+                tail[other] = np.where(tail[other] < self.chunks, there % self.chunks, there)
                 tail[name] = 0
                 tail["count"] = beyond[wraps]
                 places = np.concatenate([np.arange(head.size), np.flatnonzero(wraps)])

@@ -1,0 +1,45 @@
+"""The messages of one round, and which of them can go first."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.collectives.schedule import Round
+
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """The messages of one round in the order of their first transfers.
+
+    ``src`` and ``dst``: shape (messages,). ``of``: the message that each transfer belongs to, shape
+    (transfers,), -1 for one within a rank.
+    """
+
+    src: Ints
+    dst: Ints
+    of: Ints
+
+
+def messages(transfers: Round) -> Messages:
+    """Gather the transfers of a round that go from one rank to the same other."""
+    src, dst = transfers["src"].astype(np.intp), transfers["dst"].astype(np.intp)
+    travels = np.flatnonzero(src != dst)
+    src, dst = src[travels], dst[travels]
+    _, first, message = np.unique((src << 32) | dst, return_index=True, return_inverse=True)
+    in_order = np.argsort(first)
+    of = np.full(transfers.size, -1)
+    of[travels] = np.argsort(in_order)[message]
+    first = first[in_order]
+    return Messages(src[first], dst[first], of)
+
+
+def firsts(keys: NDArray[Any], size: int) -> NDArray[np.bool_]:
+    """Where a key, of [0, size), occurs for the first time."""
+    place = np.arange(keys.size)
+    first = np.empty(size, np.intp)
+    first[keys[::-1]] = place[::-1]
+    return np.asarray(first[keys] == place)

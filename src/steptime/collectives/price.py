@@ -1,0 +1,121 @@
+"""Price: what a schedule costs each rank, and how long it takes under alpha, beta and gamma."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.collectives.execute import slot_offsets
+from steptime.collectives.messages import Messages, firsts, messages
+from steptime.collectives.schedule import Round, Schedule
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Price:
+    """What carrying out a schedule costs; arrays have shape (ranks,), sizes are in bytes.
+
+    ``rounds`` counts those in which a message travels. ``bytes_between_hosts`` are those that a
+    rank sends to ranks of other hosts. ``memory_traffic`` is what must be read and written where
+    every rank can read the others' memory, counted at the rank that receives: n read and n written
+    for a copy of n bytes, 2n read and n written for a reduction; a transport that stages what it
+    carries adds its own. ``ports`` is the most messages that one rank sends, or receives, in one
+    round. What moves within a rank is memory traffic, and reduced bytes, alone.
+    """
+
+    rounds: int
+    ports: int
+    bytes_sent: Ints
+    bytes_received: Ints
+    bytes_reduced: Ints
+    bytes_between_hosts: Ints
+    messages_sent: Ints
+    memory_traffic: Ints
+
+
+def price(schedule: Schedule, nbytes: int) -> Price:
+    """What ``schedule`` costs for a vector of ``nbytes`` bytes a rank, cut as ``execute`` cuts it.
+
+    It holds one round at a time.
+    """
+    offsets = np.asarray(slot_offsets(schedule, nbytes))
+    hosts = np.asarray(schedule.hosts)
+    sent, received, reduced, copied, between, count = np.zeros((6, schedule.ranks), np.int64)
+    rounds = ports = 0
+    for transfers in schedule.rounds():
+        src, dst, reduce = transfers["src"], transfers["dst"], transfers["reduce"]
+        size = _sizes(transfers, offsets)
+        travelling = np.where(src != dst, size, 0)
+        np.add.at(sent, src, travelling)
+        np.add.at(received, dst, travelling)
+        np.add.at(reduced, dst, np.where(reduce, size, 0))
+        np.add.at(copied, dst, np.where(reduce, 0, size))
+        np.add.at(between, src, np.where(hosts[src] != hosts[dst], size, 0))
+        moved = messages(transfers)
+        if moved.src.size:
+            rounds += 1
+            sends = np.bincount(moved.src, minlength=schedule.ranks)
+            ports = max(ports, int(sends.max()), int(np.bincount(moved.dst).max()))
+            count += sends
+    return Price(
+        rounds=rounds,
+        ports=ports,
+        bytes_sent=sent,
+        bytes_received=received,
+        bytes_reduced=reduced,
+        bytes_between_hosts=between,
+        messages_sent=count,
+        memory_traffic=2 * copied + 3 * reduced,
+    )
+
+
+def time(schedule: Schedule, nbytes: int, alpha: float, beta: float, gamma: float) -> float:
+    """Seconds from the start of all ranks to the end of the last, for ``nbytes`` bytes a rank.
+
+    A message of n bytes takes ``alpha + n * beta`` seconds and its reduction ``n * gamma`` more
+    (Thakur, Rabenseifner and Gropp 2005). It begins when both ranks have entered the round and are
+    done with their messages before it: a rank sends one at a time and receives one at a time, both
+    at once, in the order of the schedule. A rank enters the next round when its messages of this
+    one are done and reduced. Copies within a rank take no time.
+    """
+    return max(round_ends(schedule, nbytes, alpha, beta, gamma), default=0.0)
+
+
+def round_ends(
+    schedule: Schedule, nbytes: int, alpha: float, beta: float, gamma: float = 0.0
+) -> Iterator[float]:
+    """After how many seconds the last rank is done with each round, as ``time`` counts them."""
+    offsets = np.asarray(slot_offsets(schedule, nbytes))
+    entered = np.zeros(schedule.ranks)
+    for transfers in schedule.rounds():
+        moved = messages(transfers)
+        size = _sizes(transfers, offsets)
+        travels = moved.of >= 0
+        length = np.bincount(moved.of[travels], size[travels], minlength=moved.src.size)
+        reduced = np.bincount(
+            transfers["dst"], np.where(transfers["reduce"], size, 0), minlength=schedule.ranks
+        )
+        entered = _delivered(moved, alpha + beta * length, entered) + gamma * reduced
+        yield float(entered.max())
+
+
+def _delivered(
+    moved: Messages, seconds: NDArray[np.floating], entered: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """When each rank is done with its messages of a round, shape (ranks,)."""
+    out_port, in_port = entered.copy(), entered.copy()
+    src, dst = moved.src, moved.dst
+    while src.size:
+        first = firsts(src, entered.size) & firsts(dst, entered.size)
+        start = np.maximum(out_port[src[first]], in_port[dst[first]])
+        out_port[src[first]] = in_port[dst[first]] = start + seconds[first]
+        src, dst, seconds = src[~first], dst[~first], seconds[~first]
+    return np.asarray(np.maximum(out_port, in_port))
+
+
+def _sizes(transfers: Round, offsets: Ints) -> Ints:
+    """The bytes of each transfer, shape (transfers,)."""
+    first = transfers["first"]
+    return np.asarray(offsets[first + transfers["count"]] - offsets[first])
