@@ -1,0 +1,111 @@
+"""The verb ``verify``: prove collective algorithms, the shipped ones or a user's own."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from steptime import rundir
+from steptime.cli.options import Flat, PrintOptions
+from steptime.cli.printing import say
+from steptime.cli.schedules import bytes_of, hosts_of, parse_ranks
+from steptime.collectives.algorithm import Algorithm
+from steptime.collectives.export import goal_text, msccl_xml
+from steptime.collectives.lookup import find_algorithms
+from steptime.collectives.verification import Verdict, safe_schedule
+from steptime.collectives.verification import verify as prove
+from steptime.errors import SteptimeError, UsageError
+from steptime.report.collective.verdicts import print_verdicts
+
+_FORMATS = (".xml", ".goal")
+
+
+def verify(
+    name: Annotated[str, Parameter(name="NAME|FILE.py")] = "all",
+    /,
+    *,
+    output: Flat[PrintOptions] = PrintOptions(),
+    collective: str | None = None,
+    ranks: str = "1-33",
+    size: Annotated[str | None, Parameter(name="--bytes")] = None,
+    hosts: int | None = None,
+    export: Path | None = None,
+) -> int:
+    """Is this algorithm right for every number of ranks?
+
+    Parameters
+    ----------
+    name
+        An algorithm (ring, all_reduce/ring), a collective, or a Python file with algorithms of
+        your own; all: every one that is shipped.
+    collective
+        Verify the algorithms of this collective alone.
+    ranks
+        Numbers of ranks: 8, or 2,4,8, or 1-33.
+    size
+        Size of the vector whose bytes are told; default: 1 MiB for each rank.
+    hosts
+        Hosts that share the ranks in order; default: two.
+    export
+        Write the schedule of one algorithm for one number of ranks to this file, when it is
+        right: FILE.xml for MSCCL, FILE.goal for LogGOPSim.
+
+    """
+    found = find_algorithms(name, collective)
+    counts = parse_ranks(ranks)
+    _check_export(export, found, counts)
+    jobs = [(a, count) for a in found for count in counts if a.serves(count)]
+    if not jobs:
+        raise UsageError(f"{name} serves none of the ranks {ranks}: try --ranks 1-33")
+    with output.progress(0) as progress:
+        bar = progress.add_task("proofs", total=len(jobs))
+        verdicts = []
+        for algorithm, count in jobs:
+            placed = hosts_of(count, hosts)
+            verdicts.append(prove(algorithm, count, bytes_of(count, size), placed))
+            progress.advance(bar)
+    right = all(verdict.ok for verdict in verdicts)
+    if export and right:
+        _export(export, found[0], counts[0], size, hosts)
+    _answer(verdicts, output)
+    return 0 if right else 1
+
+
+def _answer(verdicts: Sequence[Verdict], output: PrintOptions) -> None:
+    if output.json:
+        results = [asdict(verdict) | {"ok": verdict.ok} for verdict in verdicts]
+        ok = all(verdict.ok for verdict in verdicts)
+        say(json.dumps({"verb": "verify", "ok": ok, "results": results}))
+        return
+    console = output.console()
+    with console.capture() as table:
+        print_verdicts(console, verdicts)
+    say(table.get().rstrip("\n"))
+
+
+def _check_export(path: Path | None, found: Sequence[Algorithm], counts: Sequence[int]) -> None:
+    if path is None:
+        return
+    if path.suffix not in _FORMATS:
+        raise UsageError(f"--export {path}: name a file that ends in .xml (MSCCL) or .goal")
+    if len(found) > 1 or len(counts) > 1:
+        raise UsageError(
+            f"--export writes one schedule, not {len(found) * len(counts)}: name one algorithm, "
+            "such as all_reduce/ring, and one number of --ranks"
+        )
+
+
+def _export(
+    path: Path, algorithm: Algorithm, ranks: int, size: str | None, hosts: int | None
+) -> None:
+    schedule = safe_schedule(algorithm, ranks, hosts=hosts_of(ranks, hosts))
+    text = (
+        msccl_xml(schedule) if path.suffix == ".xml" else goal_text(schedule, bytes_of(ranks, size))
+    )
+    try:
+        rundir.write_atomic(path, text.encode())
+    except OSError as error:
+        raise SteptimeError(f"cannot write {path}: {error.strerror}; name another file") from None

@@ -1,0 +1,129 @@
+"""A schedule in a terminal: what it costs, its rounds in words, and who sends what to whom."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steptime.collectives import Round, Schedule
+from steptime.collectives.picture import Phase, busy_ports, cell, phases, written_rounds
+from steptime.report.collective.exhibit import Exhibit
+from steptime.units import format_bytes, format_seconds
+
+_REDUCED, _COPIED, _ASIDE = "bright_red", "cyan", "dim"
+_SHOWN_PHASES = 12
+_FIRST_ROUNDS, _LAST_ROUNDS = 20, 4
+
+
+def print_exhibit(console: Console, shown: Exhibit) -> None:
+    """Print one schedule: its costs, its rounds in words, and a table of them."""
+    schedule = shown.schedule
+    ranks = f"{schedule.ranks} {'rank' if schedule.ranks == 1 else 'ranks'}"
+    root = f", root {schedule.root}" if schedule.collective.rooted else ""
+    console.print()
+    console.print(Text(f"{shown.title}, {ranks}{root}", "bold"))
+    console.print(Text(" ".join(shown.algorithm.doc.split("\n\n")[0].split())))
+    console.print(Text(costs(shown)))
+    rounds = list(written_rounds(schedule))
+    if not rounds:
+        return
+    console.print()
+    told = [phase for phase in phases(schedule) if phase.regular][:_SHOWN_PHASES]
+    for phase in told:
+        console.print(_told(phase, len(str(len(rounds) - 1))))
+    if told:
+        console.print()
+    console.print(_table(schedule, rounds, console.width))
+    console.print(Text(_key(told), _ASIDE))
+
+
+def costs(shown: Exhibit) -> str:
+    """What a schedule costs, in a sentence or two."""
+    cost, nbytes = shown.cost, shown.nbytes
+    count = f"{cost.rounds} {'round' if cost.rounds == 1 else 'rounds'}"
+    time = f"{format_seconds(shown.seconds)} at {shown.link} (computed)"
+    if not nbytes:
+        return f"{count} without data; {time}."
+    sent, reduced = int(cost.bytes_sent.max()), int(cost.bytes_reduced.max())
+    reduces = f" and reduces {reduced / nbytes:.2f} S" if reduced else ""
+    return (
+        f"{count}; a rank sends {sent / nbytes:.2f} S{reduces} at most. For S = "
+        f"{format_bytes(nbytes)}: {format_bytes(sent)} sent, {time}."
+    )
+
+
+def _told(phase: Phase, digits: int) -> Table:
+    """A phase with its rounds before it, hanging."""
+    span = f"{phase.first}" if phase.first == phase.last else f"{phase.first}–{phase.last}"
+    line = Table.grid(padding=(0, 1))
+    line.add_column(width=2 * digits + 1, no_wrap=True, justify="right")
+    line.add_column()
+    line.add_row(Text(span, _ASIDE), Text(phase.words))
+    return line
+
+
+def _table(schedule: Schedule, rounds: Sequence[Round], width: int) -> Table:
+    """A row a round and a column a rank, as many of either as there is room for."""
+    numbers = list(range(len(rounds)))
+    if len(numbers) > _FIRST_ROUNDS + _LAST_ROUNDS:
+        numbers = numbers[:_FIRST_ROUNDS] + numbers[-_LAST_ROUNDS:]
+    rows = {
+        number: [_cell(schedule, rounds[number], rank) for rank in range(schedule.ranks)]
+        for number in numbers
+    }
+    columns = _columns_that_fit(rows, schedule.ranks, width)
+    cut = columns < schedule.ranks
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
+    table.add_column("round", justify="right", no_wrap=True)
+    for rank in range(columns):
+        table.add_column(f"rank {rank}" if columns < 2 else f"r{rank}", no_wrap=True)
+    if cut:
+        table.add_column("…", no_wrap=True)
+    table.add_column("busy", justify="right", no_wrap=True)
+    for before, number in zip([0, *numbers], numbers, strict=False):
+        if number > before + 1:
+            table.add_row("⋮", *["⋮"] * (columns + cut), "", style=_ASIDE)
+        busy = f"{100 * busy_ports(rounds[number], schedule.ranks):.0f} %"
+        table.add_row(str(number), *rows[number][:columns], *["…"] * cut, busy)
+    return table
+
+
+def _cell(schedule: Schedule, transfers: Round, rank: int) -> Text:
+    """What one rank sends in a round, a line for each transfer."""
+    lines = [
+        Text(cell(schedule, row), _REDUCED if row["reduce"] else _COPIED)
+        for row in transfers[transfers["src"] == rank]
+    ]
+    return Text("\n").join(lines) if lines else Text("·", _ASIDE)
+
+
+def _columns_that_fit(rows: Mapping[int, Sequence[Text]], ranks: int, width: int) -> int:
+    def taken(rank: int) -> int:
+        lines = [line for row in rows.values() for line in row[rank].plain.split("\n")]
+        return 1 + max(3, *map(len, lines))
+
+    left = width - len("round") - len(" 100 %")
+    widths = list(_running_sum(taken(rank) for rank in range(ranks)))
+    if widths[-1] <= left:
+        return ranks
+    return max(1, sum(total <= left - len(" …") for total in widths))
+
+
+def _running_sum(numbers: Iterator[int]) -> Iterator[int]:
+    total = 0
+    for number in numbers:
+        total += number
+        yield total
+
+
+def _key(told: Sequence[Phase]) -> str:
+    """What the signs mean that were used."""
+    key = (
+        "→1 c7+ sends chunk 7 to rank 1, which adds it to its own; without + it keeps it. "
+        "busy: ports in use, one in and one out a rank."
+    )
+    if told:
+        key += " r: the rank that sends, t: the round; what exceeds the last goes on at 0."
+    return key

@@ -1,0 +1,259 @@
+"use strict";
+
+/* The stage: the ranks of a panel, what they hold, and what is on its way between them. */
+
+const HIGHEST = 620; // pixels of a tree or of rows of hosts, where their boxes allow it
+const colors = new Map();
+let ink = {};
+
+/** The colour of one of so many ranks, as red, green and blue, on a wheel of even lightness. */
+function wheel(index, count) {
+  const key = `${index}/${count}/${dark.matches}`;
+  if (!colors.has(key)) {
+    const pixel = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d");
+    pixel.fillStyle = `oklch(${dark.matches ? 0.76 : 0.7} 0.15 ${(25 + (360 * index) / count) % 360})`;
+    pixel.fillRect(0, 0, 1, 1);
+    colors.set(key, [...pixel.getImageData(0, 0, 1, 1).data]);
+  }
+  return colors.get(key);
+}
+
+/** What a rank holds in a state, a pixel a slot and contribution. */
+function image(panel, state, rank) {
+  const key = `${state}/${rank}/${dark.matches}`;
+  if (panel.images.has(key)) return panel.images.get(key);
+  const rows = panel.reduces ? panel.ranks : 1;
+  const canvas = Object.assign(document.createElement("canvas"), { width: panel.slots, height: rows });
+  const context = canvas.getContext("2d");
+  const pixels = context.createImageData(panel.slots, rows);
+  const holds = panel.states[state];
+  for (let slot = 0; slot < panel.slots; slot++) {
+    const at = rank * panel.slots + slot;
+    for (let origin = 0; origin < panel.ranks; origin++) {
+      if (!has(holds, at, origin)) continue;
+      const color = panel.root >= 0 && !panel.reduces && panel.collective !== "gather"
+        ? wheel(holds.chunk[at], panel.chunks)
+        : wheel(origin, panel.ranks);
+      pixels.data.set(color, 4 * ((panel.reduces ? origin : 0) * panel.slots + slot));
+    }
+  }
+  context.putImageData(pixels, 0, 0);
+  if (panel.images.size > 4 * panel.ranks) panel.images.clear();
+  panel.images.set(key, canvas);
+  return canvas;
+}
+
+/** A box is square where each row is a contribution, else half as high as wide. */
+const boxHeight = (panel, side) => (panel.reduces ? side : Math.max(side * 0.5, 8));
+
+/** Where the ranks stand on a stage so wide, how large their boxes are, and how high it is. */
+function arrange(panel, width) {
+  const xs = panel.places.map(([x]) => x);
+  const ys = panel.places.map(([, y]) => y);
+  const label = panel.ranks > 32 ? 12 : 18;
+  if (panel.layout === "circle") {
+    const chord = 2 * Math.sin(Math.PI / Math.max(2, panel.ranks));
+    const outer = width / 2 - (panel.ranks > 16 ? label : 6);
+    const box = Math.max(10, Math.min(104, (outer * chord * 0.72) / (1 + chord * 0.45), width * 0.2));
+    const radius = outer - box * 0.62 - label / 2;
+    const height = 2 * (radius + box / 2 + label + 10);
+    const centre = [width / 2, height / 2];
+    return { box, label, height, points: panel.places.map(([x, y]) => [centre[0] + radius * x, centre[1] + radius * y]) };
+  }
+  const columns = Math.max(...xs) + 1;
+  const rows = Math.max(...ys) + 1;
+  const across = width / columns;
+  const fits = Math.max(48, (HIGHEST / rows) * 0.6);
+  const box = Math.max(8, Math.min(104, across * 0.74, panel.reduces ? fits : 2 * fits));
+  const gap = Math.max(30, Math.min(90, box * 0.8)) + (panel.layout === "hosts" ? 8 : 0);
+  const down = boxHeight(panel, box) + label + gap;
+  const indent = (row) => (panel.layout === "hosts" ? (columns - xs.filter((_, i) => ys[i] === row).length) * across / 2 : 0);
+  const height = rows * down + 12;
+  return { box, label, height, down, points: panel.places.map(([x, y]) => [(x + 0.5) * across + indent(y), (y + 0.5) * down + 6]) };
+}
+
+function sized(canvas, height) {
+  const scale = devicePixelRatio || 1;
+  const width = canvas.clientWidth;
+  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.height = `${height}px`;
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}
+
+/** The bend of the way from one point to another, to its left, so that both ways are apart. */
+function bend([x, y], [u, v], strength) {
+  return [(x + u) / 2 + (v - y) * strength, (y + v) / 2 - (u - x) * strength];
+}
+
+function along(from, control, to, t) {
+  const s = 1 - t;
+  return [0, 1].map((i) => s * s * from[i] + 2 * s * t * control[i] + t * t * to[i]);
+}
+
+function box(context, x, y, width, height, radius) {
+  context.beginPath();
+  context.roundRect(x, y, width, height, radius);
+}
+
+function paint(context, picture, first, count, x, y, width, height) {
+  context.imageSmoothingEnabled = width < count * 1.5 || height < picture.height;
+  context.drawImage(picture, first, 0, count, picture.height, x, y, width, height);
+}
+
+/** Lines between the columns of a box, a wider one where the result or the scratch begins. */
+function rule(context, panel, x, y, side, height) {
+  const column = side / panel.slots;
+  context.strokeStyle = ink.paper;
+  for (let slot = 1; slot < panel.slots; slot++) {
+    const border = slot === panel.result || slot === panel.result + panel.chunks;
+    if (column < 4 && !border) continue;
+    context.lineWidth = border && panel.slots > panel.chunks ? 3 : 1;
+    context.beginPath();
+    context.moveTo(x + slot * column, y);
+    context.lineTo(x + slot * column, y + height);
+    context.stroke();
+  }
+}
+
+function draw(panel) {
+  const { round, part } = position(panel);
+  const transfers = panel.rounds[round] ?? [];
+  const place = arrange(panel, panel.canvas.clientWidth);
+  const context = sized(panel.canvas, place.height);
+  const tall = boxHeight(panel, place.box);
+  const strength = panel.layout === "circle" ? 0.1 : 0.16;
+  drawWires(context, panel, place, strength);
+  drawActive(context, panel, place, transfers, strength);
+  const active = new Set(transfers.flatMap(({ src, dst }) => [src, dst]));
+  for (let rank = 0; rank < panel.ranks; rank++) {
+    const idle = transfers.length > 0 && !active.has(rank);
+    drawRank(context, panel, place, rank, round, tall, idle);
+  }
+  if (part > 0 && !still.matches) drawPackets(context, panel, place, transfers, round, part, tall, strength);
+  for (let rank = 0; rank < panel.ranks; rank++) {
+    drawName(context, panel, place, rank, tall, transfers.length > 0 && !active.has(rank));
+  }
+  if (panel.layout === "hosts") drawHosts(context, panel, place);
+}
+
+function drawWires(context, panel, place, strength) {
+  context.strokeStyle = ink.wire;
+  context.lineWidth = panel.wires.length > 200 ? 0.5 : 1.25;
+  for (const [src, dst] of panel.wires) {
+    const [a, b] = [place.points[src], place.points[dst]];
+    context.beginPath();
+    context.moveTo(...a);
+    context.quadraticCurveTo(...bend(a, b, strength), ...b);
+    context.stroke();
+  }
+}
+
+function drawActive(context, panel, place, transfers, strength) {
+  const thin = panel.ranks > 24;
+  for (const { src, dst, reduce } of transfers) {
+    if (src === dst) continue;
+    const [a, b] = [place.points[src], place.points[dst]];
+    const control = bend(a, b, strength);
+    context.strokeStyle = context.fillStyle = reduce ? ink.reduce : ink.copy;
+    context.lineWidth = thin ? 1 : 2.25;
+    context.beginPath();
+    context.moveTo(...a);
+    context.quadraticCurveTo(...control, ...b);
+    context.stroke();
+    const head = thin ? 5 : 9;
+    const [x, y] = along(a, control, b, 0.56);
+    const [u, v] = along(a, control, b, 0.5);
+    const angle = Math.atan2(y - v, x - u);
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x - head * Math.cos(angle - 0.45), y - head * Math.sin(angle - 0.45));
+    context.lineTo(x - head * Math.cos(angle + 0.45), y - head * Math.sin(angle + 0.45));
+    context.fill();
+  }
+}
+
+function drawRank(context, panel, place, rank, round, tall, idle) {
+  const [x, y] = place.points[rank];
+  const side = place.box;
+  const [left, top] = [x - side / 2, y - tall / 2];
+  context.fillStyle = ink.paper;
+  box(context, left - 4, top - 4, side + 8, tall + 8, 7);
+  context.fill();
+  context.globalAlpha = idle ? 0.38 : 1;
+  context.fillStyle = ink.empty;
+  context.fillRect(left, top, side, tall);
+  paint(context, image(panel, round, rank), 0, panel.slots, left, top, side, tall);
+  rule(context, panel, left, top, side, tall);
+  context.strokeStyle = rank === panel.root ? ink.mark : ink.soft;
+  context.lineWidth = rank === panel.root ? 2.5 : 1;
+  box(context, left - 1.5, top - 1.5, side + 3, tall + 3, 4);
+  context.stroke();
+  const whole = Math.max(...panel.sent.at(-1), 1e-9);
+  context.fillStyle = ink.band;
+  context.fillRect(left, top + tall + 4, side, 3);
+  context.fillStyle = ink.soft;
+  context.fillRect(left, top + tall + 4, (side * panel.sent[round][rank]) / whole, 3);
+  context.globalAlpha = 1;
+}
+
+/** The name of a rank above its box; of many on a circle, a number outside it. */
+function drawName(context, panel, place, rank, tall, idle) {
+  const [x, y] = place.points[rank];
+  const root = rank === panel.root;
+  const crowded = panel.layout === "circle" && panel.ranks > 16;
+  const [right, down] = panel.places[rank];
+  const away = place.box / 2 + place.label * 0.75;
+  const at = crowded ? [x + right * away, y + down * away] : [x, y - tall / 2 - 4];
+  const word = panel.ranks <= 16 && place.box > 44 ? `${root ? "root" : "rank"} ${rank}` : `${rank}`;
+  context.globalAlpha = idle ? 0.5 : 1;
+  context.font = `${root ? 650 : 500} ${place.label - 4}px system-ui, sans-serif`;
+  context.textAlign = "center";
+  context.textBaseline = crowded ? "middle" : "bottom";
+  context.lineWidth = 4;
+  context.lineJoin = "round";
+  context.strokeStyle = ink.paper;
+  context.fillStyle = ink.ink;
+  context.strokeText(word, ...at);
+  context.fillText(word, ...at);
+  context.globalAlpha = 1;
+}
+
+function drawHosts(context, panel, place) {
+  context.font = "600 12px system-ui, sans-serif";
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillStyle = ink.soft;
+  panel.places.forEach(([column, row], rank) => {
+    if (column) return;
+    const y = row * place.down + 6;
+    context.fillText(`host ${panel.hosts[rank]}`, 0, y + 2);
+    context.fillRect(52, y + 1.5, panel.canvas.clientWidth - 52, 1);
+  });
+}
+
+function drawPackets(context, panel, place, transfers, round, part, tall, strength) {
+  const eased = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) * (1 - part);
+  const column = place.box / panel.slots;
+  for (const { src, dst, first, into, count, reduce } of transfers) {
+    const shift = (slot) => (slot + count / 2) * column - place.box / 2;
+    const [from, to] = [place.points[src], place.points[dst]];
+    const a = [from[0] + shift(first), from[1]];
+    const b = [to[0] + shift(into), to[1]];
+    const [x, y] = along(a, bend(a, b, src === dst ? 0 : strength), b, eased);
+    const width = Math.max(3, count * column);
+    const [left, top] = [x - width / 2, y - tall / 2];
+    context.fillStyle = ink.paper;
+    context.fillRect(left, top, width, tall);
+    paint(context, image(panel, round, src), first, count, left, top, width, tall);
+    context.strokeStyle = reduce ? ink.reduce : ink.copy;
+    context.lineWidth = panel.ranks > 24 ? 1 : 2.5;
+    box(context, left - 1, top - 1, width + 2, tall + 2, 3);
+    context.stroke();
+  }
+}

@@ -1,0 +1,201 @@
+"""The player in a real browser: it plays, steps and fits, and computes what Python proved."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steptime.collectives import Schedule, all_algorithms, prove, schedule
+from steptime.collectives.lookup import find_algorithms
+from steptime.report.collective.exhibit import Link, exhibit
+from steptime.report.collective.page import write_page
+
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("no chromium here: apt-get install chromium", allow_module_level=True)
+playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+
+QUIET = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+LINK = Link(alpha=5e-6, bandwidth=10e9)
+HELD = """() => panels.map((panel) => {
+  const holds = panel.states.at(-1);
+  const ranks = [...Array(panel.ranks).keys()];
+  return ranks.map((rank) => [...Array(panel.slots).keys()].map((slot) => {
+    const at = rank * panel.slots + slot;
+    return [holds.chunk[at], ranks.filter((origin) => has(holds, at, origin))];
+  }));
+})"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page of some algorithms; when the test ends, nothing may have failed."""
+    complaints: list[str] = []
+    contexts = []
+
+    def watch(request: Any) -> None:
+        if not request.url.startswith("file:"):
+            complaints.append(f"request to {request.url}")
+
+    def show(*schedules: Schedule, width: int = 1280, **options: Any) -> Any:
+        path = tmp_path / "player.html"
+        found = [
+            find_algorithms(f"{made.collective.name}/{made.algorithm}")[0] for made in schedules
+        ]
+        shown = [
+            exhibit(algorithm, made, made.ranks << 20, LINK)
+            for algorithm, made in zip(found, schedules, strict=True)
+        ]
+        write_page(path, shown)
+        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", watch)
+        page.goto(path.as_uri())
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def named(name: str, ranks: int, **settings: Any) -> Schedule:
+    return schedule(find_algorithms(name)[0], ranks, **settings)
+
+
+def until(page: Any, expression: str) -> None:
+    """Wait for an expression to be true; the page allows no eval, so ask from outside."""
+    deadline = time.monotonic() + 20
+    while not page.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        page.wait_for_timeout(20)
+
+
+def told(page: Any, panel: int = 0) -> str:
+    return page.locator(".told").nth(panel).inner_text()
+
+
+def test_every_algorithm_ends_with_what_its_collective_asks_for(
+    open_page: Callable[..., Any],
+) -> None:
+    made = [schedule(a, 4, root=2) for a in all_algorithms()]
+    assert all(prove(one).ok for one in made)
+    page = open_page(*made)
+    for one, held in zip(made, page.evaluate(HELD), strict=True):
+        wanted: dict[tuple[int, int], tuple[int, list[int]]] = {}
+        for rank, slot, origin, index in one.collective.after(4, one.chunks, one.root).tolist():
+            wanted.setdefault((rank, slot + one.result), (index, []))[1].append(origin)
+        for (rank, slot), (index, origins) in wanted.items():
+            assert held[rank][slot] == [index, origins], (one.collective.name, one.algorithm)
+
+
+def test_keys_and_buttons_go_round_by_round(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/ring", 4))
+    assert "round 0, of 0 to 5" in told(page)
+    assert "Every rank r sends chunk r−t−1 to r+1" in told(page)
+    assert "Rank 0 sends chunk 3 to rank 1" in told(page)
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="one round on").click()
+    assert "round 2, of 0 to 5" in told(page)
+    assert page.locator("[data-of=latency]").inner_text().startswith("2 α of 6, 10.0 µs")
+    assert page.locator("[data-of=sent]").inner_text() == "0.50 S 2.10 MB"
+    page.keyboard.press("ArrowLeft")
+    assert "round 1," in told(page)
+    page.keyboard.press("End")
+    assert "after 6 rounds" in told(page)
+    assert page.locator("[data-of=sent]").inner_text().startswith("1.50 S")
+    page.keyboard.press("Home")
+    assert "round 0," in told(page)
+    page.locator(".strip g").nth(4).click()
+    assert "round 4," in told(page)
+
+
+def test_it_plays_to_the_end_and_can_be_paused(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/recursive_doubling", 4))
+    page.locator("#speed").select_option("4")
+    page.get_by_role("button", name="play", exact=True).click()
+    page.get_by_role("button", name="pause").click()
+    before = page.evaluate("player.at")
+    assert 0 <= before < 2
+    page.keyboard.press("Escape")
+    page.locator("body").press(" ")
+    until(page, "!player.playing && player.at === 2")
+    assert "after 2 rounds" in told(page)
+
+
+def test_times_follow_the_size_and_the_price(open_page: Callable[..., Any]) -> None:
+    ring, doubling = named("all_reduce/ring", 8), named("all_reduce/recursive_doubling", 8)
+    page = open_page(ring, doubling)
+    cells = page.locator("[data-time]")
+    assert cells.all_inner_texts() == ["1.54 ms", "2.53 ms"]
+    assert "best" in cells.nth(0).get_attribute("class")
+    page.locator("#size").fill("0")
+    assert page.locator("#size-text").inner_text() == "1 KiB"
+    assert "best" in cells.nth(1).get_attribute("class")
+    assert cells.nth(1).inner_text() == "15.3 µs"
+
+
+def test_panels_keep_pace_by_rounds_or_by_time(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/ring", 8), named("all_reduce/recursive_doubling", 8))
+    page.keyboard.press("ArrowRight")
+    assert "round 1," in told(page, 0)
+    assert "round 1," in told(page, 1)
+    page.locator("#pace").select_option("time")
+    page.locator("body").press("End")
+    assert "after 14 rounds" in told(page, 0)
+    page.locator("body").press("Home")
+    for _ in range(8):
+        page.locator("body").press("ArrowRight")
+    assert "round 7," in told(page, 0)
+    assert "round 1," in told(page, 1)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_never_scrolls_sideways(open_page: Callable[..., Any], width: int) -> None:
+    page = open_page(
+        named("all_reduce/two_level", 12, hosts=tuple(rank // 5 for rank in range(12))),
+        named("broadcast/binomial", 12, root=3),
+        named("all_reduce/ring", 12),
+        width=width,
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    kinds = page.evaluate("panels.map((panel) => panel.layout)")
+    assert kinds == ["hosts", "tree", "circle"]
+    inside = """panels.every((panel) => {
+      const place = arrange(panel, panel.canvas.clientWidth);
+      return place.points.every(([x, y]) => x - place.box / 2 >= 0 && y - place.box / 2 >= 0
+        && x + place.box / 2 <= panel.canvas.clientWidth && y + place.box / 2 <= place.height);
+    })"""
+    assert page.evaluate(inside)
+
+
+def test_the_stage_follows_a_change_to_dark(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/ring", 4), color_scheme="light")
+    light = page.evaluate("ink.reduce")
+    page.emulate_media(color_scheme="dark")
+    until(page, f"ink.reduce !== '{light}'")
+
+
+def test_who_wants_less_motion_sees_whole_rounds(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/recursive_doubling", 4), reduced_motion="reduce")
+    page.locator("#speed").select_option("4")
+    page.evaluate("() => { seen = new Set(); tell = () => seen.add(player.at); }")
+    page.locator("body").press(" ")
+    until(page, "!player.playing && player.at === 2")
+    assert page.evaluate("[...seen].every(Number.isInteger) && seen.size > 1")
