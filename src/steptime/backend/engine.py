@@ -1,0 +1,90 @@
+"""What carries out the collectives of a group."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from steptime.backend.host import Call
+from steptime.backend.reduction import Reduction
+
+
+class Engine(Protocol):
+    """The collectives of one rank of a group; each blocks until this rank's part is done.
+
+    Every tensor is a contiguous vector in CPU memory. ``root``, ``to`` and ``source`` count within
+    the group. ``call`` says what is called, for the ranks to agree on and for errors to quote.
+    Collectives are called by one thread at a time, in the same order on all ranks; ``send`` and
+    ``recv`` by any thread at any time.
+
+    Each raises SteptimeError when the ranks call different things, and LostContactError, which
+    names the rank, when one is gone or does not come in time.
+    """
+
+    rank: int
+    ranks: int
+
+    def barrier(self, call: Call) -> None:
+        """Return when all ranks are here."""
+
+    def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
+        """Reduce ``tensor`` in place, on all ranks."""
+
+    def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
+        """Copy the tensor of ``root`` into everyone's."""
+
+    def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
+        """Reduce ``tensor`` into that of ``root``, in place."""
+
+    def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
+        """Fill ``outputs[i]`` with the tensor of rank i; all are equally long."""
+
+    def reduce_scatter(
+        self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
+    ) -> None:
+        """Fill ``output`` with the reduction of everyone's ``inputs[rank]``."""
+
+    def gather(
+        self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
+    ) -> None:
+        """Fill the ``outputs`` of ``root`` with everyone's ``tensor``."""
+
+    def scatter(
+        self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
+    ) -> None:
+        """Fill everyone's ``output`` with the part of the ``inputs`` of ``root`` that is for it."""
+
+    def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        """Fill ``outputs[i]`` with what rank i holds for this rank in its ``inputs``."""
+
+    def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
+        """Send a message; return when ``tensor`` may be changed again."""
+
+    def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
+        """Receive a message, from anyone if ``source`` is None; the result is who sent it."""
+
+    def close(self) -> None:
+        """Give back what the group holds."""
+
+
+def fold(op: Reduction, tensors: Sequence[Tensor], out: Tensor) -> None:
+    """Reduce ``tensors``, one of each rank, into ``out``, in the order of the ranks."""
+    dtype = op.accumulator(out.dtype)
+    result = tensors[0].to(dtype, copy=True)
+    for tensor in tensors[1:]:
+        op.combine(result, tensor.to(dtype), out=result)
+    if op.finish:
+        op.finish(result, len(tensors))
+    out.copy_(result)
+
+
+def even_counts(elements: int, ranks: int) -> list[int]:
+    """As many elements for each rank as can be equal, the rest to the first ones."""
+    share, rest = divmod(elements, ranks)
+    return [share + (rank < rest) for rank in range(ranks)]
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """The memory of a vector of any dtype, as a vector of bytes."""
+    return tensor.view(torch.uint8)

@@ -1,0 +1,40 @@
+"""Tensors of any strides as the contiguous vectors that the engines work on, and back.
+
+Only the logical order of the elements counts, so ranks may hold the same tensor in other strides.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def flatten(tensor: Tensor) -> Tensor:
+    """What ``tensor`` holds as a contiguous vector: its own memory where it is contiguous.
+
+    Writing into the vector is seen neither by autograd nor by the version counter of ``tensor``,
+    as with every backend of torch.
+    """
+    if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
+        # A copy in the order of the elements; clone would keep a dense tensor's strides.
+        return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach()).view(-1)
+    if tensor.is_inference():
+        own = torch.empty(0, dtype=tensor.dtype)
+        own.set_(tensor.untyped_storage(), tensor.storage_offset(), (tensor.numel(),), (1,))
+        return own
+    if tensor.dim() == 1 and tensor.stride(0) == 1:
+        return tensor.data
+    # Not view(-1), which keeps the odd stride of a single element.
+    return tensor.data.as_strided((tensor.numel(),), (1,))
+
+
+def restore(tensor: Tensor, vector: Tensor) -> None:
+    """Put what arrived in ``vector``, which ``flatten`` made of ``tensor``, into ``tensor``."""
+    if vector.data_ptr() != tensor.data_ptr() and tensor.numel():
+        with torch.no_grad():
+            tensor.data.copy_(vector.view(tensor.shape))
+
+
+def parts(vector: Tensor, counts: Sequence[int]) -> list[Tensor]:
+    """Consecutive pieces of ``vector`` with so many elements each."""
+    return list(vector.split_with_sizes(list(counts)))

@@ -1,0 +1,126 @@
+"""Tensors in memory that the other ranks of this host can read and write.
+
+The arena of a process is one segment as large as the host's memory, of which only what is in use
+takes any. So a tensor is an offset in it, the other ranks map it once and for all, and freed
+memory goes back to the system at once, without anyone having to unmap it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import secrets
+import threading
+import weakref
+from bisect import insort
+from collections import deque
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from steptime.backend.host import room, segment
+from steptime.errors import SteptimeError
+from steptime.units import format_bytes
+
+PAGE = 4096
+TOKEN_BYTES = 16
+
+
+class Arena:
+    """The shared memory of this process.
+
+    It begins with a random token, by which others know that they see this process's memory.
+    """
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.size = -(-room.total_bytes() // PAGE) * PAGE
+        self.fd = segment.create(self.size)
+        self._memory = segment.attach(self.fd, self.size)
+        self.base = ctypes.addressof(self._memory)
+        self.end = self.base + self.size
+        self.token = secrets.token_bytes(TOKEN_BYTES)
+        memoryview(self._memory).cast("B")[:TOKEN_BYTES] = self.token
+        self.peers: weakref.WeakValueDictionary[str, Tensor] = weakref.WeakValueDictionary()
+        """The arenas of other processes by their tokens, as long as any group uses them."""
+        self._lock = threading.Lock()
+        self._free = [(PAGE, self.size - PAGE)]  # (offset, bytes), sorted
+        self._freed: deque[tuple[int, int]] = deque()
+
+    def offset(self, tensor: Tensor) -> int | None:
+        """Where in the arena the tensor begins; None: it lies elsewhere."""
+        address = tensor.data_ptr() or self.base  # without elements it lies wherever one likes
+        return address - self.base if self.base <= address < self.end else None
+
+    def allocate(self, size: int) -> memoryview:
+        """``size`` > 0 bytes, zero, freed when nothing refers to them any more.
+
+        Raises SteptimeError when the host or the cgroup has not as much memory.
+        """
+        pages = -(-size // PAGE) * PAGE
+        available = room.available_bytes()
+        if pages > available:
+            raise SteptimeError(
+                f"a shared tensor needs {format_bytes(pages)} and this process may take only "
+                f"{format_bytes(available)} more: give the host or its container more memory"
+            )
+        offset = self._take(pages)
+        segment.populate(self.base + offset, pages)
+        memory = memoryview(self._memory)[offset : offset + size]
+        weakref.finalize(memory, self._release, offset, pages).atexit = False
+        return memory
+
+    def _take(self, pages: int) -> int:
+        with self._lock:
+            while self._freed:
+                insort(self._free, self._freed.popleft())
+            self._free = _joined(self._free)
+            for index, (offset, size) in enumerate(self._free):
+                if size >= pages:
+                    self._free[index] = (offset + pages, size - pages)
+                    return offset
+        raise SteptimeError(f"the shared arena has no {format_bytes(pages)} in one piece left")
+
+    def _release(self, offset: int, pages: int) -> None:
+        # Runs whenever garbage is collected, so it takes no lock; and in a forked process the
+        # memory is still the parent's.
+        if os.getpid() == self.pid:
+            segment.give_back(self.base + offset, pages)
+            self._freed.append((offset, pages))
+
+
+def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sorted spans, neighbours made one and empty ones dropped."""
+    joined: list[tuple[int, int]] = []
+    for offset, size in spans:
+        if joined and sum(joined[-1]) == offset:
+            joined[-1] = (joined[-1][0], joined[-1][1] + size)
+        elif size:
+            joined.append((offset, size))
+    return joined
+
+
+def arena() -> Arena:
+    """The arena of this process; a forked process has one of its own."""
+    return _arena_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _arena_of(_pid: int) -> Arena:
+    return Arena()
+
+
+def empty(*shape: int | tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+    """An uninitialised tensor in shared memory, whose collectives need no copy.
+
+    ``shape`` is given as to ``torch.empty``. The memory is freed with the last tensor that views
+    it. Raises SteptimeError when there is not enough.
+    """
+    sizes = torch.Size(shape[0] if shape and isinstance(shape[0], (tuple, list)) else shape)  # type: ignore[arg-type]
+    elements = math.prod(sizes)
+    if not elements:
+        return torch.empty(sizes, dtype=dtype)
+    memory = arena().allocate(elements * dtype.itemsize)
+    return torch.frombuffer(memory, dtype=dtype).view(sizes)

@@ -1,0 +1,124 @@
+"""The collectives that copy: broadcast, all_gather, gather, scatter, all_to_all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from steptime.errors import SteptimeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from steptime.backend.host.exchange import Exchange
+
+
+def broadcast(x: Exchange, tensor: Tensor, root: int) -> None:
+    """Copy the tensor of ``root`` to all ranks."""
+    offered = (tensor,) if x.rank == root else ()
+    windows = x.windows(offered, (root,), (tensor.numel(),))
+    if windows is not None:
+        _copy(tensor, windows[0])
+        x.step()
+        return
+    for block in x.blocks(tensor):
+        slots = x.slots(block.dtype, block.numel())
+        if x.rank == root:
+            slots[root][0].copy_(block)
+        x.step()
+        if x.rank != root:
+            block.copy_(slots[root][0])
+
+
+def all_gather(x: Exchange, outputs: Sequence[Tensor], tensor: Tensor) -> None:
+    """Copy the ``tensor`` of each rank to the output for it of every rank."""
+    _gather(x, outputs, tensor)
+
+
+def gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int) -> None:
+    """Copy the ``tensor`` of each rank to the output for it of ``root``; others have none."""
+    _gather(x, outputs if x.rank == root else None, tensor)
+
+
+def scatter(x: Exchange, output: Tensor, inputs: Sequence[Tensor] | None, root: int) -> None:
+    """Copy the inputs of ``root``, which others have not, each to the output of its rank."""
+    offered = inputs if inputs is not None and x.rank == root else ()
+    windows = x.windows(offered, (root,), (output.numel(),), x.rank, written=(output,))
+    if windows is not None:
+        _copy(output, windows[0])
+        x.step()
+        return
+    parts = [x.blocks(tensor, x.ranks) for tensor in offered]
+    for index, block in enumerate(x.blocks(output, x.ranks)):
+        slots = x.slots(block.dtype, block.numel(), x.ranks)[root]
+        for part, slot in zip(parts, slots, strict=False):
+            slot.copy_(part[index])
+        x.step()
+        block.copy_(slots[x.rank])
+
+
+def all_to_all(x: Exchange, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+    """Copy the input for each rank to that rank's output for this one; sizes may differ.
+
+    Raises SteptimeError, on all ranks, when a rank expects another size than it is sent.
+    """
+    sizes = x.slots(torch.int64, 2 * x.ranks)
+    sizes[x.rank][0].copy_(torch.tensor([t.numel() for t in (*inputs, *outputs)]))
+    windows = x.windows(
+        inputs, range(x.ranks), [t.numel() for t in outputs], x.rank, written=outputs
+    )
+    table = torch.stack([slot[0] for slot in sizes])
+    sent, expected = table[:, : x.ranks], table[:, x.ranks :].T
+    if not torch.equal(sent, expected):
+        raise _unequal(x, sent, expected)
+    if windows is not None:
+        for output, window in zip(outputs, windows, strict=True):
+            _copy(output, window)
+        x.step()
+        return
+    dtype = inputs[0].dtype
+    step = x.fitting(dtype, x.ranks)
+    for start in range(0, max(1, int(sent.max())), step):
+        slots = x.slots(dtype, step, x.ranks)
+        for tensor, piece in zip(inputs, slots[x.rank], strict=True):
+            part = tensor[start : start + step]
+            piece[: part.numel()].copy_(part)
+        x.step()
+        for tensor, slot in zip(outputs, slots, strict=True):
+            part = tensor[start : start + step]
+            part.copy_(slot[x.rank][: part.numel()])
+
+
+def _gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:
+    """What all_gather and gather do in a rank that gets ``outputs`` or, if None, nothing."""
+    written = [output for rank, output in enumerate(outputs or ()) if rank != x.rank]
+    windows = x.windows((tensor,), range(x.ranks), [tensor.numel()] * x.ranks, written=written)
+    if windows is not None:
+        for output, window in zip(outputs or (), windows, strict=outputs is not None):
+            _copy(output, window)
+        x.step()
+        return
+    parts = [x.blocks(output) for output in outputs or ()]
+    for index, block in enumerate(x.blocks(tensor)):
+        slots = x.slots(block.dtype, block.numel())
+        slots[x.rank][0].copy_(block)
+        x.step()
+        for part, slot in zip(parts, slots, strict=outputs is not None):
+            part[index].copy_(slot[0])
+
+
+def _copy(output: Tensor, source: Tensor) -> None:
+    if output.data_ptr() != source.data_ptr():
+        output.copy_(source)
+
+
+def _unequal(x: Exchange, sent: Tensor, expected: Tensor) -> SteptimeError:
+    source, target = (sent != expected).nonzero()[0].tolist()
+    names = x.lockstep.members.names
+    return SteptimeError(
+        f"in {x.lockstep.doing()} rank {names[source]} sends {int(sent[source, target])} elements "
+        f"to rank {names[target]}, which expects {int(expected[source, target])}"
+    )

@@ -1,0 +1,207 @@
+"""A group of ranks that share a host, and its collectives."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from steptime.backend.host import copies, reductions, segment
+from steptime.backend.host.exchange import Exchange
+from steptime.backend.host.exchange import bytes_needed as exchange_bytes
+from steptime.backend.host.mail import Mail
+from steptime.backend.host.mail import bytes_needed as mail_bytes
+from steptime.backend.host.meeting import publish, receive
+from steptime.backend.host.members import NOTE_BYTES, Members
+from steptime.errors import SteptimeError
+from steptime.world.environment import LostContactError
+
+if TYPE_CHECKING:
+    import ctypes
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from steptime.backend.host.call import Call
+    from steptime.backend.host.meeting import Meeting
+    from steptime.backend.reduction import Reduction
+    from steptime.world.compat import Store
+
+_L2_CACHE = 191  # its number in sysconf(3) of glibc, which Python has no name for
+_PAGE = 4096
+
+
+class HostGroup:
+    """The ranks of a group that share this host, seen by one of them.
+
+    Tensors are 1-D, contiguous and on the CPU, of any dtype and size. All methods block. Ranks,
+    ``root``, ``to`` and ``source`` count within this group. ``call`` describes what is called, and
+    all ranks must call the same: see Call.
+
+    Collectives come from one thread at a time; ``send`` and ``recv`` from any, meanwhile.
+    They raise LostContactError when a rank dies, leaves, or does not come within ``timeout_s``;
+    SteptimeError when the ranks disagree about what they call. After an error of a collective
+    the group is broken: every later call raises the same at once, in every rank.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        meeting: Meeting,
+        timeout_s: float,
+        names: Sequence[int] | None = None,
+    ) -> None:
+        """Join the group, as all ``meeting.members`` must.
+
+        ``store`` is that of the meeting; ``names`` are the numbers by which errors call the
+        members, by default their ranks in the meeting.
+        """
+        members = meeting.members
+        self.rank = members.index(meeting.rank)
+        self.ranks = len(members)
+        slot_bytes, memory = _common_memory(store, meeting)
+        view = memoryview(memory).cast("B")
+        notes = _paged(self.ranks * NOTE_BYTES)
+        mail = notes + _paged(exchange_bytes(self.ranks, slot_bytes))
+        processes = [peer.process for peer in meeting.peers]
+        self._members = Members(view[:notes], self.rank, processes, names or members)
+        self._exchange = Exchange(
+            view[notes:mail], meeting.peers, self._members, slot_bytes, timeout_s
+        )
+        self._mail = Mail(view[mail:], self._members, timeout_s)
+
+    def barrier(self, call: Call) -> None:
+        """Wait until all ranks have come."""
+        self._run(call, Exchange.step)
+
+    def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
+        """Reduce the tensors of all ranks into every rank's."""
+        self._run(call, reductions.all_reduce, tensor, op)
+
+    def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
+        """Reduce the tensors of all ranks into that of ``root``."""
+        self._run(call, reductions.reduce, tensor, root, op)
+
+    def reduce_scatter(
+        self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
+    ) -> None:
+        """Reduce the inputs for this rank, of all ranks, into ``output``; all have equal sizes."""
+        self._run(call, reductions.reduce_scatter, output, inputs, op)
+
+    def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
+        """Copy the tensor of ``root`` into every rank's."""
+        self._run(call, copies.broadcast, tensor, root)
+
+    def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
+        """Copy every rank's ``tensor`` into the output for it; all have equal sizes."""
+        self._run(call, copies.all_gather, outputs, tensor)
+
+    def gather(
+        self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
+    ) -> None:
+        """Copy every rank's ``tensor`` into the output for it of ``root``; others give None."""
+        self._run(call, copies.gather, outputs, tensor, root)
+
+    def scatter(
+        self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
+    ) -> None:
+        """Copy the input for this rank, of ``root``, into ``output``; others give None."""
+        self._run(call, copies.scatter, output, inputs, root)
+
+    def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        """Copy each input into the output for this rank of the rank that it is for."""
+        self._run(call, copies.all_to_all, outputs, inputs)
+
+    def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
+        """Send a tensor to another rank.
+
+        Returns once ``tensor`` may be changed: at once while the message fits into the mailbox
+        (``mail.EAGER_BYTES``), else when the other rank receives.
+        """
+        self._mail.send(call, tensor, to, tag)
+
+    def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
+        """Receive a tensor with this tag from a rank, None: from any. Returns which it was.
+
+        Raises SteptimeError when its size or dtype is not that of ``tensor``; the group goes on.
+        """
+        return self._mail.recv(call, tensor, source, tag)
+
+    def fail(self, error: SteptimeError) -> SteptimeError:
+        """Break the group for a reason from outside; the other ranks' calls raise the same.
+
+        Returns the error to raise: the first that broke the group.
+        """
+        first = self._members.fail(error)
+        self._exchange.lockstep.wake()
+        return first
+
+    def close(self) -> None:
+        """Leave the group. Waits for nobody; tensors stay valid."""
+        self._members.leave()
+        self._exchange.lockstep.wake()
+
+    def _run(self, call: Call, collective: Callable[..., None], *arguments: object) -> None:
+        self._members.check()
+        exchange = self._exchange
+        exchange.begin(call)
+        try:
+            collective(exchange, *arguments)
+        except BaseException as error:
+            self._break(error)
+            raise
+
+    def _break(self, error: BaseException) -> None:
+        """Let the others know that this rank has left a collective half done."""
+        lockstep = self._exchange.lockstep
+        if not isinstance(error, SteptimeError):
+            doing = f"failed in {lockstep.doing()}: {type(error).__name__}: {error}"
+            error = LostContactError(f"{self._members.name(self.rank)} {doing}")
+        self._members.fail(error)
+        lockstep.wake()
+
+
+def _common_memory(store: Store, meeting: Meeting) -> tuple[int, ctypes.Array[ctypes.c_ubyte]]:
+    """The bytes of a slot, and a segment that all members map and none holds open."""
+    first, *others = meeting.members
+    if meeting.rank == first:
+        slot_bytes = _slot_bytes()
+        size = (
+            _paged(len(meeting.members) * NOTE_BYTES)
+            + _paged(exchange_bytes(len(meeting.members), slot_bytes))
+            + mail_bytes(len(meeting.members))
+        )
+        fd = segment.create(size)
+        try:
+            publish(store, "segment", first, {"fd": fd, "size": size, "slot": slot_bytes})
+            memory = segment.attach(fd, size)
+            for other in others:
+                receive(store, "mapped", other)
+        finally:
+            os.close(fd)
+        return slot_bytes, memory
+    card = receive(store, "segment", first)
+    opened = segment.open_of(meeting.peers[0].process.pid, card["fd"])
+    if opened is None:
+        raise LostContactError(f"rank {first} died while the group was made")
+    try:
+        memory = segment.attach(opened, card["size"])
+    finally:
+        os.close(opened)
+    publish(store, "mapped", meeting.rank, True)
+    return card["slot"], memory
+
+
+def _slot_bytes() -> int:
+    """A quarter of a processor's second-level cache.
+
+    So a block of a tensor and what this rank reads and writes of the slots stay in that cache.
+    """
+    try:
+        cache = os.sysconf(_L2_CACHE)
+    except (OSError, ValueError):
+        cache = 0
+    return min(max(cache // 4, 64 << 10), 1 << 20) // _PAGE * _PAGE
+
+
+def _paged(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE

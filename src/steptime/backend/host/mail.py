@@ -1,0 +1,161 @@
+"""Messages between two ranks of a host, told apart by tags.
+
+Messages leave a channel in order. One that comes while another tag is asked for is kept in the
+receiver's own memory until it is asked for itself, so a tag never blocks another.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from steptime.backend.host.call import WORDS, Call
+from steptime.backend.host.channel import CHANNEL_BYTES, LINE_BYTES, RING_BYTES, Channel
+from steptime.errors import SteptimeError
+from steptime.world.environment import LostContactError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from steptime.backend.host.members import Members
+
+EAGER_BYTES = RING_BYTES - LINE_BYTES
+"""A message up to this size can be sent to a rank that has not asked for one yet."""
+
+_POLL_S = 200e-6
+
+
+def bytes_needed(ranks: int) -> int:
+    """Bytes of shared memory for the mail of that many ranks; what is never used takes none."""
+    return ranks * ranks * CHANNEL_BYTES
+
+
+@dataclass(frozen=True)
+class _Message:
+    call: Call
+    tag: int
+    payload: Tensor  # uint8
+
+
+@dataclass(frozen=True)
+class _Box:
+    """What comes from one rank, or goes to it."""
+
+    channel: Channel
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    kept: deque[_Message] = field(default_factory=deque)
+
+
+class Mail:
+    """The mail of one member of a group, in ``memory`` (bytes_needed, zero at first)."""
+
+    def __init__(self, memory: memoryview, members: Members, timeout_s: float) -> None:
+        ranks, rank = len(members.names), members.rank
+
+        def box(source: int, to: int) -> _Box:
+            start = (source * ranks + to) * CHANNEL_BYTES
+            return _Box(Channel(memory[start : start + CHANNEL_BYTES]))
+
+        self._out = [box(rank, other) for other in range(ranks)]
+        self._in = [box(other, rank) for other in range(ranks)]
+        self._members = members
+        self._timeout_s = timeout_s
+
+    def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
+        """Send ``tensor`` to a rank. Returns once it may be changed."""
+        self._members.check()
+        header = memoryview(call.words.tobytes() + tag.to_bytes(8, "little", signed=True))
+        box = self._out[to]
+        with box.lock:
+            box.channel.put(header.cast("Q"), _bytes(tensor), self._watch(call, tag, (to,)))
+
+    def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
+        """Receive a tensor from a rank, None: from any. Returns which it was."""
+        self._members.check()
+        if source is None:
+            return self._recv_any(call, tensor, tag)
+        box, watch = self._in[source], self._watch(call, tag, (source,))
+        while True:
+            with box.lock:
+                seen = box.channel.written
+                if self._take(source, call, tensor, tag, watch):
+                    return source
+            box.channel.await_more(seen, watch)
+
+    def _recv_any(self, call: Call, tensor: Tensor, tag: int) -> int:
+        others = [rank for rank in range(len(self._in)) if rank != self._members.rank]
+        watch = self._watch(call, tag, others)
+        begun = time.monotonic()
+        while True:
+            for source in others:
+                with self._in[source].lock:
+                    if self._take(source, call, tensor, tag, watch):
+                        return source
+            time.sleep(_POLL_S)
+            watch(time.monotonic() - begun)
+
+    def _take(
+        self, source: int, call: Call, tensor: Tensor, tag: int, watch: Callable[[float], None]
+    ) -> bool:
+        """Take the first message with the tag, of those that have come; False: there is none."""
+        box = self._in[source]
+        for message in box.kept:
+            if message.tag == tag:
+                box.kept.remove(message)
+                self._compare(source, message.call, call, tag)
+                _bytes(tensor).copy_(message.payload)
+                return True
+        channel = box.channel
+        while channel.written > channel.read:
+            header = channel.header()
+            sent, of = Call.decode(header[:WORDS]), _signed(header[WORDS])
+            if of == tag and _alike(sent, call):
+                channel.get(_bytes(tensor), watch)
+                return True
+            payload = torch.empty(sent.bytes, dtype=torch.uint8)
+            channel.get(payload, watch)
+            if of == tag:
+                self._compare(source, sent, call, tag)
+            box.kept.append(_Message(sent, of, payload))
+        return False
+
+    def _compare(self, source: int, sent: Call, call: Call, tag: int) -> None:
+        if not _alike(sent, call):
+            names = self._members.names
+            raise SteptimeError(
+                f"rank {names[source]} called {sent} with tag {tag}, for which rank "
+                f"{names[self._members.rank]} called {call}: size and dtype must be the same"
+            )
+
+    def _watch(self, call: Call, tag: int, awaited: Sequence[int]) -> Callable[[float], None]:
+        """What to do while waiting: raise when a rank cannot come or the time is out."""
+
+        def watch(waited_s: float) -> None:
+            doing = f"while rank {self._members.names[self._members.rank]} was in {call}, tag {tag}"
+            self._members.watch(lambda: awaited, doing)
+            if waited_s > self._timeout_s:
+                names = " or ".join(self._members.name(other) for other in awaited)
+                raise self._members.fail(
+                    LostContactError(f"{call}, tag {tag}, waited {self._timeout_s:g} s for {names}")
+                )
+
+        return watch
+
+
+def _alike(a: Call, b: Call) -> bool:
+    return a.dtype == b.dtype and a.elements == b.elements
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.view(torch.uint8)
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >= 2**63 else word

@@ -1,0 +1,79 @@
+"""The members of a group: how they are called, whether they live, and what made one of them fail.
+
+A group in which a rank died, failed or left cannot go on: whoever notices says so in shared
+memory, and every later call of every rank raises that same sentence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from steptime.errors import SteptimeError
+from steptime.world.environment import LostContactError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from steptime.backend.host.process import Process
+
+NOTE_BYTES = 1024
+"""What each member needs of the shared memory: a word of state, then the sentence."""
+
+_PRESENT, _FAILED, _LEFT = 0, 1, 2
+
+
+class Members:
+    """The members of a group, seen by the one numbered ``rank``.
+
+    ``names`` are the numbers by which errors call them; ``notes`` (ranks x NOTE_BYTES) is shared.
+    """
+
+    def __init__(
+        self, notes: memoryview, rank: int, processes: Sequence[Process], names: Sequence[int]
+    ) -> None:
+        self.rank = rank
+        self.names = names
+        self.failure: SteptimeError | None = None
+        self._processes = processes
+        self._notes = [
+            notes[other * NOTE_BYTES : (other + 1) * NOTE_BYTES] for other in range(len(names))
+        ]
+
+    def check(self) -> None:
+        """Raise what made the group fail, if anything did."""
+        if self.failure:
+            raise type(self.failure)(*self.failure.args)
+
+    def fail(self, error: SteptimeError) -> SteptimeError:
+        """Break the group, tell the others why, and return the error to raise."""
+        if self.failure is None:
+            self.failure = error
+            sentence = str(error).encode()[: NOTE_BYTES - 8]
+            mine = self._notes[self.rank]
+            mine[8 : 8 + len(sentence)] = sentence
+            mine[0] = _FAILED
+        return self.failure
+
+    def leave(self) -> None:
+        """Tell the others that this member will not take part in anything any more."""
+        if self.failure is None:
+            self._notes[self.rank][0] = _LEFT
+
+    def watch(self, awaited: Callable[[], Iterable[int]], doing: str) -> None:
+        """Raise LostContactError if the group has failed, or an awaited member cannot come.
+
+        ``awaited`` tells who is missing now: a member may still come, and only then die or leave.
+        """
+        for other, note in enumerate(self._notes):
+            if note[0] == _FAILED and other != self.rank and awaited():
+                sentence = bytes(note[8:]).rstrip(b"\0").decode(errors="replace")
+                raise self.fail(LostContactError(sentence))
+        for other in awaited():
+            left = self._notes[other][0] == _LEFT
+            if (left or not self._processes[other].lives()) and other in awaited():
+                fate = "left the group" if left else "died"
+                raise self.fail(LostContactError(f"{self.name(other)} {fate} {doing}"))
+
+    def name(self, other: int) -> str:
+        """``rank 2 (pid 4711)``."""
+        return f"rank {self.names[other]} (pid {self._processes[other].pid})"

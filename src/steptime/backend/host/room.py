@@ -1,0 +1,45 @@
+"""How much memory this process may still take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+_FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+
+
+def total_bytes() -> int:
+    """The memory of this host."""
+    return _meminfo("MemTotal")
+
+
+def available_bytes() -> int:
+    """What the host has available or, where that is less, what its cgroups leave."""
+    return min([_meminfo("MemAvailable"), *_cgroup_rooms()])
+
+
+def _meminfo(field: str) -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def _cgroup_rooms() -> list[int]:
+    """What each cgroup of this process leaves, up to the root, in version 1 or 2 of cgroups."""
+    rooms = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        leaf = _ROOT / controllers / path.lstrip("/")
+        for folder in (leaf, *leaf.parents):
+            if not folder.is_relative_to(_ROOT):
+                break
+            rooms += [_room(folder / limit, folder / used) for limit, used in _FILES]
+    return [room for room in rooms if room is not None]
+
+
+def _room(limit: Path, used: Path) -> int | None:
+    try:
+        return max(0, int(limit.read_text()) - int(used.read_text()))
+    except (OSError, ValueError):  # no such file, or "max"
+        return None

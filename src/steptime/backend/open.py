@@ -1,0 +1,94 @@
+"""Making the group of one rank: who shares this host, and which engine serves the group."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from steptime.backend.engine import Engine
+from steptime.backend.host import HostGroup, Meeting, meet
+from steptime.backend.network import NetworkGroup
+from steptime.backend.process_group import SteptimeGroup
+from steptime.backend.scheduled import ScheduledGroup
+from steptime.backend.selection import Options, select
+from steptime.backend.two_level import TwoLevelGroup
+from steptime.collectives.selection import Selection
+from steptime.errors import UsageError
+from steptime.world import compat
+
+_GRACE_S = 5.0
+"""How much longer the ranks of a host wait for their leader than it waits for other hosts."""
+
+
+def open_group(options: compat.GroupOptions, own_options: object) -> SteptimeGroup:
+    """The process group that torch.distributed asks for; called by every rank of it at once.
+
+    ``own_options`` is what the caller gave as ``pg_options``: Options, or None.
+
+    Raises UsageError where the backend or a chosen algorithm cannot work, SteptimeError when the
+    ranks cannot connect to each other, and LostContactError when a rank does not come in time.
+    """
+    if own_options is not None and not isinstance(own_options, Options):
+        raise UsageError(
+            f"the backend steptime takes steptime.backend.Options as pg_options, not "
+            f"{type(own_options).__name__}"
+        )
+    rank, ranks = options.group_rank, options.group_size
+    names = options.global_ranks_in_group or range(ranks)
+    store = compat.PrefixStore("steptime", options.store)
+    selected = select(own_options or Options(), os.environ, ranks)
+    place = _Place(store, rank, ranks, options.timeout.total_seconds(), names)
+    engine = _open_engine(place, selected)
+    return SteptimeGroup(
+        engine,
+        options.store,
+        nccl=lambda: compat.nccl(
+            compat.PrefixStore("cuda", options.store), rank, ranks, options.timeout
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a rank is in its group, and where the group meets."""
+
+    store: compat.Store
+    rank: int
+    ranks: int
+    timeout_s: float
+    names: Sequence[int]
+
+    def network(self, key: str, members: Sequence[int]) -> NetworkGroup:
+        """The group of ``members`` over the network, as all of them call it."""
+        names = [self.names[member] for member in members]
+        store = compat.PrefixStore(key, self.store)
+        return NetworkGroup(store, members.index(self.rank), len(members), self.timeout_s, names)
+
+
+def _open_engine(place: _Place, selected: Mapping[str, Selection]) -> Engine:
+    """Memory alone on one host, the network alone for one rank a host, both for what is between."""
+    meeting = meet(place.store, place.rank, place.ranks)
+    everyone = range(place.ranks)
+    builtin: Engine
+    if len(meeting.partition) == 1:
+        builtin = HostGroup(place.store, meeting, place.timeout_s, place.names)
+    elif len(meeting.partition) == place.ranks:
+        builtin = place.network("builtin", everyone)
+    else:
+        builtin = _two_level(place, meeting)
+    if not selected:
+        return builtin
+    hosts = {rank: i for i, members in enumerate(meeting.partition) for rank in members}
+    network = place.network("schedules", everyone)
+    return ScheduledGroup(builtin, network, selected, tuple(hosts[rank] for rank in everyone))
+
+
+def _two_level(place: _Place, meeting: Meeting) -> TwoLevelGroup:
+    names = [place.names[member] for member in meeting.members]
+    host = HostGroup(place.store, meeting, place.timeout_s + _GRACE_S, names)
+    leaders = [members[0] for members in meeting.partition]
+    return TwoLevelGroup(
+        meeting.partition,
+        host,
+        place.network("among", range(place.ranks)),
+        place.network("between", leaders) if place.rank in leaders else None,
+    )

@@ -1,0 +1,171 @@
+"""The operations of torch.distributed on tensors of any strides, made of those of an Engine.
+
+Each runs in its turn in the lane of a group, so what a tensor holds is read only then.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from steptime.backend.engine import Engine
+from steptime.backend.flatten import flatten, parts, restore
+from steptime.backend.host import Call
+from steptime.backend.reduction import Reduction
+
+Operation = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function of this module and what it takes after the engine."""
+
+
+def barrier(engine: Engine, call: Call) -> None:
+    """Return when all ranks are here."""
+    engine.barrier(call)
+
+
+def all_reduce(engine: Engine, call: Call, tensor: Tensor, op: Reduction) -> None:
+    """Reduce ``tensor`` in place."""
+    vector = flatten(tensor)
+    engine.all_reduce(call, vector, op)
+    restore(tensor, vector)
+
+
+def broadcast(engine: Engine, call: Call, tensor: Tensor, root: int) -> None:
+    """Copy the tensor of ``root`` into the others'."""
+    vector = flatten(tensor)
+    engine.broadcast(call, vector, root)
+    if engine.rank != root:
+        restore(tensor, vector)
+
+
+def reduce(engine: Engine, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
+    """Reduce into the tensor of ``root``."""
+    vector = flatten(tensor)
+    engine.reduce(call, vector, root, op)
+    if engine.rank == root:
+        restore(tensor, vector)
+
+
+def all_gather(engine: Engine, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
+    """Fill ``outputs[i]`` with the tensor of rank i."""
+    vectors = [flatten(output) for output in outputs]
+    engine.all_gather(call, vectors, flatten(tensor))
+    _restore_all(outputs, vectors)
+
+
+def all_gather_uneven(
+    engine: Engine, call: Call, outputs: Sequence[Tensor], tensor: Tensor
+) -> None:
+    """Fill ``outputs[i]`` with the tensor of rank i, which may differ in size."""
+    vectors = [flatten(output) for output in outputs]
+    engine.all_to_all(call, vectors, [flatten(tensor)] * engine.ranks)
+    _restore_all(outputs, vectors)
+
+
+def all_gather_single(engine: Engine, call: Call, output: Tensor, tensor: Tensor) -> None:
+    """Fill ``output`` with the tensors of all ranks, one behind the other."""
+    vector = flatten(output)
+    engine.all_gather(call, parts(vector, [tensor.numel()] * engine.ranks), flatten(tensor))
+    restore(output, vector)
+
+
+def reduce_scatter(
+    engine: Engine, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
+) -> None:
+    """Fill ``output`` with the reduction of everyone's ``inputs[rank]``."""
+    vector = flatten(output)
+    engine.reduce_scatter(call, vector, [flatten(tensor) for tensor in inputs], op)
+    restore(output, vector)
+
+
+def reduce_scatter_uneven(
+    engine: Engine,
+    calls: Sequence[Call],
+    output: Tensor,
+    inputs: Sequence[Tensor],
+    op: Reduction,
+) -> None:
+    """The same with inputs that differ in size: each is reduced to the rank whose it is."""
+    for root, (call, tensor) in enumerate(zip(calls, inputs, strict=True)):
+        vector = flatten(tensor).clone()
+        engine.reduce(call, vector, root, op)
+        if root == engine.rank:
+            output.data.copy_(vector.view(output.shape))
+
+
+def reduce_scatter_single(
+    engine: Engine, call: Call, output: Tensor, tensor: Tensor, op: Reduction
+) -> None:
+    """Fill ``output`` with this rank's part of the reduction of ``tensor``."""
+    vector = flatten(output)
+    inputs = parts(flatten(tensor), [output.numel()] * engine.ranks)
+    engine.reduce_scatter(call, vector, inputs, op)
+    restore(output, vector)
+
+
+def gather(
+    engine: Engine, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
+) -> None:
+    """Fill the ``outputs`` of ``root`` with everyone's tensor."""
+    if outputs is None:
+        engine.gather(call, None, flatten(tensor), root)
+        return
+    vectors = [flatten(output) for output in outputs]
+    engine.gather(call, vectors, flatten(tensor), root)
+    _restore_all(outputs, vectors)
+
+
+def scatter(
+    engine: Engine, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
+) -> None:
+    """Fill everyone's ``output`` with its part of the ``inputs`` of ``root``."""
+    vector = flatten(output)
+    vectors = None if inputs is None else [flatten(tensor) for tensor in inputs]
+    engine.scatter(call, vector, vectors, root)
+    restore(output, vector)
+
+
+def all_to_all(
+    engine: Engine, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> None:
+    """Fill ``outputs[i]`` with what rank i holds for this one in its ``inputs``."""
+    vectors = [flatten(output) for output in outputs]
+    engine.all_to_all(call, vectors, [flatten(tensor) for tensor in inputs])
+    _restore_all(outputs, vectors)
+
+
+def all_to_all_single(
+    engine: Engine,
+    call: Call,
+    output: Tensor,
+    tensor: Tensor,
+    received: Sequence[int],
+    sent: Sequence[int],
+) -> None:
+    """The same with consecutive parts, of so many elements, of one output and one input."""
+    vector = flatten(output)
+    engine.all_to_all(call, parts(vector, received), parts(flatten(tensor), sent))
+    restore(output, vector)
+
+
+def send(engine: Engine, call: Call, tensor: Tensor, to: int, tag: int) -> None:
+    """Send a message."""
+    engine.send(call, flatten(tensor), to, tag)
+
+
+def recv(engine: Engine, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
+    """Receive a message; the result is the rank that sent it."""
+    vector = flatten(tensor)
+    sender = engine.recv(call, vector, source, tag)
+    restore(tensor, vector)
+    return sender
+
+
+def in_turn(engine: Engine, operations: Sequence[Operation]) -> None:
+    """Several operations, one after another."""
+    for operation, arguments in operations:
+        operation(engine, *arguments)
+
+
+def _restore_all(tensors: Sequence[Tensor], vectors: Sequence[Tensor]) -> None:
+    for tensor, vector in zip(tensors, vectors, strict=True):
+        restore(tensor, vector)

@@ -1,0 +1,353 @@
+"""The process group ``steptime`` as torch.distributed calls it."""
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from steptime.backend import requests
+from steptime.backend.engine import Engine
+from steptime.backend.operations import Operation, in_turn
+from steptime.backend.reduction import Reduction
+from steptime.backend.requests import reduction
+from steptime.backend.work import Done, Lane
+from steptime.errors import UsageError
+from steptime.world import compat
+
+NAME = "steptime"
+
+_DONE = Done()
+_DEFAULT = compat.CallOptions()
+
+_Route = tuple[Literal["send", "recv"], int | None, int]
+"""Messages of one direction, peer and tag arrive in the order in which they are sent."""
+
+
+def _cpu(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose tensors are on the CPU; NCCL does those whose tensors are on a GPU."""
+
+    @wraps(method)
+    @compat.left_alone
+    def on_device(self: "SteptimeGroup", first: Any, *others: Any, **options: Any) -> Any:
+        tensor = first
+        while isinstance(tensor, list):
+            tensor = tensor[0] if tensor else others[0]
+        if tensor.is_cpu:
+            return method(self, first, *others, **options)
+        return getattr(self.accelerator(tensor.device), method.__name__)(first, *others, **options)
+
+    return on_device
+
+
+class SteptimeGroup(compat.ProcessGroup):
+    """The collectives and messages of one group of ranks, on CPU tensors of any dtype and strides.
+
+    A call with ``asyncOp`` runs in a thread of the group, in order, and any other in the caller's.
+    Messages run in threads of their own, one for each peer, direction and tag, in order.
+
+    Every call raises UsageError for tensors that it cannot take, and SteptimeError or
+    LostContactError as Engine does: a call that runs in the caller's thread at once, any other in
+    ``wait``, through its future, and from every later call.
+    """
+
+    def __init__(self, engine: Engine, store: compat.Store, nccl: Callable[[], Any]) -> None:
+        """A group whose collectives ``engine`` does; ``nccl`` makes the group of CUDA tensors."""
+        # The constructor that takes a store makes no group of a Python class.
+        super().__init__(engine.rank, engine.ranks)  # type: ignore[call-arg]
+        self._rank, self._ranks = engine.rank, engine.ranks
+        self._engine = engine
+        self._store = store
+        self._make_nccl = nccl
+        self._nccl: Any = None
+        self._lane = Lane("the collectives of a group")
+        self._messages: dict[_Route, Lane] = {}
+        self._name = ""
+        self._description = ""
+
+    # Names and properties that torch asks for
+
+    supports_splitting = False
+    supports_coalescing = False
+    supports_time_estimate = False
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """The name by which init_process_group knows this backend."""
+        return NAME
+
+    name = getBackendName
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        """Torch names the group."""
+        self._name = name
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """The name that torch gave the group."""
+        return self._name
+
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+        """Torch describes the group."""
+        self._description = description
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """The description that torch gave the group."""
+        return self._description
+
+    def get_group_store(self) -> compat.Store:
+        """The store in which the group met."""
+        return self._store
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self if torch.device(device).type == "cpu" else self.accelerator(device)
+
+    def accelerator(self, device: torch.device) -> Any:
+        """The group that communicates tensors on a GPU, made at its first use.
+
+        Raises UsageError where there is no CUDA GPU.
+        """
+        if torch.device(device).type != "cuda" or not compat.has_nccl():
+            raise UsageError(
+                f"the backend steptime cannot communicate a tensor on {device}: move it to the "
+                "CPU, or run with the backend cpu:steptime,cuda:nccl where torch has CUDA and NCCL"
+            )
+        if self._nccl is None:
+            self._nccl = self._make_nccl()
+        return self._nccl
+
+    def shutdown(self) -> None:
+        """Finish the collectives under way and give back what the group holds."""
+        self._lane.finish()
+        for lane in (self._lane, *self._messages.values()):
+            lane.close()
+        self._engine.close()
+        if self._nccl is not None:
+            self._nccl.shutdown()
+
+    def abort(self) -> None:
+        """Give back what the group holds; what is under way fails."""
+        self._engine.close()
+
+    # Collectives
+
+    @compat.left_alone
+    def barrier(self, opts: Any = _DEFAULT) -> compat.Work:
+        """Every rank waits for all; with a timeout, no longer than that."""
+        if opts.device is not None and opts.device.type != "cpu":
+            work: compat.Work = self.accelerator(opts.device).barrier(opts)
+            return work
+        if opts.timeout == compat.UNSET_TIMEOUT:
+            return self._do(opts, [], requests.barrier())
+        operation, arguments = requests.barrier()
+        work = self._lane.start([], operation, self._engine, *arguments)
+        if not opts.asyncOp:
+            work.wait(opts.timeout)
+        return work
+
+    @_cpu
+    def allreduce(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
+        """Reduce the one tensor over all ranks, in place."""
+        return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensors[0]), opts)
+
+    def all_reduce_by(
+        self, tensors: list[Tensor], op: Reduction, opts: Any = _DEFAULT
+    ) -> compat.Work:
+        """The same by any Reduction, a user's own too."""
+        (tensor,) = tensors
+        return self._do(opts, tensors, requests.all_reduce(tensor, op))
+
+    @_cpu
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
+        """Reduce each of the tensors."""
+        each = [requests.all_reduce(t, reduction(opts.reduceOp, t)) for t in tensors]
+        return self._do(opts, tensors, _together(each))
+
+    @_cpu
+    def broadcast(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
+        """Copy the root's tensor into everyone's."""
+        (tensor,) = tensors
+        return self._do(opts, tensors, requests.broadcast(self._rank, tensor, opts.rootRank))
+
+    @_cpu
+    def reduce(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
+        """Reduce into the root's tensor."""
+        (tensor,) = tensors
+        op = reduction(opts.reduceOp, tensor)
+        return self._do(opts, tensors, requests.reduce(self._rank, tensor, opts.rootRank, op))
+
+    @_cpu
+    def allgather(
+        self,
+        outputs: list[list[Tensor]],
+        inputs: list[Tensor],
+        opts: Any = _DEFAULT,
+    ) -> compat.Work:
+        """Fill the outputs with the tensors of all ranks, which may differ in size."""
+        (landing,), (tensor,) = outputs, inputs
+        return self._do(
+            opts, landing, requests.all_gather(self._rank, self._ranks, landing, tensor)
+        )
+
+    @_cpu
+    def allgather_coalesced(
+        self,
+        outputs: list[list[Tensor]],
+        inputs: list[Tensor],
+        opts: Any = _DEFAULT,
+    ) -> compat.Work:
+        """``outputs[i]`` receives every rank's ``inputs[i]``."""
+        each = [
+            requests.all_gather(self._rank, self._ranks, landing, tensor)
+            for landing, tensor in zip(outputs, inputs, strict=True)
+        ]
+        return self._do(opts, [t for landing in outputs for t in landing], _together(each))
+
+    @_cpu
+    def all_gather_single(
+        self, output: Tensor, tensor: Tensor, opts: Any = _DEFAULT
+    ) -> compat.Work:
+        """Fill the output with the tensors of all ranks, one behind the other."""
+        return self._do(opts, [output], requests.all_gather_single(self._ranks, output, tensor))
+
+    @_cpu
+    def all_gather_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = _DEFAULT
+    ) -> compat.Work:
+        """The same for each pair of output and input."""
+        each = [
+            requests.all_gather_single(self._ranks, output, tensor)
+            for output, tensor in zip(outputs, inputs, strict=True)
+        ]
+        return self._do(opts, outputs, _together(each))
+
+    @_cpu
+    def reduce_scatter(
+        self,
+        outputs: list[Tensor],
+        inputs: list[list[Tensor]],
+        opts: Any = _DEFAULT,
+    ) -> compat.Work:
+        """Fill the output with the reduction of everyone's input for this rank."""
+        (output,), (given,) = outputs, inputs
+        op = reduction(opts.reduceOp, output)
+        return self._do(
+            opts, outputs, requests.reduce_scatter(self._rank, self._ranks, output, given, op)
+        )
+
+    @_cpu
+    def reduce_scatter_single(
+        self, output: Tensor, tensor: Tensor, opts: Any = _DEFAULT
+    ) -> compat.Work:
+        """Fill the output with this rank's part of the reduction of the input."""
+        op = reduction(opts.reduceOp, output)
+        return self._do(
+            opts, [output], requests.reduce_scatter_single(self._ranks, output, tensor, op)
+        )
+
+    @_cpu
+    def reduce_scatter_single_coalesced(
+        self,
+        outputs: list[Tensor],
+        inputs: list[Tensor],
+        opts: Any = _DEFAULT,
+    ) -> compat.Work:
+        """The same for each pair of output and input."""
+        each = [
+            requests.reduce_scatter_single(
+                self._ranks, output, tensor, reduction(opts.reduceOp, output)
+            )
+            for output, tensor in zip(outputs, inputs, strict=True)
+        ]
+        return self._do(opts, outputs, _together(each))
+
+    @_cpu
+    def gather(
+        self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = _DEFAULT
+    ) -> compat.Work:
+        """Fill the root's outputs with everyone's tensor."""
+        (tensor,) = inputs
+        landing = outputs[0] if self._rank == opts.rootRank else None
+        request = requests.gather(self._ranks, landing, tensor, opts.rootRank)
+        return self._do(opts, landing or [], request)
+
+    @_cpu
+    def scatter(
+        self,
+        outputs: list[Tensor],
+        inputs: list[list[Tensor]],
+        opts: Any = _DEFAULT,
+    ) -> compat.Work:
+        """Fill everyone's output with its part of the root's inputs."""
+        (output,) = outputs
+        given = inputs[0] if self._rank == opts.rootRank else None
+        return self._do(opts, outputs, requests.scatter(self._ranks, output, given, opts.rootRank))
+
+    @_cpu
+    def alltoall(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = _DEFAULT
+    ) -> compat.Work:
+        """Fill ``outputs[i]`` with what rank i holds for this one; sizes may differ."""
+        return self._do(opts, outputs, requests.all_to_all(self._ranks, outputs, inputs))
+
+    @_cpu
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        output_splits: Sequence[int],
+        input_splits: Sequence[int],
+        opts: Any = _DEFAULT,
+    ) -> compat.Work:
+        """The same with consecutive parts, of so many rows, of one output and one input."""
+        request = requests.all_to_all_single(
+            self._ranks, output, tensor, output_splits, input_splits
+        )
+        return self._do(opts, [output], request)
+
+    # What torch called these before 2.13, and still does in places
+
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+    # Messages
+
+    @_cpu
+    def send(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
+        """Send the one tensor to a rank of the group."""
+        (tensor,) = tensors
+        return self._message(("send", peer, tag), tensor, requests.send(tensor, peer, tag))
+
+    @_cpu
+    def recv(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
+        """Receive into the one tensor from a rank of the group."""
+        (tensor,) = tensors
+        return self._message(("recv", peer, tag), tensor, requests.recv(tensor, peer, tag))
+
+    @_cpu
+    def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
+        """Receive into the one tensor from whichever rank sends first."""
+        (tensor,) = tensors
+        return self._message(("recv", None, tag), tensor, requests.recv(tensor, None, tag))
+
+    # How requests are carried out
+
+    def _do(self, opts: Any, results: Sequence[Tensor], request: Operation) -> compat.Work:
+        operation, arguments = request
+        if opts.asyncOp:
+            return self._lane.start(results, operation, self._engine, *arguments)
+        self._lane.run(operation, self._engine, *arguments)
+        return _DONE
+
+    def _message(self, key: _Route, tensor: Tensor, request: Operation) -> compat.Work:
+        operation, arguments = request
+        lane = self._messages.get(key)
+        if lane is None:
+            lane = self._messages[key] = Lane("the messages of a group")
+        return lane.start([tensor], operation, self._engine, *arguments)
+
+
+def _together(each: Sequence[Operation]) -> Operation:
+    return in_turn, (each,)

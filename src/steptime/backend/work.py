@@ -1,0 +1,300 @@
+"""Calls of a group, one after another and off the caller's thread, and what the caller holds."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from torch import Tensor
+from torch.futures import Future
+
+from steptime.world.compat import Work, left_alone
+from steptime.world.environment import LostContactError
+
+_IDLE_S = 2.0
+
+
+class Lane:
+    """Blocking calls, carried out one at a time in the order in which they were given.
+
+    A call that the caller waits for runs in the caller's own thread; one that it does not wait
+    for runs in a thread of the lane, which ends when it has been idle for a while. Once a call has
+    failed, every later one fails with the same error: what the other ranks do is then unknown.
+
+    Callbacks of a call's future may make further calls and wait for them. So a thread of the lane
+    that runs callbacks does not count as one that will see to the next call.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._turn = threading.Lock()
+        self._tasks: deque[Task] = deque()
+        self._failure: BaseException | None = None
+        self._wake = threading.Condition()
+        self._attending = 0
+        self._idle = 0
+        self._closed = False
+        self._threads: set[threading.Thread] = set()
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call ``function`` now, after everything that was given before it; raises what it does."""
+        with self._turn:
+            if not self._tasks:
+                self.call(function, arguments)
+                return
+        self.start((), function, *arguments).wait()
+
+    def start(
+        self, results: Sequence[Tensor], function: Callable[..., Any], *arguments: Any
+    ) -> "Task":
+        """Call ``function`` in its turn; ``results`` are the tensors that it fills."""
+        if self._failure is not None:
+            raise self._failure
+        task = Task(self, results, function, arguments)
+        with self._wake:
+            self._tasks.append(task)
+            self._summon()
+        return task
+
+    def help(self, task: "Task") -> None:
+        """Carry out what is before ``task`` and the task itself, unless another thread is at it."""
+        helped: list[Task] = []
+        if self._turn.acquire(blocking=False):
+            try:
+                while not task.is_completed() and self._tasks and not self._tasks[0].awaited:
+                    helped.append(self._tasks.popleft())
+                    helped[-1].carry_out()
+            finally:
+                self._turn.release()
+        for other in helped:
+            other.tell()
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Call ``function`` for whoever has the turn, and keep its failure."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self._failure = error
+            raise
+        except BaseException:
+            self._failure = LostContactError(f"this rank was interrupted in {self._name}")
+            raise
+
+    def finish(self) -> None:
+        """Wait until what was given is done, well or not."""
+        with self._turn:
+            last = self._tasks[-1] if self._tasks else None
+        if last is not None:
+            last.done()
+
+    def close(self) -> None:
+        """Wait for the end of the lane's threads, which have nothing more to do.
+
+        One that came back from C++ while the interpreter finalises would abort the process.
+        """
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+            threads = self._threads - {threading.current_thread()}
+        for thread in threads:
+            thread.join()
+
+    def _summon(self) -> None:
+        """See to it that a thread attends to the tasks; called with ``_wake`` held."""
+        if self._idle:
+            self._wake.notify()
+        elif not self._attending:
+            self._attending += 1
+            thread = threading.Thread(target=self._attend, name=self._name, daemon=True)
+            self._threads.add(thread)
+            thread.start()
+
+    def _attend(self) -> None:
+        while True:
+            with self._turn:
+                task = self._tasks.popleft() if self._tasks else None
+                if task is not None:
+                    task.carry_out()
+            if task is not None and task.awaited:
+                with self._wake:
+                    self._attending -= 1
+                    if self._tasks:
+                        self._summon()
+                task.tell()
+                with self._wake:
+                    self._attending += 1
+            with self._wake:
+                if not self._tasks and not self._closed:
+                    self._attending -= 1
+                    self._idle += 1
+                    self._wake.wait(_IDLE_S)
+                    self._idle -= 1
+                    self._attending += 1
+                if not self._tasks:
+                    self._attending -= 1
+                    self._threads.discard(threading.current_thread())
+                    return
+
+
+class Task(Work):
+    """A call of a lane, under way.
+
+    ``wait`` raises what the call failed with. So does the future, as a RuntimeError of the same
+    text: an exception that is merely set on a torch future stays unseen by the C++ that waits.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        results: Sequence[Tensor],
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+    ) -> None:
+        super().__init__()
+        self._lane = lane
+        self._results = list(results)
+        self._function = function
+        self._arguments = arguments
+        self._completed = False
+        self._error: BaseException | None = None
+        self._source = -1
+        self._finished = threading.Lock()
+        self._finished.acquire()
+        self._futures = threading.Lock()
+        self._gate: Future[None] | None = None
+        self._future: Future[list[Tensor]] | None = None
+
+    def carry_out(self) -> None:
+        """Make the call; whoever has the turn of the lane does so, once."""
+        try:
+            source = self._lane.call(self._function, self._arguments)
+            self._source = source if isinstance(source, int) else -1
+        except BaseException as error:
+            self._error = error
+        self._arguments = ()
+        with self._futures:
+            self._completed = True
+        self._finished.release()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether someone holds a future of the call."""
+        return self._gate is not None
+
+    def tell(self) -> None:
+        """Complete the future of the completed call, and run its callbacks, in this thread."""
+        with self._futures:
+            gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.set_result(None)
+
+    def done(self) -> None:
+        """Block until the call is done, well or not."""
+        self._finished.acquire()
+        self._finished.release()
+
+    @left_alone
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Block until the call is done; a ``timeout`` of zero waits as long as the call does.
+
+        Raises what the call raised, and LostContactError when the timeout passes first.
+        """
+        if not self._completed:
+            if not timeout:
+                self._lane.help(self)
+            seconds = timeout.total_seconds() or -1.0
+            if not self._finished.acquire(timeout=seconds):
+                raise LostContactError(
+                    f"{self._lane._name} was not done within the {seconds:g} s given to wait"
+                )
+            self._finished.release()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether the call is done, well or not."""
+        return self._completed
+
+    def is_success(self) -> bool:
+        """Whether the call is done and did not fail."""
+        return self._completed and self._error is None
+
+    def exception(self) -> BaseException | None:
+        """What the call failed with, if it is done and did."""
+        return self._error
+
+    def result(self) -> list[Tensor]:
+        """The tensors that the call fills, once it is done."""
+        self.wait()
+        return self._results
+
+    def source_rank(self) -> int:
+        """The rank within the group from which a received message came."""
+        return self._source
+
+    _source_rank = source_rank
+
+    def synchronize(self) -> None:
+        """Block until the call is done."""
+        self.wait()
+
+    @left_alone
+    def get_future(self) -> Future[list[Tensor]]:
+        """A future of the tensors that the call fills."""
+        with self._futures:
+            if self._future is not None:
+                return self._future
+            gate: Future[None] = Future()
+            future = gate.then(self._deliver)
+            self._gate, self._future = gate, future
+            completed = self._completed
+        if completed:
+            self.tell()
+        return future
+
+    @left_alone
+    def _deliver(self, _: Future[None]) -> list[Tensor]:
+        if self._error is not None:
+            raise self._error
+        return self._results
+
+
+class Done(Work):
+    """A call that was done before it returned."""
+
+    def __init__(self, results: Sequence[Tensor] = ()) -> None:
+        super().__init__()
+        self._results = list(results)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
+        """Nothing is left to wait for."""
+        return True
+
+    def is_completed(self) -> bool:
+        """It is."""
+        return True
+
+    def is_success(self) -> bool:
+        """It is: a failure was raised by the call itself."""
+        return True
+
+    def exception(self) -> None:
+        """None: a failure was raised by the call itself."""
+        return
+
+    def result(self) -> list[Tensor]:
+        """The tensors that the call filled."""
+        return self._results
+
+    def synchronize(self) -> None:
+        """Nothing is left to wait for."""
+
+    def get_future(self) -> Future[list[Tensor]]:
+        """A completed future of the tensors that the call filled."""
+        future: Future[list[Tensor]] = Future()
+        future.set_result(self._results)
+        return future

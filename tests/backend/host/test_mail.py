@@ -1,0 +1,172 @@
+"""Messages: tags, any source, sizes beyond the ring, from several threads, beside collectives."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from backend.host.group import in_group
+from steptime.backend.host import Call, HostGroup, Kind
+from steptime.backend.host.mail import EAGER_BYTES
+from steptime.errors import SteptimeError
+from steptime.world import LostContactError
+
+
+def _send(group: HostGroup, tensor: Tensor, to: int, tag: int = 0) -> None:
+    group.send(Call.of(Kind.SEND, tensor.dtype, tensor.numel(), to), tensor, to, tag)
+
+
+def _recv(group: HostGroup, tensor: Tensor, source: int | None, tag: int = 0) -> int:
+    root = -1 if source is None else source
+    call = Call.of(Kind.RECV, tensor.dtype, tensor.numel(), root)
+    return group.recv(call, tensor, source, tag)
+
+
+def _numbers(elements: int, seed: int) -> Tensor:
+    return torch.arange(elements, dtype=torch.int32) * 3 + seed
+
+
+def _sizes(group: HostGroup) -> None:
+    """One after the other over the same ring, so that it wraps at every place."""
+    for elements in (0, 1, 31, 33, 1000, EAGER_BYTES // 4, EAGER_BYTES // 4 + 1, 10**6):
+        for seed in range(3):
+            if group.rank == 0:
+                _send(group, _numbers(elements, seed), 1)
+            else:
+                received = torch.empty(elements, dtype=torch.int32)
+                assert _recv(group, received, 0) == 0
+                assert torch.equal(received, _numbers(elements, seed))
+
+
+def _tags(group: HostGroup) -> None:
+    """Received in another order than sent, each larger than the ring once."""
+    tags = [(7, 10), (-3, 10**5), (7, 20), (0, 1)]
+    if group.rank == 0:
+        for tag, elements in tags:
+            _send(group, _numbers(elements, tag), 1, tag)
+    else:
+        for tag, elements in (tags[3], tags[1], tags[0], tags[2]):
+            received = torch.empty(elements, dtype=torch.int32)
+            _recv(group, received, 0, tag)
+            assert torch.equal(received, _numbers(elements, tag))
+
+
+def _any_source(group: HostGroup) -> None:
+    if group.rank == 0:
+        received = torch.empty(3, dtype=torch.int32)
+        sources = []
+        for _ in range(2 * (group.ranks - 1)):
+            source = _recv(group, received, None, 4)
+            assert torch.equal(received, _numbers(3, source))
+            sources.append(source)
+        assert sorted(sources) == sorted(2 * list(range(1, group.ranks)))
+    else:
+        for _ in range(2):
+            _send(group, _numbers(3, group.rank), 0, 4)
+
+
+def _both_ways(group: HostGroup) -> None:
+    """All ranks send to all others, from threads, while they do collectives."""
+    elements, others = 10**6, [r for r in range(group.ranks) if r != group.rank]
+    received = {other: torch.empty(elements, dtype=torch.int32) for other in others}
+    with ThreadPoolExecutor(4 * len(others)) as threads:
+        pending = [
+            threads.submit(_send, group, _numbers(elements, group.rank), other) for other in others
+        ]
+        pending += [threads.submit(_recv, group, received[other], other) for other in others]
+        for _ in range(200):
+            group.barrier(Call.of(Kind.BARRIER))
+        for work in pending:
+            work.result()
+    for other in others:
+        assert torch.equal(received[other], _numbers(elements, other))
+
+
+def _waiting_for_tags(group: HostGroup) -> None:
+    """Threads of one rank that wait for different tags do not hold each other up."""
+    if group.rank == 0:
+        for tag in (2, 1, 0):
+            _send(group, _numbers(10, tag), 1, tag)
+            _recv(group, torch.empty(1), 1, tag)
+    else:
+
+        def answer(tag: int) -> None:
+            received = torch.empty(10, dtype=torch.int32)
+            _recv(group, received, 0, tag)
+            assert torch.equal(received, _numbers(10, tag))
+            _send(group, torch.zeros(1), 0, tag)
+
+        with ThreadPoolExecutor(3) as threads:
+            list(threads.map(answer, range(3)))
+
+
+def _mismatch(group: HostGroup) -> str | None:
+    """The receiver is told; afterwards the two can go on."""
+    if group.rank == 0:
+        _send(group, torch.zeros(100), 1, 3)
+        _send(group, torch.ones(2), 1, 3)
+        return None
+    with pytest.raises(SteptimeError) as raised:
+        _recv(group, torch.empty(4, dtype=torch.int64), 0, 3)
+    received = torch.empty(2)
+    _recv(group, received, 0, 3)
+    assert received.tolist() == [1, 1]
+    return str(raised.value)
+
+
+def _in_turn(group: HostGroup, *cases: Callable[[HostGroup], object]) -> list[object]:
+    results = []
+    for case in cases:
+        group.barrier(Call.of(Kind.BARRIER))
+        results.append(case(group) if group.rank < 2 or case in (_any_source, _both_ways) else None)
+    group.barrier(Call.of(Kind.BARRIER))
+    return results
+
+
+def test_messages_arrive_whole_by_tag_and_source(tmp_path: Path) -> None:
+    cases = (_sizes, _tags, _any_source, _both_ways, _waiting_for_tags, _mismatch)
+    _, (*_, sentence), _ = in_group(3, _in_turn, tmp_path, *cases)
+    assert sentence == (
+        "rank 0 called send of float32[100] to rank 1 with tag 3, for which rank 1 called recv of "
+        "int64[4] from rank 0: size and dtype must be the same"
+    )
+
+
+def _never_sent(group: HostGroup) -> str | None:
+    if group.rank == 0:
+        threading.Event().wait(1.5)
+        return None
+    with pytest.raises(LostContactError) as raised:
+        _recv(group, torch.empty(3), 0, 9)
+    return str(raised.value)
+
+
+def test_a_message_that_does_not_come_names_who_should_have_sent_it(tmp_path: Path) -> None:
+    _, sentence = in_group(2, _never_sent, tmp_path, timeout_s=0.5)
+    assert sentence.startswith(
+        "recv of float32[3] from rank 0, tag 9, waited 0.5 s for rank 0 (pid"
+    )
+
+
+def _sender_gone(group: HostGroup) -> str | None:
+    if group.rank == 0:
+        _send(group, torch.ones(3), 1)
+        return None
+    received = torch.empty(3)
+    threading.Event().wait(0.3)
+    _recv(group, received, 0)  # what it sent before it left is there
+    assert received.tolist() == [1, 1, 1]
+    with pytest.raises(LostContactError) as raised:
+        _recv(group, received, 0)
+    return str(raised.value)
+
+
+def test_a_rank_that_left_sends_no_more(tmp_path: Path) -> None:
+    _, sentence = in_group(2, _sender_gone, tmp_path)
+    assert sentence.endswith(
+        "left the group while rank 1 was in recv of float32[3] from rank 0, tag 0"
+    )

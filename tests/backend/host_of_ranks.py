@@ -1,0 +1,56 @@
+"""One host of a test with several: a few ranks in a process namespace of their own.
+
+Run as ``python host_of_ranks.py FOLDER RANKS RANK...``; what ``backend.test_hosts.run`` writes on a
+rank, or its traceback, is then in ``FOLDER/rank.json``.
+"""
+
+import json
+import multiprocessing
+import os
+import sys
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+
+def main() -> None:
+    folder, ranks, *mine = sys.argv[1:]
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=_rank, args=(Path(folder), int(ranks), int(rank))) for rank in mine
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+
+
+def _rank(folder: Path, ranks: int, rank: int) -> None:
+    import torch
+    import torch.distributed as dist
+
+    import steptime.backend  # noqa: F401
+    from backend import test_hosts
+
+    torch.set_num_threads(1)
+
+    def write(answer: object) -> None:
+        (folder / f"{rank}.json").write_text(json.dumps(answer))
+
+    try:
+        dist.init_process_group(
+            "steptime",
+            f"file://{folder}/store",
+            rank=rank,
+            world_size=ranks,
+            timeout=timedelta(seconds=20),
+        )
+        test_hosts.run(write)
+    except BaseException:
+        write(traceback.format_exc())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    main()

@@ -1,0 +1,98 @@
+"""What the backend does beyond gloo: own reductions, shared tensors, groups at once."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ranks import on_ranks
+
+RANKS = 3
+
+
+def test_the_backend_beyond_gloo(tmp_path: Path) -> None:
+    for answer in on_ranks(RANKS, _everything, tmp_path):
+        assert answer == {
+            "custom": [7.0, 7.0],
+            "custom asynchronous": [7.0, 7.0],
+            "wide": [258.0, 258.0],
+            "concurrent groups": True,
+            "arena": True,
+            "defaults": [3.0],
+            "threads": "few",
+            "unmatched message": "left behind",
+        }
+
+
+def _everything() -> dict[str, Any]:
+    import steptime.backend as backend
+
+    group: Any = dist.new_group(backend="steptime")
+    rank = dist.get_rank()
+    # The farther from zero: of 1, -4 and 7.
+    farther = backend.custom("farther", lambda a, b: torch.where(a.abs() < b.abs(), b, a))
+    answers: dict[str, Any] = {}
+    own = torch.full((2,), (1.0, -4.0, 7.0)[rank])
+    assert backend.all_reduce(own, farther, group) is None
+    answers["custom"] = own.tolist()
+    again = torch.full((2,), (1.0, -4.0, 7.0)[rank])
+    backend.all_reduce(again, farther, group, async_op=True).wait()
+    answers["custom asynchronous"] = again.tolist()
+    # Rounded to bfloat16 at each step, both additions leave 256 as it is.
+    wide = torch.full((2,), (256.0, 1.0, 1.0)[rank], dtype=torch.bfloat16)
+    dist.all_reduce(wide, group=group)
+    answers["wide"] = wide.tolist()
+    answers["concurrent groups"] = _concurrently()
+    answers["arena"] = _in_arena(group)
+    one = torch.ones(1)
+    group.allreduce([one]).wait()
+    answers["defaults"] = one.tolist()
+    answers["threads"] = "few" if threading.active_count() < 12 else threading.active_count()
+    answers["unmatched message"] = _leave_message_behind()
+    return answers
+
+
+def _concurrently() -> bool:
+    """Groups used by threads of their own, each in its own order."""
+    groups = [dist.new_group(backend="steptime") for _ in range(3)]
+    right: list[bool] = []
+
+    def use(number: int) -> None:
+        for i in range(50):
+            tensor = torch.full((1000 * number + 1,), float(i))
+            dist.all_reduce(tensor, group=groups[number])
+            right.append(bool((tensor == RANKS * i).all()))
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for group in groups:
+        dist.destroy_process_group(group)
+    return len(right) == 150 and all(right)
+
+
+def _in_arena(group: Any) -> bool:
+    """A model whose gradients are reduced where they are, in shared memory."""
+    import steptime.backend as backend
+
+    flat = backend.empty(100_000, dtype=torch.float32)
+    flat.fill_(dist.get_rank() + 1.0)
+    dist.all_reduce(flat, group=group)
+    model = nn.parallel.DistributedDataParallel(nn.Linear(300, 200), process_group=group)
+    model(torch.ones(4, 300)).sum().backward()
+    gradient = model.module.weight.grad
+    return bool((flat == 6).all()) and gradient is not None and bool((gradient == 4).all())
+
+
+def _leave_message_behind() -> str:
+    """A group with a message that never comes is destroyed without waiting for it."""
+    group = dist.new_group(backend="steptime")
+    if dist.get_rank() == 0:
+        dist.irecv(torch.ones(3), 1, group)
+    dist.destroy_process_group(group)
+    return "left behind"
