@@ -13,6 +13,10 @@ from steptime.errors import SteptimeError, UsageError
 _VERBS = {
     "compare": "Which gradient-sync strategy is fastest here, and where does the step go?",
     "train": "Train GPT-2 under one gradient-sync strategy.",
+    "bench": "How fast are collectives and links here, with which algorithm?",
+    "tune": "Which algorithm is the fastest for which size here?",
+    "verify": "Is this collective algorithm right for every number of ranks?",
+    "show": "What does it look like, step by step?",
 }
 
 

@@ -33,8 +33,9 @@ class RankOptions:
     threads: int | None = None
     """Threads a rank computes with; default: the cores of this machine divided by its ranks."""
 
-    backend: Literal["gloo", "nccl"] = "gloo"
-    """What torch.distributed communicates with; nccl puts each rank on its own GPU."""
+    backend: Literal["gloo", "nccl", "steptime", "mpi"] = "gloo"
+    """What communicates; nccl puts each rank on its own GPU, steptime shares memory within a host,
+    and mpi, for bench and tune, does without torch."""
 
     timeout: str = "5min"
     """How long a rank waits for another before it gives up."""
@@ -54,11 +55,8 @@ class RankOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutputOptions:
-    """What is printed and what is left behind."""
-
-    out: Path | None = None
-    """Folder of the run; default: runs/VERB-TIME."""
+class PrintOptions:
+    """What is printed."""
 
     json: bool = False
     """Print one JSON object on stdout and nothing else; the rest goes to stderr."""
@@ -82,3 +80,11 @@ class OutputOptions:
         shown = rank == 0 and not self.quiet and console.is_terminal
         with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
             yield progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions(PrintOptions):
+    """What is printed and what is left behind."""
+
+    out: Path | None = None
+    """Folder of the run; default: runs/VERB-TIME."""

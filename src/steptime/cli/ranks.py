@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -12,9 +13,12 @@ from pathlib import Path
 from steptime import rundir
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import tell_error
-from steptime.errors import SteptimeError
-from steptime.launch import end_rank, follow_launcher, run_ranks
+from steptime.errors import SteptimeError, UsageError
+from steptime.launch import end_rank, follow_launcher, run_mpi_ranks, run_ranks
 from steptime.world import SINGLE, World, check_ranks, detect
+
+_WITHOUT_TORCH = ("bench", "tune")
+"""The verbs that can run on MPI."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,11 @@ def on_ranks(
     rank and watches over them; a single rank needs no second process. ``check`` is given the number
     of ranks and raises UsageError for what could not be done, before any rank starts.
     """
+    if options.backend == "mpi" and verb not in _WITHOUT_TORCH:
+        raise UsageError(
+            f"{verb} needs torch.distributed, and PyTorch's wheels carry no MPI: choose another "
+            "--backend"
+        )
     world = detect(os.environ)
     if world is not None:
         check_ranks(world, options.ranks)
@@ -52,7 +61,8 @@ def on_ranks(
         command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
         if output.out is None:
             command += ["--out", str(out)]
-        return run_ranks(command, ranks, threads)
+        start = run_mpi_ranks if options.backend == "mpi" else run_ranks
+        return start(command, ranks, threads)
     _as_rank(Place(world or SINGLE, threads, out), options, output, check, work)
     return 0
 
@@ -86,14 +96,30 @@ def _as_rank(
 
 
 def _work(place: Place, options: RankOptions, work: Callable[[Place], None]) -> None:
+    with _joined(place, options) as of_rank_0:
+        # Where the path has a time in it, the ranks may differ.
+        work(replace(place, out=of_rank_0(place.out)))
+
+
+@contextmanager
+def _joined(place: Place, options: RankOptions) -> Iterator[Callable[[Path], Path]]:
+    """Be a rank inside the ``with`` block; the result gives every rank what rank 0 gives it."""
+    if options.backend == "mpi":
+        from steptime.world.mpi import joined_by_mpi
+
+        with joined_by_mpi(place.world) as communicator:
+            yield communicator.bcast
+        return
+    if options.backend == "steptime":
+        import steptime.backend  # noqa: F401
     from steptime.world.join import joined
 
     with joined(place.world, options.backend, threads=place.threads, timeout_s=options.timeout_s):
-        work(replace(place, out=_path_of_rank_0(place.out)))
+        yield _path_of_rank_0
 
 
 def _path_of_rank_0(out: Path) -> Path:
-    """What rank 0 calls ``out``: where it has a time in it, the ranks may differ."""
+    """What rank 0 calls ``out``."""
     import torch.distributed as dist
 
     paths = [out]

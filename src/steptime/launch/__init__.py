@@ -1,6 +1,7 @@
 """Starting ranks on this host when no launcher of the cluster has, and what they report back."""
 
 from steptime.launch.local import run_ranks
+from steptime.launch.mpi import run_mpi_ranks
 from steptime.launch.rank import end_rank, follow_launcher, report_error
 
-__all__ = ["end_rank", "follow_launcher", "report_error", "run_ranks"]
+__all__ = ["end_rank", "follow_launcher", "report_error", "run_mpi_ranks", "run_ranks"]

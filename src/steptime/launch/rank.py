@@ -4,30 +4,43 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NoReturn
 
 from steptime.errors import SteptimeError
+from steptime.launch.mailbox import open_mailbox, post_error
 from steptime.world.environment import LAUNCHER_VARIABLE, LostContactError
 
 
 def follow_launcher(environ: Mapping[str, str]) -> None:
     """End this process as soon as steptime's launcher ends, even when that is killed by SIGKILL.
 
-    The kernel closes the launcher's end of the socket in every case, and a thread waits for that.
-    Does nothing in a process that steptime's launcher did not start.
+    The kernel closes the launcher's end of the socket or FIFO in every case, and a thread waits for
+    that. Does nothing in a process that steptime's launcher did not start.
     """
-    descriptor = environ.get(LAUNCHER_VARIABLE)
-    if descriptor is None:
+    end = _end_of_socket(environ) or open_mailbox(environ)
+    if end is None:
         return
 
     def watch() -> None:
-        with suppress(ConnectionResetError):
-            os.read(int(descriptor), 1)
+        end()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _end_of_socket(environ: Mapping[str, str]) -> Callable[[], None] | None:
+    """What waits until the launcher's end of this rank's socket is closed, where it has one."""
+    descriptor = environ.get(LAUNCHER_VARIABLE)
+    if descriptor is None:
+        return None
+
+    def wait() -> None:
+        with suppress(ConnectionResetError):
+            os.read(int(descriptor), 1)
+
+    return wait
 
 
 def report_error(environ: Mapping[str, str], error: SteptimeError) -> bool:
@@ -36,13 +49,13 @@ def report_error(environ: Mapping[str, str], error: SteptimeError) -> bool:
     False when another launcher, or none, started this process: then the caller must tell it.
     """
     descriptor = environ.get(LAUNCHER_VARIABLE)
-    if descriptor is None:
-        return False
     report = {
         "error": str(error),
         "exit_code": error.exit_code,
         "lost_contact": isinstance(error, LostContactError),
     }
+    if descriptor is None:
+        return post_error(environ, report)
     with suppress(BrokenPipeError):
         os.write(int(descriptor), json.dumps(report).encode())
     return True

@@ -1,0 +1,163 @@
+"""The verb ``bench``: time and check collectives and links on real ranks."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from cyclopts import Parameter
+
+from steptime import rundir
+from steptime.cli.measuring import columns_of_stdout, crowding, ranks_here, whereabouts, write_text
+from steptime.cli.options import Flat, OutputOptions, RankOptions
+from steptime.cli.printing import say
+from steptime.cli.ranks import Place, on_ranks
+from steptime.collectives.selection import BUILTIN
+from steptime.errors import SteptimeError, UsageError
+from steptime.measure.bench import Bench, wrong_in_all
+from steptime.measure.options import BenchOptions
+from steptime.measure.place import check_place
+from steptime.measure.table import footer, layout, style_for
+from steptime.report.links import link_lines, write_links
+
+if TYPE_CHECKING:
+    from steptime.measure.carrier import Carrier
+
+StyleChoice: TypeAlias = Literal["auto", "nccl", "narrow", "osu"]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asks for beside the measurement itself."""
+
+    style: StyleChoice
+    csv: str | None
+    pairs: bool
+    ranks: RankOptions
+    output: OutputOptions
+
+
+def bench(
+    op: Annotated[str, Parameter(name="OP")] = "all_reduce",
+    /,
+    *,
+    measured: Flat[BenchOptions] = BenchOptions(),
+    ranks: Flat[RankOptions] = RankOptions(),
+    output: Flat[OutputOptions] = OutputOptions(),
+    style: StyleChoice = "auto",
+    csv: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    pairs: bool = False,
+    algorithms: str = BUILTIN,
+) -> int:
+    """How fast are collectives and links here, with which algorithm?
+
+    Flags, sizes and columns are those of nccl-tests. algbw is the size over the time. busbw is
+    algbw times what a perfect algorithm must move over each link for each byte, such as 2(n-1)/n
+    for an all_reduce: compare it with the speed of a link, and between numbers of ranks. A rank
+    never sees that many bytes per second.
+
+    Parameters
+    ----------
+    op
+        all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all,
+        barrier or sendrecv.
+    style
+        nccl: the columns of nccl-tests, and at their right p50, p99, cv and the algorithm;
+        narrow: what fits 80 columns; osu: those of the OSU benchmarks; auto: nccl where it fits.
+    csv
+        Write the rows as CSV to this file; -: to stdout.
+    pairs
+        Measure latency and bandwidth between every pair of ranks too, as sendrecv does.
+    algorithms
+        Which to measure, with commas: builtin for the library's own, names as `steptime verify`
+        lists them, or FILE.py; all: every one that can serve the ranks.
+
+    """
+    if csv == "-" and output.json:
+        raise UsageError("--json and --csv - both ask for stdout: give --csv a file")
+    asked = _Asked(style, csv, pairs or op == "sendrecv", ranks, output)
+
+    def check(size: int) -> None:
+        if asked.pairs and size < 2:
+            raise UsageError("pairs of ranks need at least 2 ranks: give --ranks 2 or more")
+        check_place(measured.bench(op, algorithms, size), ranks.backend, size, ranks_here(size))
+
+    def work(place: Place) -> None:
+        _bench(measured.bench(op, algorithms, place.world.size), place, asked)
+
+    return on_ranks("bench", ranks, output, 4, check, work)
+
+
+def _bench(asked_for: Bench, place: Place, asked: _Asked) -> None:
+    from steptime.measure.place import hosts_of, make_carrier
+    from steptime.measure.session import measure_links, record, run
+
+    carrier = make_carrier(asked.ranks.backend)
+    tell = _teller(carrier, asked)
+    shown = _style(asked_for, asked)
+    printed = layout(shown, asked_for, carrier.ranks, carrier.library)
+    tell("\n".join([*crowding(place), *printed.header]))
+    session = run(carrier, asked_for, hosts_of(carrier), lambda row: tell(printed.line(row)))
+    tell(footer(session.rows, session.fits, session.machine.message if session.machine else None))
+    found = measure_links(carrier, asked_for) if asked.pairs else []
+    wrong = wrong_in_all(session.rows)
+    if carrier.rank == 0:
+        where = {**whereabouts(place, asked.ranks), "library": carrier.library}
+        run_record = record("bench", asked_for, session, found, where)
+        rundir.write_json(place.out / "run.json", run_record)
+        if not wrong:
+            _answer(run_record, place.out, asked, tell)
+    carrier.barrier()  # an error here would end rank 0 before it has written
+    if wrong:
+        raise SteptimeError(
+            f"{wrong} elements of the results are wrong: {place.out / 'run.json'} says of which "
+            "size under which algorithm"
+        )
+
+
+def _answer(run: Mapping[str, Any], out: Path, asked: _Asked, tell: Callable[[str], None]) -> None:
+    if pairs := run.get("pairs"):
+        write_links(out / "links.html", run)
+        tell("\n".join(["", *link_lines(pairs, columns_of_stdout() or 80), ""]))
+        tell(f"heat map: {out / 'links.html'}")
+    if asked.csv:
+        write_text(asked.csv, _csv(run["rows"]))
+    if asked.output.json:
+        say(json.dumps(run))
+    else:
+        tell(f"run: {out / 'run.json'}")
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    import csv
+    import io
+
+    from steptime.measure.table import flat
+
+    lines = [flat(row) for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _teller(carrier: "Carrier", asked: _Asked) -> Callable[[str], None]:
+    """What prints for a person: on rank 0, and not where a program reads."""
+
+    def tell(text: str) -> None:
+        if carrier.rank > 0:
+            return
+        if asked.output.json or asked.csv == "-":
+            if not asked.output.quiet:
+                print(text, file=sys.stderr, flush=True)
+        else:
+            say(text)
+
+    return tell
+
+
+def _style(asked_for: Bench, asked: _Asked) -> Literal["nccl", "narrow", "osu"]:
+    return style_for(asked_for, columns_of_stdout()) if asked.style == "auto" else asked.style

@@ -1,0 +1,58 @@
+"""What the verbs that measure share."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from steptime import rundir
+from steptime.cli.options import RankOptions
+from steptime.cli.printing import say
+from steptime.cli.ranks import Place
+from steptime.errors import SteptimeError
+from steptime.world import detect
+
+
+def ranks_here(ranks: int) -> int:
+    """How many of the ranks this host holds, as far as is known."""
+    world = detect(os.environ)
+    return world.local_size if world else ranks
+
+
+def crowding(place: Place) -> list[str]:
+    """A line that says so where ranks of this host must share cores."""
+    ranks, cores = place.world.local_size, len(os.sched_getaffinity(0))
+    if ranks <= cores:
+        return []
+    return [f"# {ranks} ranks share {cores} cores here: times include waiting for a core"]
+
+
+def columns_of_stdout() -> int | None:
+    """How wide a person's terminal is; None where a file or a program reads."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def whereabouts(place: Place, ranks: RankOptions) -> Mapping[str, Any]:
+    """Where a measurement was made, for its record."""
+    return {
+        "run": str(place.out),
+        "backend": ranks.backend,
+        "ranks": place.world.size,
+        "threads": place.threads,
+        "launcher": place.world.launcher,
+    }
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file, or stdout for ``-``; SteptimeError when that cannot be."""
+    if path == "-":
+        say(text.rstrip("\n"))
+        return
+    try:
+        rundir.write_atomic(Path(path), text.encode())
+    except OSError as error:
+        raise SteptimeError(f"cannot write {path}: {error.strerror}; name another file") from None

@@ -1,0 +1,125 @@
+"""Starting MPI ranks on this host by the mpiexec of the MPI library that mpi4py uses."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+
+from steptime.errors import SteptimeError, UsageError
+from steptime.launch.mailbox import MAILBOX_VARIABLE, errors_in, make_mailbox
+
+_BANNER = re.compile(r"={60,}$")
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_mpi_ranks(
+    command: Sequence[str], ranks: int, threads: int, environ: Mapping[str, str] = os.environ
+) -> int:
+    """Run ``command`` as ``ranks`` processes of ``threads`` threads under mpiexec.
+
+    The mpiexec is the one beside this Python, as pip installs it, or the first on the PATH. All
+    ranks end with the first that fails, and with this process, whatever ends it.
+
+    Returns 0 when all ranks ended with 0, or 128 plus the number of the signal that stopped them.
+    Raises the error that a failing rank reported, SteptimeError that says how one died, and
+    UsageError when there is no mpiexec. Must be called in the main thread.
+    """
+    with (
+        TemporaryDirectory(prefix="steptime-") as folder,
+        make_mailbox(Path(folder), ranks) as ended,
+    ):
+        variables = {
+            MAILBOX_VARIABLE: folder,
+            "OMP_NUM_THREADS": str(threads),
+            "OPENBLAS_NUM_THREADS": str(threads),
+            "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI counts cores
+        }
+        if sys.stdout.isatty():
+            variables["COLUMNS"] = str(shutil.get_terminal_size().columns)
+        process = subprocess.Popen(
+            [find_mpiexec(), "-n", str(ranks), *command],
+            env={**environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+        with _stopping(process) as stopped_by:
+            _pass_on(process)
+            code = process.wait()
+        if stopped_by:
+            return 128 + stopped_by[0]
+        if code:
+            raise _cause(Path(folder), ended, code)
+    return 0
+
+
+def find_mpiexec() -> str:
+    """The mpiexec beside this Python, or the first on the PATH; UsageError when there is none."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    for name in ("mpiexec", "mpirun"):
+        if found := shutil.which(name, path=path):
+            return found
+    raise UsageError(
+        "there is no mpiexec to start MPI ranks with: pip install 'steptime[mpi]', or run this "
+        "under the mpirun of your MPI"
+    )
+
+
+@contextmanager
+def _stopping(process: subprocess.Popen[str]) -> Iterator[list[int]]:
+    """End ``process`` on a signal that would end this one; the numbers of those that came."""
+    came: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        process.terminate()
+
+    before = {number: signal.signal(number, stop) for number in _STOPS}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _pass_on(process: subprocess.Popen[str]) -> None:
+    """Print what mpiexec and the ranks print, but to stderr what mpiexec says of itself."""
+
+    def answer() -> None:
+        stream, held_back = sys.stdout, ""
+        for line in process.stdout or ():
+            if _BANNER.match(line):  # hydra's own words, with an empty line before them
+                stream = sys.stderr
+            if line == "\n":
+                held_back += line
+                continue
+            with suppress(OSError):
+                stream.write(held_back + line)
+                stream.flush()
+            held_back = ""
+
+    relay = threading.Thread(target=answer)
+    relay.start()
+    for line in process.stderr or ():
+        sys.stderr.write(line)
+        sys.stderr.flush()
+    relay.join()
+
+
+def _cause(mailbox: Path, ended: Sequence[int], code: int) -> SteptimeError:
+    """Why mpiexec ended with ``code``: an error that a rank reported, or the first that ended."""
+    for error in errors_in(mailbox):
+        return error
+    if not ended:
+        return SteptimeError(f"mpiexec ended with exit code {code} before any rank did anything")
+    return SteptimeError(f"rank {ended[0]} died; what is said of it stands above")

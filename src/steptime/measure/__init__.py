@@ -1,0 +1,1 @@
+"""Live timing of collectives and links; latency and bandwidth fitted from it."""

@@ -1,0 +1,103 @@
+"""The operations that are measured: what they take and give, and how nccl-tests counts them.
+
+Sizes, counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md, v2.19.6).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from steptime.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation on vectors of ``count`` elements, or of ``count`` for each rank.
+
+    ``shares_in``, ``shares_out``: the input, or the output, holds ``count`` elements for each rank
+    rather than ``count`` in all. ``in_place``: the output may lie where the input was.
+    ``bus(ranks)``: busbw over algbw.
+    """
+
+    name: str
+    bus: Callable[[int], float]
+    shares_in: bool = False
+    shares_out: bool = False
+    rooted: bool = False
+    reduces: bool = False
+    in_place: bool = True
+
+    def elements(self, count: int, ranks: int) -> int:
+        """Elements of the larger of input and output: what the size counts, S of algbw = S/t."""
+        return count * ranks if self.shares_in or self.shares_out else count
+
+    def count(self, nbytes: int, itemsize: int, ranks: int) -> int:
+        """The count for a size of ``nbytes`` or a little less; at least one element."""
+        return max(1, nbytes // itemsize // self.elements(1, ranks)) if self.moves else 0
+
+    def input_of(self, rank: int, count: int, ranks: int) -> slice:
+        """Where in a vector of all ``elements`` the input of a rank lies."""
+        return _part(self.shares_out and not self.shares_in, rank, count, ranks, self)
+
+    def output_of(self, rank: int, count: int, ranks: int) -> slice:
+        """Where in a vector of all ``elements`` the output of a rank lies."""
+        return _part(self.shares_in and not self.shares_out, rank, count, ranks, self)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it moves data at all."""
+        return self.name != "barrier"
+
+
+def _part(one_share: bool, rank: int, count: int, ranks: int, operation: Operation) -> slice:
+    if one_share:
+        return slice(rank * count, (rank + 1) * count)
+    return slice(0, operation.elements(count, ranks))
+
+
+def _twice(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+def _once(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _one(ranks: int) -> float:  # noqa: ARG001
+    return 1.0
+
+
+OPERATIONS = MappingProxyType(
+    {
+        operation.name: operation
+        for operation in (
+            Operation("all_reduce", _twice, reduces=True),
+            Operation("all_gather", _once, shares_out=True),
+            Operation("reduce_scatter", _once, shares_in=True, reduces=True),
+            Operation("broadcast", _one, rooted=True),
+            Operation("reduce", _one, rooted=True, reduces=True),
+            Operation("gather", _once, shares_out=True, rooted=True),
+            Operation("scatter", _once, shares_in=True, rooted=True),
+            Operation("all_to_all", _once, shares_in=True, shares_out=True, in_place=False),
+            Operation("sendrecv", _one, in_place=False),
+            Operation("barrier", _one, in_place=False),
+        )
+    }
+)
+
+REDUCTIONS = ("sum", "avg", "min", "max", "product")
+
+
+def operation_named(name: str) -> Operation:
+    """The operation of that name, or a UsageError that lists them."""
+    if name not in OPERATIONS:
+        raise UsageError(f"there is no operation {name!r}: choose one of {', '.join(OPERATIONS)}")
+    return OPERATIONS[name]
+
+
+def reduction_named(name: str) -> str:
+    """The reduction of that name, nccl-tests' prod included, or a UsageError that lists them."""
+    full = "product" if name == "prod" else name
+    if full not in REDUCTIONS:
+        raise UsageError(f"there is no reduction {name!r}: choose one of {', '.join(REDUCTIONS)}")
+    return full

@@ -1,0 +1,95 @@
+"""Where a measurement runs: whether it can, its carrier, and which ranks share a host."""
+
+import socket
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from steptime.errors import UsageError
+from steptime.measure.bench import Bench
+from steptime.measure.carrier import Carrier
+from steptime.units import format_bytes
+
+_OF_MPI = ("float32", "float64", "int8", "uint8", "int32", "int64")
+_PROCESS_BYTES = {"mpi": 60 << 20}
+_TORCH_PROCESS_BYTES = 300 << 20
+
+
+def check_place(bench: Bench, backend: str, ranks: int, ranks_here: int) -> None:
+    """Raise UsageError when the measurement cannot run on so many ranks with this backend.
+
+    ``ranks_here``: how many of them this host must hold.
+    """
+    operation = bench.operation
+    if operation.name == "sendrecv" and ranks < 2:
+        raise UsageError("sendrecv needs at least 2 ranks: give --ranks 2 or more")
+    if backend == "mpi":
+        from steptime.world.mpi import check_mpi
+
+        check_mpi()
+        if bench.dtype.name not in _OF_MPI:
+            raise UsageError(f"MPI has no {bench.dtype.name}: choose one of {', '.join(_OF_MPI)}")
+    if backend == "nccl":
+        _check_gpus(ranks_here)
+    _check_memory(bench, backend, ranks, ranks_here)
+
+
+def make_carrier(backend: str) -> Carrier:
+    """The carrier of this rank, which must have joined the others by ``backend``."""
+    if backend == "mpi":
+        from mpi4py import MPI
+
+        from steptime.measure.mpi_carrier import MpiCarrier
+
+        return MpiCarrier(MPI.COMM_WORLD)
+    import torch
+
+    from steptime.measure.torch_carrier import TorchCarrier
+
+    if backend == "nccl":
+        return TorchCarrier(torch.device("cuda", torch.cuda.current_device()))
+    return TorchCarrier(torch.device("cpu"))
+
+
+def hosts_of(carrier: Carrier) -> tuple[int, ...]:
+    """The host of each rank, numbered in the order of the ranks."""
+    here = np.array(float(zlib.crc32(socket.gethostname().encode())))
+    names = carrier.gather(here).tolist()
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return tuple(numbers[name] for name in names)
+
+
+def _check_gpus(ranks_here: int) -> None:
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if gpus < ranks_here:
+        raise UsageError(
+            f"the backend nccl needs a GPU for each of {ranks_here} ranks, and here are {gpus}: "
+            "start fewer ranks or use gloo"
+        )
+
+
+def _check_memory(bench: Bench, backend: str, ranks: int, ranks_here: int) -> None:
+    if backend == "nccl":
+        return
+    process = _PROCESS_BYTES.get(backend, _TORCH_PROCESS_BYTES)
+    needed = ranks_here * (process + bench.bytes_needed(ranks))
+    available = _available_bytes()
+    if available is not None and needed > available:
+        raise UsageError(
+            f"{ranks_here} ranks on this host need {format_bytes(needed)} of memory and "
+            f"{format_bytes(available)} are free: choose a smaller --maxbytes or fewer ranks"
+        )
+
+
+def _available_bytes() -> int | None:
+    """Memory that programs may still take, or None where the kernel does not say."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return None

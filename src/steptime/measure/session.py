@@ -1,0 +1,163 @@
+"""A whole measurement: rows, what was fitted to them, links; and its record for run.json."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from steptime import rundir
+from steptime.collectives import Algorithm
+from steptime.collectives.price import time as schedule_time
+from steptime.measure.bench import Bench, Row, measure, size_of
+from steptime.measure.carrier import Carrier
+from steptime.measure.dtype import dtype_named
+from steptime.measure.exact import ExactData
+from steptime.measure.fit import Fit, fit
+from steptime.measure.links import Pair, measure_pairs
+from steptime.measure.operation import operation_named
+from steptime.measure.timing import Average, Effort, back_to_back
+from steptime.measure.trial import plan_of, trial
+
+_NEIGHBOUR_BYTES = (4, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20)
+_REDUCED_BYTES = 1 << 20
+_PAIR_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a message between neighbours costs while all ranks send, and a reduction beside it."""
+
+    message: Fit
+    gamma_s: float
+    """Seconds to reduce a byte."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What was measured. ``fits``: t = alpha + size/beta of each algorithm, None for one size."""
+
+    rows: Sequence[Row]
+    fits: Mapping[str, Fit | None]
+    machine: Machine | None
+
+
+def run(
+    carrier: Carrier, bench: Bench, hosts: tuple[int, ...], on_row: Callable[[Row], None]
+) -> Session:
+    """Measure everything that ``bench`` asks for; ``on_row`` hears of every row at once.
+
+    The schedules' times are predicted from messages alone, which are measured first.
+    """
+    predicts = carrier.ranks > 1 and any(bench.algorithms)
+    machine = measure_machine(carrier, bench) if predicts else None
+    named = {a.name: a for a in bench.algorithms if a}
+    rows = []
+    for measured in measure(carrier, bench, hosts):
+        algorithm = named.get(measured.algorithm)
+        row = measured
+        if machine and algorithm:
+            row = replace(row, predicted_us=_predicted_us(bench, row, algorithm, hosts, machine))
+        on_row(row)
+        rows.append(row)
+    return Session(rows, _fits(rows), machine)
+
+
+def measure_machine(carrier: Carrier, bench: Bench) -> Machine | None:
+    """What messages and reductions cost here, the largest message being the bench's largest."""
+    operation, dtype = operation_named("sendrecv"), bench.dtype
+    sizes: list[int] = []
+    seconds: list[float] = []
+    for nbytes in _NEIGHBOUR_BYTES:
+        count = operation.count(nbytes, dtype.size, carrier.ranks)
+        data = ExactData(operation, dtype, "sum", carrier.ranks, 0, count)
+        shift = trial(carrier, data, None, (0,) * carrier.ranks, in_place=False)
+        if shift and (nbytes <= max(bench.sizes) or len(sizes) < 2):
+            effort = Effort(max(1, bench.effort.warmup), bench.effort.iterations)
+            sizes.append(size_of(data))
+            seconds.append(Average.MEAN.of(back_to_back(carrier, shift.run, effort)))
+    message = fit(sizes, seconds)
+    return Machine(message, _gamma(carrier, bench)) if message else None
+
+
+def _gamma(carrier: Carrier, bench: Bench) -> float:
+    if not bench.operation.reduces:
+        return 0.0
+    elements = _REDUCED_BYTES // bench.dtype.size
+    into, other = (carrier.empty(elements, bench.dtype) for _ in range(2))
+    into[:], other[:] = 1, 1
+    reduce = carrier.reducer(bench.reduction)
+    effort = Effort(2, bench.effort.iterations)
+    seconds = back_to_back(carrier, lambda: reduce(into, other), effort)
+    return Average.MEAN.of(seconds) / _REDUCED_BYTES
+
+
+def _predicted_us(
+    bench: Bench, row: Row, algorithm: Algorithm, hosts: tuple[int, ...], machine: Machine
+) -> float:
+    data = ExactData(
+        bench.operation, dtype_named(row.dtype), bench.reduction, row.ranks, bench.root, row.count
+    )
+    message = machine.message
+    seconds = schedule_time(
+        plan_of(data, algorithm, hosts),
+        row.size_bytes,
+        message.alpha_s,
+        message.beta_s,
+        machine.gamma_s,
+    )
+    return float(seconds) * 1e6
+
+
+def _fits(rows: Sequence[Row]) -> dict[str, Fit | None]:
+    fits = {}
+    for name in dict.fromkeys(row.algorithm for row in rows):
+        of_it = [row for row in rows if row.algorithm == name]
+        times = [row.out_of_place.time_us / 1e6 for row in of_it]
+        fits[name] = fit([row.size_bytes for row in of_it], times)
+    return fits
+
+
+def measure_links(carrier: Carrier, bench: Bench) -> list[Pair]:
+    """Latency and bandwidth between every two ranks."""
+    elements = max(1, min(max(bench.sizes), _PAIR_BYTES) // bench.dtype.size)
+    return list(measure_pairs(carrier, bench.dtype, elements, bench.effort))
+
+
+def record(
+    verb: str, bench: Bench, session: Session, pairs: Sequence[Pair], place: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What run.json holds; ``place`` says where: the run's folder, ranks, backend and so on."""
+    machine = session.machine
+    return {
+        "verb": verb,
+        "source": "measured",
+        **place,
+        "op": bench.operation.name,
+        "iterations": bench.effort.iterations,
+        "warmup": bench.effort.warmup,
+        "average_over_ranks": bench.average.name.lower(),
+        "rows": [{"backend": place["backend"], **asdict(row)} for row in session.rows],
+        "fits": {name: _fit(found) for name, found in session.fits.items() if found},
+        "message": _fit(machine.message) if machine else None,
+        **({"pairs": [_pair(pair) for pair in pairs]} if pairs else {}),
+        "environment": rundir.environment(),
+    }
+
+
+def _fit(found: Fit) -> dict[str, Any]:
+    return {
+        "source": "computed",
+        "alpha_us": found.alpha_s * 1e6,
+        "beta_GBps": found.bandwidth / 1e9 if found.beta_s else None,
+        "residual": found.residual,
+    }
+
+
+def _pair(pair: Pair) -> dict[str, Any]:
+    return {
+        "source": "measured",
+        "src": pair.src,
+        "dst": pair.dst,
+        "latency_us": pair.latency_s * 1e6,
+        "bandwidth_GBps": pair.bandwidth / 1e9,
+        "bidirectional_GBps": pair.bidirectional / 1e9,
+    }

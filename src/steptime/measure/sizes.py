@@ -1,0 +1,51 @@
+"""The sizes of a sweep."""
+
+import re
+from dataclasses import dataclass
+
+from steptime.errors import UsageError
+from steptime.units import Size, parse_bytes
+
+_BINARY = re.compile(r"(\d+)([KMG])", re.IGNORECASE)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size as nccl-tests takes it, K, M and G being binary, or with a unit: ``64MiB``.
+
+    Raises UsageError when the text is no size.
+    """
+    match = _BINARY.fullmatch(text.strip())
+    return parse_bytes(f"{match[1]}{match[2].upper()}iB" if match else text)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Sizes from ``least`` to ``most`` bytes, each ``factor`` times the last or ``step`` more."""
+
+    least: int
+    most: int
+    factor: float | None = None
+    step: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.least < 1:
+            raise UsageError(f"--minbytes is {Size(self.least)}: it must be at least 1")
+        if self.least > self.most:
+            raise UsageError(
+                f"--minbytes {Size(self.least)} is more than --maxbytes {Size(self.most)}: "
+                "swap them"
+            )
+        if (self.factor is None) == (self.step is None):
+            raise UsageError("--stepbytes and --stepfactor both say which sizes: leave one out")
+        if self.factor is not None and not self.factor > 1:
+            raise UsageError(f"--stepfactor is {self.factor:g}: it must be above 1")
+        if self.step is not None and self.step < 1:
+            raise UsageError(f"--stepbytes is {self.step}: it must be at least 1")
+
+    def sizes(self) -> list[int]:
+        """The sizes in bytes, ascending."""
+        sizes, size = [], self.least
+        while size <= self.most:
+            sizes.append(size)
+            size = size + self.step if self.step else max(size + 1, int(size * (self.factor or 2)))
+        return sizes

@@ -1,0 +1,73 @@
+"""How long an operation takes, by the conventions of nccl-tests and, one by one, by OSU's."""
+
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.measure.carrier import Carrier, Run
+
+Seconds = NDArray[np.float64]
+
+
+class Average(IntEnum):
+    """How one time is made of those of all ranks; the numbers are nccl-tests' ``-a``."""
+
+    RANK_0 = 0
+    MEAN = 1
+    MIN = 2
+    MAX = 3
+
+    def of(self, times: Seconds) -> float:
+        """One time of ``times``, shape (ranks,)."""
+        match self:
+            case Average.RANK_0:
+                return float(times[0])
+            case Average.MIN:
+                return float(times.min())
+            case Average.MAX:
+                return float(times.max())
+        return float(times.mean())
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How often an operation is run: not timed, and timed."""
+
+    warmup: int
+    iterations: int
+
+
+def back_to_back(carrier: Carrier, run: Run, effort: Effort) -> Seconds:
+    """Seconds of one operation on each rank, shape (ranks,), from a row of them without pause.
+
+    As nccl-tests: untimed operations, a barrier, then ``effort.iterations`` operations one after
+    the other; the time is the wall's, divided.
+    """
+    for _ in range(effort.warmup):
+        run()
+    carrier.finish()
+    carrier.barrier()
+    start = time.perf_counter()
+    for _ in range(effort.iterations):
+        run()
+    carrier.finish()
+    seconds = (time.perf_counter() - start) / effort.iterations
+    return carrier.gather(np.array(seconds))
+
+
+def one_by_one(carrier: Carrier, run: Run, iterations: int) -> Seconds:
+    """Seconds of each operation on each rank, shape (ranks, iterations), each after a barrier.
+
+    As OSU 7.4: the barriers are not timed, the ranks' own times are.
+    """
+    seconds = np.empty(iterations)
+    for i in range(iterations):
+        carrier.barrier()
+        start = time.perf_counter()
+        run()
+        carrier.finish()
+        seconds[i] = time.perf_counter() - start
+    return carrier.gather(seconds)

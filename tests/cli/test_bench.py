@@ -1,0 +1,216 @@
+"""The verb bench as its users run it."""
+
+import csv
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cli.command import MPIEXEC, run, started, within
+
+pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
+MPI = ("--backend", "mpi", "--ranks", "3", "-n", "4")
+HALF = {"time_us", "algbw_GBps", "busbw_GBps", "wrong"}
+BROKEN = """
+from steptime.collectives import algorithm, send
+
+@algorithm("all_reduce")
+def lazy(ranks):
+    "Everyone sends to rank 0, and nobody hears of it again."
+    for rank in range(1, ranks):
+        yield send(rank, 0, 0, ranks, reduce=True)
+"""
+
+
+def test_gloo_in_json_and_csv(tmp_path):
+    words = (
+        "bench -b 16 -e 64K -f 64 -n 3 -w 1 --ranks 2 --algorithms ring,builtin --json --csv r.csv"
+    )
+    ended = run(*words.split(), folder=tmp_path)
+    assert ended.code == 0, ended.err
+    result = ended.json
+    rows = result["rows"]
+    assert [(r["size_bytes"], r["algorithm"]) for r in rows] == [
+        (size, name) for size in (16, 1024, 65536) for name in ("ring", "builtin")
+    ]
+    for row in rows:
+        assert {k: row[k] for k in ("backend", "op", "dtype", "redop", "ranks", "source")} == {
+            "backend": "gloo",
+            "op": "all_reduce",
+            "dtype": "float32",
+            "redop": "sum",
+            "ranks": 2,
+            "source": "measured",
+        }
+        assert row["count"] == row["size_bytes"] // 4
+        for half in (row["out_of_place"], row["in_place"]):
+            assert set(half) == HALF
+            assert half["wrong"] == 0
+            algbw = row["size_bytes"] / half["time_us"] / 1e3
+            assert half["algbw_GBps"] == pytest.approx(algbw)
+            assert half["busbw_GBps"] == pytest.approx(algbw * 2 * (2 - 1) / 2)
+        assert 0 < row["p50_us"] <= row["p99_us"]
+        assert row["cv"] >= 0
+        assert (row["predicted_us"] is None) == (row["algorithm"] == "builtin")
+    assert set(result["fits"]) == {"ring", "builtin"}
+    assert result["fits"]["ring"]["alpha_us"] >= 0
+    assert json.loads((tmp_path / result["run"] / "run.json").read_text()) == result
+    assert "Out of bounds values : 0 OK" in ended.err
+    with (tmp_path / "r.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [float(line["out_of_place_time_us"]) for line in lines] == [
+        row["out_of_place"]["time_us"] for row in rows
+    ]
+
+
+def test_the_columns_are_those_of_nccl_tests(tmp_path):
+    ended = run(
+        "bench", "all_gather", "-b", "1K", "-e", "64K", "-d", "double", *MPI, folder=tmp_path
+    )
+    assert ended.code == 0, ended.err
+    lines = ended.out.splitlines()
+    names = next(line for line in lines if "algbw" in line and "size" in line)
+    half = ["time", "algbw", "busbw", "#wrong"]
+    assert names.lstrip("#").split()[:13] == [
+        "size",
+        "count",
+        "type",
+        "redop",
+        "root",
+        *half,
+        *half,
+    ]
+    units = lines[lines.index(names) + 1]
+    pair = ["(us)", "(GB/s)", "(GB/s)"]
+    assert units.lstrip("#").split()[:8] == ["(B)", "(elements)", *pair, *pair]
+    for line in (line for line in lines if line and line[0] == " "):
+        size, count, dtype, redop, root, time, algbw, busbw, wrong = line.split()[:9]
+        assert int(size) == int(count) * 3 * 8
+        assert (dtype, redop, root, wrong) == ("double", "none", "-1", "0")
+        rate = int(size) / float(time) / 1e3
+        assert float(algbw) == pytest.approx(rate, abs=0.02)
+        assert float(busbw) == pytest.approx(rate * 2 / 3, abs=0.02)
+        for end in (12, 26):  # the first fields are as wide as nccl-tests'
+            assert line[end - 1] != " "
+            assert line[end] == " "
+    assert any(line.startswith("# Out of bounds values : 0 OK") for line in lines)
+    assert any(line.startswith("# Avg bus bandwidth    : ") for line in lines)
+
+
+def test_a_narrow_terminal_and_osu(tmp_path):
+    words = ("bench", "-b", "64", "-e", "64", "--algorithms", "all", *MPI)
+    narrow = run(*words, folder=tmp_path, environ={"COLUMNS": "80"})
+    assert narrow.code == 0, narrow.err
+    table = narrow.out[: narrow.out.index("# Out of bounds")].splitlines()
+    assert "recursive_doubling" in narrow.out
+    assert max(len(line) for line in table if line[0] == " ") <= 80
+    osu = run("bench", "broadcast", "-r", "2", "-e", "64", "--style", "osu", *MPI, folder=tmp_path)
+    assert "# Size" in osu.out
+    rows = [line.split() for line in osu.out.splitlines() if line[0].isdigit()]
+    assert [row[0] for row in rows] == ["4", "16", "64"]
+    for _, average, least, most in rows:
+        assert float(least) <= float(average) <= float(most)
+
+
+def test_a_wrong_algorithm_is_found(tmp_path):
+    (tmp_path / "mine.py").write_text(BROKEN)
+    words = ("bench", "-b", "4K", "-e", "4K", "--algorithms", "builtin,mine.py", "--json", *MPI)
+    ended = run(*words, "--out", "here", folder=tmp_path)
+    assert ended.code == 1
+    assert "elements of the results are wrong" in ended.json["error"]
+    rows = json.loads((tmp_path / "here" / "run.json").read_text())["rows"]
+    assert [(row["algorithm"], row["out_of_place"]["wrong"]) for row in rows] == [
+        ("builtin", 0),
+        ("lazy", 2 * 1024),  # ranks 1 and 2 lack the sum
+    ]
+
+
+def test_links_between_all_pairs(tmp_path):
+    ended = run("bench", "sendrecv", "-e", "64K", "-f", "64", "--json", *MPI, folder=tmp_path)
+    assert ended.code == 0, ended.err
+    pairs = ended.json["pairs"]
+    assert {(p["src"], p["dst"]) for p in pairs} == {
+        (a, b) for a in range(3) for b in range(3) if a != b
+    }
+    for pair in pairs:
+        assert min(pair[k] for k in ("latency_us", "bandwidth_GBps", "bidirectional_GBps")) > 0
+    assert ended.json["rows"][0]["in_place"] is None
+    page = (tmp_path / ended.json["run"] / "links.html").read_text()
+    assert page.count("<tr><th") == 3 * 3
+    assert "://" not in page
+    assert "from 2" in ended.err
+
+
+def test_under_mpirun(tmp_path):
+    words = ("bench", "barrier", "--backend", "mpi", "--json")
+    ended = run(*words, folder=tmp_path, launcher=(MPIEXEC, "-n", "2"))
+    assert ended.code == 0, ended.err
+    assert ended.json["launcher"] == "mpirun"
+    assert ended.json["rows"][0]["size_bytes"] == 0
+    assert ended.json["rows"][0]["out_of_place"]["wrong"] is None
+
+
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_killed_rank_is_named(victim, tmp_path):
+    words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--json", "--backend", "mpi")
+    with started(*words, "--ranks", "3", folder=tmp_path) as running:
+        pid = within(30, lambda: _pids(running, f"PMI_RANK={victim}"))[0]
+        within(30, lambda: _cpu_s(pid) > 1)
+        os.kill(pid, signal.SIGKILL)
+        ended = running.end()
+    assert ended.code == 1
+    assert ended.json["error"].startswith(f"rank {victim} died")
+
+
+def test_it_stops_on_request_and_leaves_no_process(tmp_path):
+    words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--backend", "mpi")
+    with started(*words, "--ranks", "2", folder=tmp_path) as running:
+        within(30, lambda: _pids(running, "PMI_RANK=1"))
+        running.process.send_signal(signal.SIGTERM)
+        assert running.end().code == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("nope", "no operation 'nope': choose one of all_reduce"),
+        ("-b 2M -e 1M", "--minbytes 2MiB is more than --maxbytes 1MiB"),
+        ("-f 1", "--stepfactor is 1: it must be above 1"),
+        ("-d float31", "no datatype 'float31': choose one of float32"),
+        ("-e 1000G", "of memory and"),
+        ("broadcast -r 4 --ranks 4", "--root 4 is no rank: there are ranks 0 to 3"),
+        ("all_gather --ranks 3 --algorithms recursive_doubling", "cannot serve 3 ranks: choose"),
+        ("--algorithms rings", "'rings' does not exist: choose one of builtin"),
+        ("--backend mpi -d half", "MPI has no float16: choose one of float32"),
+        ("sendrecv --ranks 1", "at least 2 ranks"),
+    ],
+)
+def test_what_is_refused_before_a_rank_starts(words, says, tmp_path):
+    ended = run("bench", *words.split(), "--json", folder=tmp_path)
+    assert ended.code == 2
+    assert says in ended.json["error"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_train_refuses_mpi(tmp_path):
+    ended = run("train", "--backend", "mpi", folder=tmp_path)
+    assert ended.code == 2
+    assert "PyTorch's wheels carry no MPI" in ended.err
+
+
+def _pids(running, word):
+    found = []
+    for pid in running.pids():
+        with suppress(OSError):
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+            if word.encode() in environ.split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def _cpu_s(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
