@@ -1,4 +1,4 @@
-"""Real ranks for tests: a function runs in N processes joined by gloo, with a deadline."""
+"""Real ranks for tests: a function runs in N processes, joined by gloo, with a deadline."""
 
 import gc
 import multiprocessing
@@ -10,7 +10,13 @@ from typing import Any
 _TIMEOUT_S = 120.0
 
 
-def on_ranks(ranks: int, function: Callable[..., Any], folder: Path, *arguments: Any) -> list[Any]:
+def on_ranks(
+    ranks: int,
+    function: Callable[..., Any],
+    folder: Path,
+    *arguments: Any,
+    backend: str = "gloo",
+) -> list[Any]:
     """What ``function(*arguments)`` returns on each of ``ranks`` ranks, in order.
 
     The function must be importable (defined at the top of a test module). ``folder``, empty and
@@ -19,9 +25,11 @@ def on_ranks(ranks: int, function: Callable[..., Any], folder: Path, *arguments:
     """
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    store = folder / f"store-{ranks}-{function.__name__}"
+    store = folder / f"store-{backend}-{ranks}-{function.__name__}"
     processes = [
-        context.Process(target=_rank, args=(queue, store, rank, ranks, function, arguments))
+        context.Process(
+            target=_rank, args=(queue, store, rank, ranks, backend, function, arguments)
+        )
         for rank in range(ranks)
     ]
     for process in processes:
@@ -45,14 +53,22 @@ def on_ranks(ranks: int, function: Callable[..., Any], folder: Path, *arguments:
 
 
 def _rank(
-    queue: Any, store: Path, rank: int, ranks: int, function: Callable[..., Any], arguments: Any
+    queue: Any,
+    store: Path,
+    rank: int,
+    ranks: int,
+    backend: str,
+    function: Callable[..., Any],
+    arguments: Any,
 ) -> None:
     import torch
     import torch.distributed as dist
 
+    import steptime.backend  # noqa: F401 - makes the backend steptime known
+
     torch.set_num_threads(1)
     try:
-        dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=ranks)
+        dist.init_process_group(backend, f"file://{store}", rank=rank, world_size=ranks)
         result = function(*arguments)
         gc.collect()
         dist.barrier()

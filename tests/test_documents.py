@@ -1,5 +1,6 @@
 """What README and docs say is so: their commands run, their tables match the code."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from steptime.collectives import all_algorithms
 from steptime.train.config import PRESETS
 from steptime.train.strategies import strategies
 
@@ -25,7 +27,12 @@ def commands(page: Path) -> list[str]:
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *words = shlex.split(command)
     return subprocess.run(
-        [BIN / program, *words], cwd=folder, capture_output=True, text=True, timeout=250
+        [BIN / program, *words],
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=250,
     )
 
 
@@ -57,6 +64,23 @@ def test_every_strategy_and_model_is_described():
     described = re.findall(r"^\| `(\w+)` \|", text, re.M)
     assert sorted(described) == sorted(strategies())
     assert "|".join(PRESETS) in text
+
+
+def test_the_page_on_collectives_shows_what_its_commands_print(tmp_path):
+    text = (ROOT / "docs" / "collectives.md").read_text()
+    for language, block in re.findall(r"^```(python|console)\n(.*?)^```", text, re.S | re.M):
+        if language == "console":
+            command, _, shown = block.removeprefix("$ ").partition("\n")
+            done = run(command, tmp_path)
+            assert done.stderr == "", command
+            assert [line.rstrip() for line in done.stdout.strip("\n").splitlines()] == (
+                shown.splitlines()
+            ), command
+        elif block.startswith("# mine.py\n"):
+            (tmp_path / "mine.py").write_text(block)
+    assert (tmp_path / "player.html").exists()
+    listed = re.findall(r"^(\w+) +(\w+) +8 ", text, re.M)
+    assert listed == [(a.collective.name, a.name) for a in all_algorithms() if a.serves(8)]
 
 
 @pytest.mark.parametrize("verb", ["compare", "train"])

@@ -12,7 +12,10 @@ from command import FILES, Ended, run, tiny
 from steptime.timeline import Phase, read_chrome_trace
 from steptime.train.strategies import strategies
 
-STRATEGIES = ["server", "replicated", "sharded", "sliced", "overlapped", "overlapped_sharded"]
+STRATEGIES = [
+    *("server", "replicated", "sharded", "shared", "sliced"),
+    *("overlapped", "overlapped_sharded"),
+]
 RANKS, STEPS, WARMUP = 2, 3, 1
 PARAMETERS = 256 * 32 + 32 * 32 + 12 * 32 * 32 + 13 * 32 + 2 * 32
 PHASES = ("compute_s", "exposed_comm_s", "update_s", "other_s")
@@ -127,10 +130,12 @@ def test_all_ranks_end_with_the_same_parameters_and_all_strategies_with_the_same
 
 def test_bytes_are_those_of_the_definitions(entries: dict[str, Any]) -> None:
     # On two ranks every strategy moves the gradients once and the parameters, or gradients again,
-    # once; where ranks own parts, the norm takes an all-reduce of one float64 more.
+    # once, unless the ranks share these; where ranks own parts, the norm takes an all-reduce of one
+    # float64 more.
     vector, norm = 4 * PARAMETERS, 8
     expected = dict.fromkeys(STRATEGIES, [vector + norm] * RANKS)
     expected |= dict.fromkeys(["replicated", "overlapped"], [vector] * RANKS)
+    expected["shared"] = [vector // 2 + norm] * RANKS
     assert {name: entry["bytes_sent_per_rank"] for name, entry in entries.items()} == expected
     assert {name: entry["bytes_received_per_rank"] for name, entry in entries.items()} == expected
 
@@ -150,7 +155,9 @@ def test_the_trace_has_every_step_of_every_rank(answer: dict[str, Any], folder: 
         steps = timeline.steps_named(name)
         found = sorted((int(step["rank"]), int(step["step"])) for step in steps)
         assert found == [(r, s) for r in range(RANKS) for s in range(WARMUP + STEPS)]
-    assert (timeline.intervals["phase"] == Phase.STEP).sum() == 6 * RANKS * (WARMUP + STEPS)
+    assert (timeline.intervals["phase"] == Phase.STEP).sum() == len(STRATEGIES) * RANKS * (
+        WARMUP + STEPS
+    )
     assert answer["steps"] == WARMUP + STEPS
 
 

@@ -126,6 +126,17 @@ def test_half_precision_stays_near_fp32(single, tmp_path, precision, of_fp32, of
             )
 
 
+def test_the_backend_steptime_trains_to_the_bits_of_gloo_on_two_ranks(tmp_path):
+    names = ["sharded", "shared", "overlapped"]
+    arguments = (2, run_strategies, tmp_path, names, "fp32", 6, {})
+    both = zip(on_ranks(*arguments, backend="steptime"), on_ranks(*arguments), strict=True)
+    for ours, theirs in both:
+        for name in names:
+            assert ours[name][0] == theirs[name][0], name
+            for tensor, weight in theirs[name][1].items():
+                np.testing.assert_array_equal(ours[name][1][tensor], weight, f"{name} {tensor}")
+
+
 def run_reduced(reduce):
     return run_strategies(["sharded", "overlapped"], "bf16", 10, {"reduce": reduce})
 
@@ -227,6 +238,8 @@ def _closed_form(name, size, rank, ranks):
         return Traffic(moved + norm, moved + norm)
     if name in ("replicated", "overlapped"):
         return Traffic(ring, ring)
+    if name == "shared":
+        return Traffic(ring // 2 + norm, ring // 2 + norm)
     return Traffic(ring + norm, ring + norm)
 
 

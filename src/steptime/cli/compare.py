@@ -8,7 +8,7 @@ from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.ranks import Place, on_ranks
 from steptime.train.data import check_data
 from steptime.train.options import DataOptions, DtypeName, JobOptions, ModelOptions, TrainOptions
-from steptime.train.strategies import strategies, strategy_named
+from steptime.train.strategies import check_backend, strategies, strategy_named
 from steptime.train.strategy import Strategy
 
 
@@ -35,7 +35,7 @@ def compare(
     family
         What is trained.
     names
-        Strategies to run, with commas between them.
+        Strategies to run, with commas between them; all are those that can run on these ranks.
     steps
         Timed steps of each strategy.
     warmup
@@ -48,9 +48,7 @@ def compare(
         Makes the initial weights and the order of the data.
 
     """
-    known = list(strategies().values())
-    asked = dict.fromkeys(names.split(","))
-    chosen = known if names == "all" else [strategy_named(name) for name in asked]
+    asked = [] if names == "all" else [strategy_named(n) for n in dict.fromkeys(names.split(","))]
     options = JobOptions(
         model=model,
         data=data,
@@ -63,14 +61,22 @@ def compare(
     )
 
     def check(size: int) -> None:
+        for strategy in asked:
+            check_backend(strategy, ranks.backend)
         train.rows_per_micro_batch(size)
         context = model.row(model.config(vocabulary=1))
         check_data(data, context=context, batch=train.batch, ranks=size)
 
     def work(place: Place) -> None:
-        _compare(options, chosen, place, ranks, output)
+        _compare(options, asked or _possible(place, ranks), place, ranks, output)
 
     return on_ranks("compare", ranks, output, 4, check, work)
+
+
+def _possible(place: Place, ranks: RankOptions) -> list[Strategy]:
+    """All strategies that can run on these ranks."""
+    shares_memory = place.world.one_host and ranks.backend != "nccl"
+    return [s for s in strategies().values() if shares_memory or not s.in_shared_memory]
 
 
 def _compare(

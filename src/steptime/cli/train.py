@@ -19,7 +19,7 @@ from steptime.train.options import (
     RunOptions,
     TrainOptions,
 )
-from steptime.train.strategies import strategy_named
+from steptime.train.strategies import check_backend, strategy_named
 
 if TYPE_CHECKING:
     from steptime.train.job import Job
@@ -61,7 +61,7 @@ def train(
         Makes the initial weights and the order of the data.
 
     """
-    strategy_named(strategy)
+    check_backend(strategy_named(strategy), ranks.backend)
     info = read_checkpoint_info(run.resume) if run.resume else None
     if info:
         _check_resumed(model, info)

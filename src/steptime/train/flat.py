@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from steptime.train.layout import Layout, Slot
+from steptime.train.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,35 @@ def flat_weights(model: nn.Module, layout: Layout) -> Tensor:
     return weights
 
 
-def flatten(
-    model: nn.Module, layout: Layout, weights: Tensor, compute: torch.dtype, reduce: torch.dtype
-) -> FlatModel:
-    """Make the model's parameters views into a buffer of ``weights`` in dtype ``compute``.
+def flatten(model: nn.Module, layout: Layout, parameters: Tensor, gradients: Tensor) -> FlatModel:
+    """Make the model's parameters views into ``parameters``, which holds their values.
 
-    ``weights``, shape (layout.size,), is that buffer itself where its dtype is ``compute``.
+    Both buffers have the shape (layout.size,); ``gradients`` is zero.
     """
-    parameters = weights.to(compute)
     named = dict(model.named_parameters())
     for slot in layout.slots:
         named[slot.name].data = parameters[slot.span.slice].view(slot.shape)
-    return FlatModel(layout, parameters, torch.zeros_like(weights, dtype=reduce))
+    return FlatModel(layout, parameters, gradients)
+
+
+def own_buffers(weights: Tensor, precision: Precision) -> tuple[Tensor, Tensor]:
+    """Buffers of parameters and of gradients, in this rank's own memory.
+
+    ``weights``, shape (layout.size,), is the first itself where it has the dtype of computation.
+    """
+    return weights.to(precision.compute), torch.zeros_like(weights, dtype=precision.reduce)
+
+
+def shared_buffers(weights: Tensor, precision: Precision) -> tuple[Tensor, Tensor]:
+    """Parameters that are one memory for all ranks, and gradients that the others can read.
+
+    A collective call; the weights are those of rank 0. Raises SteptimeError when the ranks are not
+    all on one host.
+    """
+    from steptime import backend  # no other strategy loads it
+
+    parameters = backend.shared(*weights.shape, dtype=precision.compute)
+    if dist.get_rank() == 0:
+        parameters.copy_(weights)
+    dist.barrier()
+    return parameters, backend.empty(*weights.shape, dtype=precision.reduce).zero_()

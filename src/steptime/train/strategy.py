@@ -22,7 +22,9 @@ class Strategy:
     optimizer state exists for it alone. ``reduce`` starts what brings the summed gradients of a
     bucket to the ranks that own them, ``share`` what brings updated parameters to all. With
     ``overlapped`` the gradients are cut into buckets, each reduced as soon as backward has
-    completed it, and shared while later buckets are updated and the next forward runs.
+    completed it, and shared while later buckets are updated and the next forward runs. With
+    ``in_shared_memory`` every rank's gradients lie where the others can read them, and the
+    parameters are one copy that all ranks of the host compute with, so all must be on one.
     """
 
     name: str
@@ -31,3 +33,4 @@ class Strategy:
     reduce: Callable[[Communicator, Tensor], Iterable[Work]]
     share: Callable[[Communicator, Tensor], Iterable[Work]]
     overlapped: bool = False
+    in_shared_memory: bool = False

@@ -7,7 +7,7 @@ import torch
 from steptime.timeline import Recorder
 from steptime.train.config import GPT2Config
 from steptime.train.data import Batches
-from steptime.train.flat import FlatModel, flat_weights, flatten
+from steptime.train.flat import FlatModel, flat_weights, flatten, own_buffers, shared_buffers
 from steptime.train.layout import plan_layout
 from steptime.train.model import GPT2, compile_units
 from steptime.train.optimizer import ShardedAdamW
@@ -85,7 +85,8 @@ def build_training(
         tensors, comm.ranks, options.bucket // element if strategy.overlapped else None
     )
     weights = flat_weights(model, layout)
-    flat = flatten(model, layout, weights, precision.compute, precision.reduce)
+    buffers = shared_buffers if strategy.in_shared_memory and comm.ranks > 1 else own_buffers
+    flat = flatten(model, layout, *buffers(weights, precision))
     owned = [strategy.owned(bucket, comm.rank, comm.ranks) for bucket in layout.buckets]
     optimizer = ShardedAdamW(flat, weights, owned, options.weight_decay)
     if compiled:

@@ -82,14 +82,20 @@ class Communicator:
             "all_gather", tensor, 0, lambda: dist.all_gather_single(tensor, shard, async_op=True)
         )
 
+    def barrier(self) -> Work:
+        """Let every rank wait for all; no bytes are counted."""
+        return self._start("barrier", None, 0, lambda: dist.barrier(async_op=True))
+
     def shard(self, tensor: Tensor) -> Tensor:
         """This rank's equal share of a 1-D tensor whose length the ranks divide."""
         return tensor.chunk(self.ranks)[self.rank]
 
-    def _start(self, kind: Collective, tensor: Tensor, root: int, call: Callable[[], Any]) -> Work:
+    def _start(
+        self, kind: Collective, tensor: Tensor | None, root: int, call: Callable[[], Any]
+    ) -> Work:
         if self.ranks == 1:
             return Work(None)
-        payload = tensor.numel() * tensor.element_size()
+        payload = 0 if tensor is None else tensor.nbytes
         self.traffic = self.traffic.plus(traffic_of(kind, payload, self.rank, self.ranks, root))
         if self.recorder is None:
             return Work(call())

@@ -8,7 +8,9 @@ the congestion that a parameter server meets; the others as their bandwidth-opti
 
 from typing import Literal, NamedTuple, TypeAlias
 
-Collective: TypeAlias = Literal["all_reduce", "reduce_scatter", "all_gather", "reduce", "broadcast"]
+Collective: TypeAlias = Literal[
+    "all_reduce", "reduce_scatter", "all_gather", "reduce", "broadcast", "barrier"
+]
 
 
 class Traffic(NamedTuple):
@@ -44,3 +46,5 @@ def traffic_of(kind: Collective, payload: int, rank: int, ranks: int, root: int 
             return Traffic(0, others * payload) if rank == root else Traffic(payload, 0)
         case "broadcast":
             return Traffic(others * payload, 0) if rank == root else Traffic(0, payload)
+        case "barrier":
+            return Traffic(0, 0)

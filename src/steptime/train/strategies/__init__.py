@@ -23,3 +23,12 @@ def strategy_named(name: str) -> Strategy:
     if name not in known:
         raise UsageError(f"there is no strategy '{name}'; choose from {', '.join(known)}")
     return known[name]
+
+
+def check_backend(strategy: Strategy, backend: str) -> None:
+    """Raise UsageError when ``strategy`` cannot run on a backend."""
+    if strategy.in_shared_memory and backend == "nccl":
+        raise UsageError(
+            f"the strategy {strategy.name} keeps parameters in memory that processes share, which "
+            "those on GPUs do not: choose another strategy or another --backend"
+        )
