@@ -94,7 +94,7 @@ def _bench(asked_for: Bench, place: Place, asked: _Asked) -> None:
     from steptime.measure.place import hosts_of, make_carrier
     from steptime.measure.session import measure_links, record, run
 
-    carrier = make_carrier(asked.ranks.backend)
+    carrier = make_carrier(asked.ranks.backend, registered=asked_for.registered)
     tell = _teller(carrier, asked)
     shown = _style(asked_for, asked)
     printed = layout(shown, asked_for, carrier.ranks, carrier.library)

@@ -64,7 +64,7 @@ def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOp
     from steptime.measure.place import hosts_of, make_carrier
     from steptime.measure.tune import contests, select
 
-    carrier = make_carrier(ranks.backend)
+    carrier = make_carrier(ranks.backend, registered=asked_for.registered)
     tell = _teller(carrier.rank, output)
     operation = asked_for.operation.name
     for line in crowding(place):

@@ -29,6 +29,7 @@ class Bench:
     effort: Effort
     checks: int
     average: Average
+    registered: bool
 
     def data(self, ranks: int) -> list[ExactData]:
         """The data of each size; sizes that come to the same count are one."""

@@ -40,6 +40,9 @@ class Carrier(Protocol):
     def empty(self, elements: int, dtype: Dtype) -> Vector:
         """A new 1-D vector."""
 
+    def buffer(self, elements: int, dtype: Dtype) -> Vector:
+        """A new 1-D vector where the library's own collectives reach it best, if asked for."""
+
     def write(self, vector: Vector, numbers: NDArray[np.float64]) -> None:
         """Put numbers into a vector as long."""
 

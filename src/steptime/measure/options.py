@@ -57,6 +57,10 @@ class BenchOptions:
     """Whose time is reported: 0 that of rank 0, 1 the mean of all ranks, 2 the least, 3 the
     most."""
 
+    local_register: Annotated[int, Parameter(alias="-R")] = 0
+    """1: buffers of the library's own collectives lie in the arena of the backend steptime, where
+    these need no copy."""
+
     def __post_init__(self) -> None:
         for field, least in (("iters", 1), ("warmup_iters", 0), ("check", 0)):
             if getattr(self, field) < least:
@@ -64,6 +68,8 @@ class BenchOptions:
                 raise UsageError(f"--{name} is {getattr(self, field)}: it must be at least {least}")
         if self.average not in list(Average):
             raise UsageError(f"--average is {self.average}: it must be 0, 1, 2 or 3")
+        if self.local_register not in (0, 1):
+            raise UsageError(f"--local-register is {self.local_register}: it must be 0 or 1")
         reduction_named(self.reduction)
         dtype_named(self.datatype)
         self.sweep()
@@ -98,6 +104,7 @@ class BenchOptions:
             effort=Effort(self.warmup_iters, self.iters),
             checks=self.check,
             average=Average(self.average),
+            registered=bool(self.local_register),
         )
 
 

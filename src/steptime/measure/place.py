@@ -24,6 +24,11 @@ def check_place(bench: Bench, backend: str, ranks: int, ranks_here: int) -> None
     operation = bench.operation
     if operation.name == "sendrecv" and ranks < 2:
         raise UsageError("sendrecv needs at least 2 ranks: give --ranks 2 or more")
+    if bench.registered and backend != "steptime":
+        raise UsageError(
+            f"the backend {backend} registers no buffers: leave -R out, or choose --backend "
+            "steptime"
+        )
     if backend == "mpi":
         from steptime.world.mpi import check_mpi
 
@@ -35,8 +40,11 @@ def check_place(bench: Bench, backend: str, ranks: int, ranks_here: int) -> None
     _check_memory(bench, backend, ranks, ranks_here)
 
 
-def make_carrier(backend: str) -> Carrier:
-    """The carrier of this rank, which must have joined the others by ``backend``."""
+def make_carrier(backend: str, *, registered: bool = False) -> Carrier:
+    """The carrier of this rank, which must have joined the others by ``backend``.
+
+    ``registered``: with buffers in the arena of the backend steptime.
+    """
     if backend == "mpi":
         from mpi4py import MPI
 
@@ -49,7 +57,7 @@ def make_carrier(backend: str) -> Carrier:
 
     if backend == "nccl":
         return TorchCarrier(torch.device("cuda", torch.cuda.current_device()))
-    return TorchCarrier(torch.device("cpu"))
+    return TorchCarrier(torch.device("cpu"), registered=registered)
 
 
 def hosts_of(carrier: Carrier) -> tuple[int, ...]:

@@ -24,12 +24,16 @@ _OPS = {
 
 
 class TorchCarrier:
-    """One rank of torch.distributed, which must have been joined; its tensors are on ``device``."""
+    """One rank of torch.distributed, which must have been joined; its tensors are on ``device``.
 
-    def __init__(self, device: torch.device) -> None:
+    With ``registered`` buffers lie in the arena of the backend steptime.
+    """
+
+    def __init__(self, device: torch.device, *, registered: bool = False) -> None:
         self.rank = dist.get_rank()
         self.ranks = dist.get_world_size()
         self.device = device
+        self._registered = registered
         self.library = f"{dist.get_backend()} of torch {torch.__version__}"
         # NCCL deadlocks unless the messages of a round are started as one group.
         self.transport: Transport = GroupedMessages() if device.type == "cuda" else Messages()
@@ -37,6 +41,14 @@ class TorchCarrier:
     def empty(self, elements: int, dtype: Dtype) -> Tensor:
         """A new 1-D tensor."""
         return torch.empty(elements, dtype=getattr(torch, dtype.name), device=self.device)
+
+    def buffer(self, elements: int, dtype: Dtype) -> Tensor:
+        """A new 1-D tensor, in the arena where that was asked for."""
+        if not self._registered:
+            return self.empty(elements, dtype)
+        from steptime.backend import empty
+
+        return empty(elements, dtype=getattr(torch, dtype.name))
 
     def write(self, vector: Tensor, numbers: NDArray[np.float64]) -> None:
         """Put numbers into a tensor as long."""

@@ -90,11 +90,11 @@ def _builtin(carrier: Carrier, data: ExactData, *, in_place: bool) -> Trial | No
     input_part = operation.input_of(rank, count, data.ranks)
     output_part = operation.output_of(rank, count, data.ranks)
     if in_place:
-        vector = carrier.empty(elements, data.dtype)
+        vector = carrier.buffer(elements, data.dtype)
         send, receive = vector[input_part], vector[output_part]
     else:
-        send = carrier.empty(input_part.stop - input_part.start, data.dtype)
-        receive = carrier.empty(output_part.stop - output_part.start, data.dtype)
+        send = carrier.buffer(input_part.stop - input_part.start, data.dtype)
+        receive = carrier.buffer(output_part.stop - output_part.start, data.dtype)
     call = Call(operation, send, receive, count, data.root, data.reduction, in_place)
     run = carrier.builtin(call)
     return Trial(run, send, receive) if run else None
