@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ class Reduction:
     Contributions are combined in the order of the ranks, 0 first, so every rank gets the same
     bits. ``finish(result, ranks)`` turns the combined elements into the result, in place. Where
     ``wide``, elements of a dtype that float32 or complex64 contains are combined in that and
-    rounded once, at the end.
+    rounded once, at the end; those of float8, which has no arithmetic of its own, always are.
     """
 
     name: str
@@ -31,7 +32,7 @@ class Reduction:
 
     def accumulator(self, dtype: torch.dtype) -> torch.dtype:
         """The dtype in which elements of ``dtype`` are combined."""
-        return _WIDE.get(dtype, dtype) if self.wide else dtype
+        return _WIDE.get(dtype, dtype) if self.wide or dtype in _FLOAT8 else dtype
 
 
 def custom(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> Reduction:
@@ -49,26 +50,38 @@ def custom(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> Reduction
 
 
 def _divide(result: Tensor, ranks: int) -> None:
-    if result.is_floating_point() or result.is_complex():
+    if result.dtype in _UNSIGNED:
+        result.numpy()[...] //= ranks
+    elif result.is_floating_point() or result.is_complex():
         result.div_(ranks)
     else:
         result.div_(ranks, rounding_mode="trunc")
 
 
-_NARROW = (
-    torch.bfloat16,
-    torch.float16,
-    torch.float8_e4m3fn,
-    torch.float8_e4m3fnuz,
-    torch.float8_e5m2,
-    torch.float8_e5m2fnuz,
-)
-_WIDE = dict.fromkeys(_NARROW, torch.float32) | {torch.complex32: torch.complex64}
+def _also_unsigned(torch_op: Combine, numpy_op: Combine) -> Combine:
+    """``torch_op``, and NumPy for the dtypes in which torch cannot reckon."""
 
-SUM = Reduction("sum", torch.add, wide=True)
-AVG = Reduction("avg", torch.add, finish=_divide, wide=True)
-MIN = Reduction("min", torch.minimum)
-MAX = Reduction("max", torch.maximum)
+    def combine(a: Tensor, b: Tensor, *, out: Tensor) -> None:
+        if a.dtype in _UNSIGNED:
+            numpy_op(a.numpy(), b.numpy(), out=out.numpy())
+        else:
+            torch_op(a, b, out=out)
+
+    return combine
+
+
+_UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}
+_FLOAT8 = {torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz}
+_WIDE = dict.fromkeys({torch.bfloat16, torch.float16} | _FLOAT8, torch.float32) | {
+    torch.complex32: torch.complex64
+}
+
+_ADD = _also_unsigned(torch.add, np.add)
+
+SUM = Reduction("sum", _ADD, wide=True)
+AVG = Reduction("avg", _ADD, finish=_divide, wide=True)
+MIN = Reduction("min", _also_unsigned(torch.minimum, np.minimum))
+MAX = Reduction("max", _also_unsigned(torch.maximum, np.maximum))
 PRODUCT = Reduction("product", torch.mul, wide=True)
 BAND = Reduction("band", torch.bitwise_and)
 BOR = Reduction("bor", torch.bitwise_or)

@@ -90,7 +90,7 @@ def receive(store: Store, key: str, rank: int) -> Any:
     """What ``rank`` published under the key. Raises LostContactError when it does not in time."""
     try:
         return json.loads(store.get(f"{key}/{rank}"))
-    except torch.distributed.DistError as error:
+    except RuntimeError as error:  # what a store raises at its timeout, or at its own loss
         raise LostContactError(
             f"rank {rank} did not join the group: it died, hangs, or was never started"
         ) from error

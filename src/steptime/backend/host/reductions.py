@@ -137,7 +137,7 @@ def _reduce_windows(
 
 
 def _blocks(x: Exchange, *tensors: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    """Equal tensors in blocks that together fill a quarter of the cache, or else half of it once."""
+    """Equal tensors in blocks that fill a quarter of the cache together; half of it, if at once."""
     elements = x.fitting(tensors[0].dtype, x.ranks)
     if tensors[0].numel() <= 2 * elements:
         return (tensors,)
