@@ -62,9 +62,30 @@ def _run_all() -> dict[str, str]:
             )
             place = Place(group, dist.get_rank(), (0, 1, 2))
             problems = [_differs(name, c.expected(place), _attempt(c.run, place)) for c in cases]
+            problems.append(_large(collective, group))
             answers[f"{collective} {name}"] = "; ".join(filter(None, problems))
             dist.destroy_process_group(group)
     return answers
+
+
+def _large(collective: str, group: Any) -> str:
+    """What is wrong with messages that fill the mailbox of a receiver several times."""
+    import torch
+    import torch.distributed as dist
+
+    rank, elements = dist.get_rank(), 600_000
+    vector = torch.arange(elements, dtype=torch.float64) + rank
+    if collective == "all_reduce":
+        dist.all_reduce(vector, group=group)
+        right = torch.equal(vector, 3 * torch.arange(elements, dtype=torch.float64) + 3)
+    elif collective == "all_to_all":
+        result = torch.empty_like(vector)
+        dist.all_to_all_single(result, vector, group=group)
+        mine = torch.arange(elements, dtype=torch.float64).chunk(3)[rank]
+        right = torch.equal(result, torch.cat([mine + other for other in range(3)]))
+    else:
+        return ""
+    return "" if right else f"a large {collective} is wrong"
 
 
 def _judges(case: str, collective: str) -> bool:

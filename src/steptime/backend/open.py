@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from steptime.backend.courier import Courier, HostCourier
 from steptime.backend.engine import Engine
 from steptime.backend.host import HostGroup, Meeting, meet
 from steptime.backend.network import NetworkGroup
@@ -78,8 +79,12 @@ def _open_engine(place: _Place, selected: Mapping[str, Selection]) -> Engine:
     if not selected:
         return builtin
     hosts = {rank: i for i, members in enumerate(meeting.partition) for rank in members}
-    network = place.network("schedules", everyone)
-    return ScheduledGroup(builtin, network, selected, tuple(hosts[rank] for rank in everyone))
+    courier: Courier
+    if isinstance(builtin, HostGroup):
+        courier = HostCourier(builtin)
+    else:
+        courier = place.network("schedules", everyone)
+    return ScheduledGroup(builtin, courier, selected, tuple(hosts[rank] for rank in everyone))
 
 
 def _two_level(place: _Place, meeting: Meeting) -> TwoLevelGroup:

@@ -1,6 +1,8 @@
 """The process group ``steptime`` as torch.distributed calls it."""
 
-from collections.abc import Callable, Sequence
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Literal
 
@@ -63,6 +65,10 @@ class SteptimeGroup(compat.ProcessGroup):
         self._nccl: Any = None
         self._lane = Lane("the collectives of a group")
         self._messages: dict[_Route, Lane] = {}
+        # Also where nobody destroys the group, at the latest when the interpreter exits.
+        self._leave = weakref.finalize(
+            self, _leave, os.getpid(), engine, self._lane, self._messages
+        )
         self._name = ""
         self._description = ""
 
@@ -118,9 +124,7 @@ class SteptimeGroup(compat.ProcessGroup):
     def shutdown(self) -> None:
         """Finish the collectives under way and give back what the group holds."""
         self._lane.finish()
-        for lane in (self._lane, *self._messages.values()):
-            lane.close()
-        self._engine.close()
+        self._leave()
         if self._nccl is not None:
             self._nccl.shutdown()
 
@@ -347,6 +351,14 @@ class SteptimeGroup(compat.ProcessGroup):
         if lane is None:
             lane = self._messages[key] = Lane("the messages of a group")
         return lane.start([tensor], operation, self._engine, *arguments)
+
+
+def _leave(pid: int, engine: Engine, lane: Lane, messages: Mapping[_Route, Lane]) -> None:
+    """Leave a group and wait for the end of its threads; a process forked since leaves nothing."""
+    if os.getpid() == pid:
+        engine.close()
+        for each in (lane, *messages.values()):
+            each.close()
 
 
 def _together(each: Sequence[Operation]) -> Operation:

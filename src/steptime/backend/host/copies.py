@@ -65,15 +65,11 @@ def all_to_all(x: Exchange, outputs: Sequence[Tensor], inputs: Sequence[Tensor])
 
     Raises SteptimeError, on all ranks, when a rank expects another size than it is sent.
     """
-    sizes = x.slots(torch.int64, 2 * x.ranks)
-    sizes[x.rank][0].copy_(torch.tensor([t.numel() for t in (*inputs, *outputs)]))
+    sizes = _tell_sizes(x, [t.numel() for t in inputs], [t.numel() for t in outputs])
     windows = x.windows(
         inputs, range(x.ranks), [t.numel() for t in outputs], x.rank, written=outputs
     )
-    table = torch.stack([slot[0] for slot in sizes])
-    sent, expected = table[:, : x.ranks], table[:, x.ranks :].T
-    if not torch.equal(sent, expected):
-        raise _unequal(x, sent, expected)
+    sent = _agreed_sizes(x, sizes)
     if windows is not None:
         for output, window in zip(outputs, windows, strict=True):
             _copy(output, window)
@@ -90,6 +86,33 @@ def all_to_all(x: Exchange, outputs: Sequence[Tensor], inputs: Sequence[Tensor])
         for tensor, slot in zip(outputs, slots, strict=True):
             part = tensor[start : start + step]
             part.copy_(slot[x.rank][: part.numel()])
+
+
+def agree(x: Exchange, sent: Sequence[int], expected: Sequence[int]) -> bool:
+    """Whether all ranks send each other equally much; what each sends must be what is expected."""
+    if not sent:
+        x.step()
+        return True
+    sizes = _tell_sizes(x, sent, expected)
+    x.step()
+    agreed = _agreed_sizes(x, sizes)
+    return bool((agreed == agreed[0, 0]).all())
+
+
+def _tell_sizes(x: Exchange, sent: Sequence[int], expected: Sequence[int]) -> list[list[Tensor]]:
+    """Every rank's sizes, to be read after the next point; this rank's are put there."""
+    sizes = x.slots(torch.int64, 2 * x.ranks)
+    sizes[x.rank][0].copy_(torch.tensor([*sent, *expected]))
+    return sizes
+
+
+def _agreed_sizes(x: Exchange, sizes: Sequence[Sequence[Tensor]]) -> Tensor:
+    """Elements from each rank (row) to each; raises where another number is expected."""
+    table = torch.stack([slot[0] for slot in sizes])
+    sent, expected = table[:, : x.ranks], table[:, x.ranks :].T
+    if not torch.equal(sent, expected):
+        raise _unequal(x, sent, expected)
+    return sent
 
 
 def _gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:

@@ -111,6 +111,14 @@ class HostGroup:
         """Copy each input into the output for this rank of the rank that it is for."""
         self._run(call, copies.all_to_all, outputs, inputs)
 
+    def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
+        """Wait until all ranks have come with the same call.
+
+        ``sent`` and ``expected``, if given, are the elements to and from each rank; the result is
+        whether all of them, on all ranks, are the same.
+        """
+        return bool(self._run(call, copies.agree, sent, expected))
+
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
         """Send a tensor to another rank.
 
@@ -140,12 +148,12 @@ class HostGroup:
         self._members.leave()
         self._exchange.lockstep.wake()
 
-    def _run(self, call: Call, collective: Callable[..., None], *arguments: object) -> None:
+    def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
         self._members.check()
         exchange = self._exchange
         exchange.begin(call)
         try:
-            collective(exchange, *arguments)
+            return collective(exchange, *arguments)
         except BaseException as error:
             self._break(error)
             raise

@@ -6,6 +6,7 @@ memory, and every later call of every rank raises that same sentence.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from steptime.errors import SteptimeError
@@ -40,9 +41,14 @@ class Members:
         ]
 
     def check(self) -> None:
-        """Raise what made the group fail, if anything did."""
+        """Raise what made the group fail, if anything did; SteptimeError in a forked process."""
         if self.failure:
             raise type(self.failure)(*self.failure.args)
+        if os.getpid() != self._processes[self.rank].pid:
+            raise SteptimeError(
+                f"a process forked from {self.name(self.rank)} is no member of its group: "
+                "communicate in the rank itself"
+            )
 
     def fail(self, error: SteptimeError) -> SteptimeError:
         """Break the group, tell the others why, and return the error to raise."""
@@ -55,8 +61,9 @@ class Members:
         return self.failure
 
     def leave(self) -> None:
-        """Tell the others that this member will not take part in anything any more."""
+        """Take part in nothing any more: the others are told, and calls under way here fail."""
         if self.failure is None:
+            self.failure = LostContactError(f"{self.name(self.rank)} has left the group")
             self._notes[self.rank][0] = _LEFT
 
     def watch(self, awaited: Callable[[], Iterable[int]], doing: str) -> None:
@@ -64,6 +71,7 @@ class Members:
 
         ``awaited`` tells who is missing now: a member may still come, and only then die or leave.
         """
+        self.check()
         for other, note in enumerate(self._notes):
             if note[0] == _FAILED and other != self.rank and awaited():
                 sentence = bytes(note[8:]).rstrip(b"\0").decode(errors="replace")
