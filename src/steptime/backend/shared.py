@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from steptime.backend.host import room, segment
+from steptime.backend.host import segment
 from steptime.errors import SteptimeError
 from steptime.units import format_bytes
+from steptime.world import room
 
 if TYPE_CHECKING:
     from torch import Tensor

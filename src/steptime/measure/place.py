@@ -2,7 +2,6 @@
 
 import socket
 import zlib
-from pathlib import Path
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from steptime.errors import UsageError
 from steptime.measure.bench import Bench
 from steptime.measure.carrier import Carrier
 from steptime.units import format_bytes
+from steptime.world import room
 
 _OF_MPI = ("float32", "float64", "int8", "uint8", "int32", "int64")
 _PROCESS_BYTES = {"mpi": 60 << 20}
@@ -84,20 +84,9 @@ def _check_memory(bench: Bench, backend: str, ranks: int, ranks_here: int) -> No
         return
     process = _PROCESS_BYTES.get(backend, _TORCH_PROCESS_BYTES)
     needed = ranks_here * (process + bench.bytes_needed(ranks))
-    available = _available_bytes()
-    if available is not None and needed > available:
+    available = room.available_bytes()
+    if needed > available:
         raise UsageError(
             f"{ranks_here} ranks on this host need {format_bytes(needed)} of memory and "
             f"{format_bytes(available)} are free: choose a smaller --maxbytes or fewer ranks"
         )
-
-
-def _available_bytes() -> int | None:
-    """Memory that programs may still take, or None where the kernel does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    except OSError:
-        pass
-    return None

@@ -9,9 +9,10 @@ import torch
 
 from backend.host.group import in_group
 from steptime.backend import reduction
-from steptime.backend.host import Call, HostGroup, Kind, arena, empty, room
+from steptime.backend.host import Call, HostGroup, Kind, arena, empty
 from steptime.backend.host.arena import PAGE
 from steptime.errors import SteptimeError
+from steptime.world import room
 
 
 def _shared_kb() -> int:

@@ -9,7 +9,8 @@ from torch.distributed import FileStore, PrefixStore
 
 from backend.host.group import in_group
 from steptime.backend import reduction
-from steptime.backend.host import Call, HostGroup, Kind, empty, meet, room
+from steptime.backend.host import Call, HostGroup, Kind, empty, meet
+from steptime.world import room
 
 
 def _held() -> tuple[int, int, int]:
