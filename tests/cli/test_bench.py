@@ -156,6 +156,7 @@ def test_under_mpirun(tmp_path):
 @pytest.mark.parametrize("victim", [0, 2])
 def test_a_killed_rank_is_named(victim, tmp_path):
     words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--json", "--backend", "mpi")
+    segments = set(Path("/dev/shm").iterdir())
     with started(*words, "--ranks", "3", folder=tmp_path) as running:
         pid = within(30, lambda: _pids(running, f"PMI_RANK={victim}"))[0]
         within(30, lambda: _cpu_s(pid) > 1)
@@ -163,6 +164,7 @@ def test_a_killed_rank_is_named(victim, tmp_path):
         ended = running.end()
     assert ended.code == 1
     assert ended.json["error"].startswith(f"rank {victim} died")
+    assert set(Path("/dev/shm").iterdir()) <= segments
 
 
 def test_it_stops_on_request_and_leaves_no_process(tmp_path):

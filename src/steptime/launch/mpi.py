@@ -17,6 +17,7 @@ from steptime.errors import SteptimeError, UsageError
 from steptime.launch.mailbox import MAILBOX_VARIABLE, errors_in, make_mailbox
 
 _BANNER = re.compile(r"={60,}$")
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where shm_open(3) puts it
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -53,7 +54,7 @@ def run_mpi_ranks(
             text=True,
             errors="replace",
         )
-        with _stopping(process) as stopped_by:
+        with _left_segments_removed(), _stopping(process) as stopped_by:
             _pass_on(process)
             code = process.wait()
         if stopped_by:
@@ -73,6 +74,30 @@ def find_mpiexec() -> str:
         "there is no mpiexec to start MPI ranks with: pip install 'steptime[mpi]', or run this "
         "under the mpirun of your MPI"
     )
+
+
+@contextmanager
+def _left_segments_removed() -> Iterator[None]:
+    """Remove shared memory of MPICH that appears meanwhile and that in the end no process maps.
+
+    Ranks that are killed leave theirs, until the host is booted.
+    """
+    before = set(_SHARED_MEMORY.glob("mpich_shm_*"))
+    try:
+        yield
+    finally:
+        left = set(_SHARED_MEMORY.glob("mpich_shm_*")) - before
+        mapped = "".join(_mappings()) if left else ""
+        for segment in left:
+            if str(segment) not in mapped:
+                with suppress(OSError):
+                    segment.unlink()
+
+
+def _mappings() -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/maps"):
+        with suppress(OSError):
+            yield path.read_text()
 
 
 @contextmanager
