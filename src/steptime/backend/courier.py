@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from steptime.backend.host import EAGER_BYTES, Call, HostGroup, Kind
-from steptime.backend.work import Lane
+from steptime.backend.work import Crew, Lane
 
 
 class Courier(Protocol):
@@ -46,7 +46,8 @@ class HostCourier:
         # The tags of users are not negative. A tag of its own for each message keeps their order.
         self._sent: dict[int, count[int]] = defaultdict(lambda: count(-1, -1))
         self._received: dict[int, count[int]] = defaultdict(lambda: count(-1, -1))
-        self._lanes: dict[int, Lane] = defaultdict(lambda: Lane("the messages of a schedule"))
+        self._crew = crew = Crew()
+        self._lanes: dict[int, Lane] = defaultdict(lambda: Lane("the messages of a schedule", crew))
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """As Courier says."""
@@ -78,6 +79,7 @@ class HostCourier:
 
     def close(self) -> None:
         """End the threads; the group is closed by whom it belongs to."""
+        self._crew.close()
         for lane in self._lanes.values():
             lane.close()
 

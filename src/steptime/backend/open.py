@@ -41,6 +41,7 @@ def open_group(options: compat.GroupOptions, own_options: object) -> SteptimeGro
     engine = _open_engine(place, selected)
     return SteptimeGroup(
         engine,
+        names,
         options.store,
         nccl=lambda: compat.nccl(
             compat.PrefixStore("cuda", options.store), rank, ranks, options.timeout

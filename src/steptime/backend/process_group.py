@@ -14,7 +14,7 @@ from steptime.backend.engine import Engine
 from steptime.backend.operations import Operation, in_turn
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
-from steptime.backend.work import Done, Lane
+from steptime.backend.work import Crew, Done, Lane
 from steptime.errors import UsageError
 from steptime.world import compat
 
@@ -54,20 +54,28 @@ class SteptimeGroup(compat.ProcessGroup):
     ``wait``, through its future, and from every later call.
     """
 
-    def __init__(self, engine: Engine, store: compat.Store, nccl: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        names: requests.Names,
+        store: compat.Store,
+        nccl: Callable[[], Any],
+    ) -> None:
         """A group whose collectives ``engine`` does; ``nccl`` makes the group of CUDA tensors."""
         # The constructor that takes a store makes no group of a Python class.
         super().__init__(engine.rank, engine.ranks)  # type: ignore[call-arg]
         self._rank, self._ranks = engine.rank, engine.ranks
         self._engine = engine
+        self._names = names
         self._store = store
         self._make_nccl = nccl
         self._nccl: Any = None
-        self._lane = Lane("the collectives of a group")
+        self._crew = crew = Crew()
+        self._lane = Lane("the collectives of a group", crew)
         self._messages: dict[_Route, Lane] = {}
         # Also where nobody destroys the group, at the latest when the interpreter exits.
         self._leave = weakref.finalize(
-            self, _leave, os.getpid(), engine, self._lane, self._messages
+            self, _leave, os.getpid(), engine, crew, self._lane, self._messages
         )
         self._name = ""
         self._description = ""
@@ -170,14 +178,18 @@ class SteptimeGroup(compat.ProcessGroup):
     def broadcast(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
         """Copy the root's tensor into everyone's."""
         (tensor,) = tensors
-        return self._do(opts, tensors, requests.broadcast(self._rank, tensor, opts.rootRank))
+        return self._do(
+            opts, tensors, requests.broadcast(self._rank, self._names, tensor, opts.rootRank)
+        )
 
     @_cpu
     def reduce(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
         """Reduce into the root's tensor."""
         (tensor,) = tensors
         op = reduction(opts.reduceOp, tensor)
-        return self._do(opts, tensors, requests.reduce(self._rank, tensor, opts.rootRank, op))
+        return self._do(
+            opts, tensors, requests.reduce(self._rank, self._names, tensor, opts.rootRank, op)
+        )
 
     @_cpu
     def allgather(
@@ -271,7 +283,7 @@ class SteptimeGroup(compat.ProcessGroup):
         """Fill the root's outputs with everyone's tensor."""
         (tensor,) = inputs
         landing = outputs[0] if self._rank == opts.rootRank else None
-        request = requests.gather(self._ranks, landing, tensor, opts.rootRank)
+        request = requests.gather(self._names, landing, tensor, opts.rootRank)
         return self._do(opts, landing or [], request)
 
     @_cpu
@@ -284,7 +296,7 @@ class SteptimeGroup(compat.ProcessGroup):
         """Fill everyone's output with its part of the root's inputs."""
         (output,) = outputs
         given = inputs[0] if self._rank == opts.rootRank else None
-        return self._do(opts, outputs, requests.scatter(self._ranks, output, given, opts.rootRank))
+        return self._do(opts, outputs, requests.scatter(self._names, output, given, opts.rootRank))
 
     @_cpu
     def alltoall(
@@ -322,19 +334,25 @@ class SteptimeGroup(compat.ProcessGroup):
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Send the one tensor to a rank of the group."""
         (tensor,) = tensors
-        return self._message(("send", peer, tag), tensor, requests.send(tensor, peer, tag))
+        return self._message(
+            ("send", peer, tag), tensor, requests.send(self._names, tensor, peer, tag)
+        )
 
     @_cpu
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Receive into the one tensor from a rank of the group."""
         (tensor,) = tensors
-        return self._message(("recv", peer, tag), tensor, requests.recv(tensor, peer, tag))
+        return self._message(
+            ("recv", peer, tag), tensor, requests.recv(self._names, tensor, peer, tag)
+        )
 
     @_cpu
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
         """Receive into the one tensor from whichever rank sends first."""
         (tensor,) = tensors
-        return self._message(("recv", None, tag), tensor, requests.recv(tensor, None, tag))
+        return self._message(
+            ("recv", None, tag), tensor, requests.recv(self._names, tensor, None, tag)
+        )
 
     # How requests are carried out
 
@@ -349,14 +367,19 @@ class SteptimeGroup(compat.ProcessGroup):
         operation, arguments = request
         lane = self._messages.get(key)
         if lane is None:
-            lane = self._messages[key] = Lane("the messages of a group")
+            for other in [key for key, lane in self._messages.items() if lane.at_rest]:
+                del self._messages[other]
+            lane = self._messages[key] = Lane("the messages of a group", self._crew)
         return lane.start([tensor], operation, self._engine, *arguments)
 
 
-def _leave(pid: int, engine: Engine, lane: Lane, messages: Mapping[_Route, Lane]) -> None:
+def _leave(
+    pid: int, engine: Engine, crew: Crew, lane: Lane, messages: Mapping[_Route, Lane]
+) -> None:
     """Leave a group and wait for the end of its threads; a process forked since leaves nothing."""
     if os.getpid() == pid:
         engine.close()
+        crew.close()
         for each in (lane, *messages.values()):
             each.close()
 

@@ -17,6 +17,9 @@ from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, 
 from steptime.errors import UsageError
 from steptime.world.compat import RedOpType, ReduceOp
 
+Names = Sequence[int]
+"""The global numbers of the ranks of a group, by which errors call them."""
+
 _REDUCTIONS = {
     RedOpType.SUM: SUM,
     RedOpType.AVG: AVG,
@@ -66,21 +69,21 @@ def all_reduce(tensor: Tensor, op: Reduction) -> Operation:
     return operations.all_reduce, (call, tensor, op)
 
 
-def broadcast(rank: int, tensor: Tensor, root: int) -> Operation:
+def broadcast(rank: int, names: Names, tensor: Tensor, root: int) -> Operation:
     """Copy the root's tensor to all ranks."""
     _check_strided(tensor)
     if rank != root:
         _check_writable(tensor)
-    call = Call.of(Kind.BROADCAST, tensor.dtype, tensor.numel(), root)
+    call = Call.of(Kind.BROADCAST, tensor.dtype, tensor.numel(), names[root])
     return operations.broadcast, (call, tensor, root)
 
 
-def reduce(rank: int, tensor: Tensor, root: int, op: Reduction) -> Operation:
+def reduce(rank: int, names: Names, tensor: Tensor, root: int, op: Reduction) -> Operation:
     """Reduce over all ranks, into the root's tensor."""
     _check_strided(tensor)
     if rank == root:
         _check_writable(tensor)
-    call = Call.of(Kind.REDUCE, tensor.dtype, tensor.numel(), root, op.name)
+    call = Call.of(Kind.REDUCE, tensor.dtype, tensor.numel(), names[root], op.name)
     return operations.reduce, (call, tensor, root, op)
 
 
@@ -141,23 +144,23 @@ def reduce_scatter_single(ranks: int, output: Tensor, tensor: Tensor, op: Reduct
     return operations.reduce_scatter_single, (call, output, tensor, op)
 
 
-def gather(ranks: int, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int) -> Operation:
+def gather(names: Names, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int) -> Operation:
     """Fill the root's outputs with the tensors of all ranks, all of one size."""
     _check_strided(tensor)
     if outputs is not None:
-        _check_list("gather", "outputs", outputs, ranks, tensor.dtype, tensor.numel())
+        _check_list("gather", "outputs", outputs, len(names), tensor.dtype, tensor.numel())
         _check_writable(*outputs)
-    call = Call.of(Kind.GATHER, tensor.dtype, tensor.numel(), root)
+    call = Call.of(Kind.GATHER, tensor.dtype, tensor.numel(), names[root])
     return operations.gather, (call, outputs, tensor, root)
 
 
-def scatter(ranks: int, output: Tensor, inputs: Sequence[Tensor] | None, root: int) -> Operation:
+def scatter(names: Names, output: Tensor, inputs: Sequence[Tensor] | None, root: int) -> Operation:
     """Fill everyone's output with its part of the root's inputs, all of one size."""
     _check_strided(output)
     _check_writable(output)
     if inputs is not None:
-        _check_list("scatter", "inputs", inputs, ranks, output.dtype, output.numel())
-    call = Call.of(Kind.SCATTER, output.dtype, output.numel(), root)
+        _check_list("scatter", "inputs", inputs, len(names), output.dtype, output.numel())
+    call = Call.of(Kind.SCATTER, output.dtype, output.numel(), names[root])
     return operations.scatter, (call, output, inputs, root)
 
 
@@ -187,20 +190,21 @@ def all_to_all_single(
     return operations.all_to_all_single, (call, output, tensor, received, sent)
 
 
-def send(tensor: Tensor, to: int, tag: int) -> Operation:
+def send(names: Names, tensor: Tensor, to: int, tag: int) -> Operation:
     """Send a message."""
     _check_strided(tensor)
     _check_tag(tag)
-    call = Call.of(Kind.SEND, tensor.dtype, tensor.numel(), to)
+    call = Call.of(Kind.SEND, tensor.dtype, tensor.numel(), names[to])
     return operations.send, (call, tensor, to, tag)
 
 
-def recv(tensor: Tensor, source: int | None, tag: int) -> Operation:
+def recv(names: Names, tensor: Tensor, source: int | None, tag: int) -> Operation:
     """Receive a message, from any rank where ``source`` is None."""
     _check_strided(tensor)
     _check_writable(tensor)
     _check_tag(tag)
-    call = Call.of(Kind.RECV, tensor.dtype, tensor.numel(), -1 if source is None else source)
+    root = -1 if source is None else names[source]
+    call = Call.of(Kind.RECV, tensor.dtype, tensor.numel(), root)
     return operations.recv, (call, tensor, source, tag)
 
 

@@ -1,6 +1,8 @@
 """Calls of a group, one after another and off the caller's thread, and what the caller holds."""
 
+import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -9,36 +11,95 @@ from typing import Any
 from torch import Tensor
 from torch.futures import Future
 
+from steptime.errors import SteptimeError
 from steptime.world.compat import Work, left_alone
 from steptime.world.environment import LostContactError
 
+_LOOK_S = 50e-6
+_LOOKS = 100  # in vain, before the thread that looks is put to sleep
 _IDLE_S = 2.0
+_GRACE_S = 1.0
+
+
+class Crew:
+    """Has threads see to the calls of lanes whose callers do not soon wait for them.
+
+    To wake a thread up takes the caller longer than a small call. So while calls keep coming a
+    thread looks for them now and then, and finds those that are left.
+    """
+
+    def __init__(self) -> None:
+        self._lanes: deque[Lane] = deque()
+        self._wake = threading.Condition()
+        self._looking = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def look_after(self, lane: "Lane") -> None:
+        """Attend to the lane soon; it has been given a call."""
+        self._lanes.append(lane)
+        if self._looking:
+            return
+        with self._wake:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look, name="crew", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Wait for the end of the thread that looks."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+            thread = self._thread
+        if thread not in (None, threading.current_thread()):
+            thread.join()
+
+    def _look(self) -> None:
+        while True:
+            self._looking = True
+            vain = 0
+            while vain < (1 if self._closed else _LOOKS):
+                time.sleep(_LOOK_S)
+                vain = 0 if self._lanes else vain + 1
+                while self._lanes:
+                    self._lanes.popleft().summon()
+            with self._wake:
+                # Whoever adds a lane from here on sees that it must wake this thread.
+                self._looking = False
+                if not self._lanes and not self._closed:
+                    self._wake.wait(_IDLE_S)
+                if not self._lanes:
+                    self._thread = None
+                    return
 
 
 class Lane:
     """Blocking calls, carried out one at a time in the order in which they were given.
 
     A call that the caller waits for runs in the caller's own thread; one that it does not wait
-    for runs in a thread of the lane, which ends when it has been idle for a while. Once a call has
-    failed, every later one fails with the same error: what the other ranks do is then unknown.
+    for runs in a thread of the lane, which the crew starts and which ends with the calls. Once a
+    call has failed, every later one fails with the same error: what the other ranks do is then
+    unknown.
 
     Callbacks of a call's future may make further calls and wait for them. So a thread of the lane
     that runs callbacks does not count as one that will see to the next call.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, crew: Crew) -> None:
         self._name = name
+        self._pid = os.getpid()
+        self._crew = crew
         self._turn = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._failure: BaseException | None = None
-        self._wake = threading.Condition()
+        self._count = threading.Lock()
         self._attending = 0
-        self._idle = 0
-        self._closed = False
         self._threads: set[threading.Thread] = set()
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call ``function`` now, after everything that was given before it; raises what it does."""
+        self._check_process()
         with self._turn:
             if not self._tasks:
                 self.call(function, arguments)
@@ -49,12 +110,15 @@ class Lane:
         self, results: Sequence[Tensor], function: Callable[..., Any], *arguments: Any
     ) -> "Task":
         """Call ``function`` in its turn; ``results`` are the tensors that it fills."""
+        self._check_process()
         if self._failure is not None:
             raise self._failure
         task = Task(self, results, function, arguments)
-        with self._wake:
+        with self._count:
             self._tasks.append(task)
-            self._summon()
+            attended = self._attending > 0
+        if not attended:
+            self._crew.look_after(self)
         return task
 
     def help(self, task: "Task") -> None:
@@ -91,26 +155,39 @@ class Lane:
             last.done()
 
     def close(self) -> None:
-        """Wait for the end of the lane's threads, which have nothing more to do.
+        """Have what is left carried out, and wait for the end of the lane's threads.
 
-        One that came back from C++ while the interpreter finalises would abort the process.
+        One that came back from C++ while the interpreter finalises would abort the process. But
+        nothing ends a message that is awaited over the network, so the wait has a limit.
         """
-        with self._wake:
-            self._closed = True
-            self._wake.notify_all()
+        self.summon()
+        with self._count:
             threads = self._threads - {threading.current_thread()}
         for thread in threads:
-            thread.join()
+            thread.join(_GRACE_S)
 
-    def _summon(self) -> None:
-        """See to it that a thread attends to the tasks; called with ``_wake`` held."""
-        if self._idle:
-            self._wake.notify()
-        elif not self._attending:
+    def summon(self) -> None:
+        """See to it that a thread attends to the calls that are left."""
+        with self._count:
+            if not self._tasks or self._attending:
+                return
             self._attending += 1
             thread = threading.Thread(target=self._attend, name=self._name, daemon=True)
             self._threads.add(thread)
             thread.start()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is under way and no thread is left."""
+        return not (self._tasks or self._threads or self._turn.locked())
+
+    def _check_process(self) -> None:
+        """Refuse calls where the locks are copies that nobody may ever release."""
+        if os.getpid() != self._pid:
+            raise SteptimeError(
+                f"process {os.getpid()} was forked from a rank (pid {self._pid}) and is no member "
+                "of its groups: communicate in the rank itself"
+            )
 
     def _attend(self) -> None:
         while True:
@@ -119,20 +196,13 @@ class Lane:
                 if task is not None:
                     task.carry_out()
             if task is not None and task.awaited:
-                with self._wake:
+                with self._count:
                     self._attending -= 1
-                    if self._tasks:
-                        self._summon()
+                self.summon()
                 task.tell()
-                with self._wake:
+                with self._count:
                     self._attending += 1
-            with self._wake:
-                if not self._tasks and not self._closed:
-                    self._attending -= 1
-                    self._idle += 1
-                    self._wake.wait(_IDLE_S)
-                    self._idle -= 1
-                    self._attending += 1
+            with self._count:
                 if not self._tasks:
                     self._attending -= 1
                     self._threads.discard(threading.current_thread())

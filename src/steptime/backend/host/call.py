@@ -49,7 +49,8 @@ class Call:
 
     ``elements`` counts what one rank gives (all_reduce, broadcast, reduce, all_gather, gather,
     send) or gets (reduce_scatter, scatter, recv); for all_to_all, whose sizes differ, it is 0.
-    ``root`` is quoted in errors and must agree, nothing else. ``op`` is the reduction's name.
+    ``root`` is quoted in errors and must agree, nothing else: it is a rank's global number, by
+    which errors call it. ``op`` is the reduction's name.
     """
 
     kind: Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
@@ -26,11 +26,14 @@ _WATCH_S = 0.05
 
 _yield = ctypes.CDLL(None).sched_yield
 
+Watch: TypeAlias = "Callable[[float, Callable[[], bool]], None]"
+"""``watch(seconds, waiting)``: how long a side has waited, and whether it still must."""
+
 
 class Channel:
     """A ring in ``memory``, CHANNEL_BYTES that are zero at first. One process writes, one reads.
 
-    ``watch(seconds)`` is called from time to time while a side waits, with how long it has.
+    While a side waits, its ``Watch`` is called from time to time.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -49,7 +52,7 @@ class Channel:
         """The bytes read so far."""
         return self._words[_READ]
 
-    def put(self, header: memoryview, payload: Tensor, watch: Callable[[float], None]) -> None:
+    def put(self, header: memoryview, payload: Tensor, watch: Watch) -> None:
         """Write a message: ``header`` (WORDS + 1 words) and ``payload`` (uint8)."""
         done, size, written = 0, payload.numel(), self.written
         first = LINE_BYTES
@@ -71,7 +74,7 @@ class Channel:
         at = self.read % RING_BYTES // 8
         return self._headers[at : at + WORDS + 1]
 
-    def get(self, payload: Tensor, watch: Callable[[float], None]) -> None:
+    def get(self, payload: Tensor, watch: Watch) -> None:
         """Read the next message, some of which is there, into ``payload`` (uint8, its size)."""
         done, size, read = 0, payload.numel(), self.read
         first = LINE_BYTES
@@ -84,11 +87,11 @@ class Channel:
             self._words[_READ] = read
             futex.wake(self._address + 8 * _READ)
 
-    def await_more(self, written: int, watch: Callable[[float], None]) -> None:
+    def await_more(self, written: int, watch: Watch) -> None:
         """Wait until more than ``written`` bytes have been written."""
         self._await(_WRITTEN, written + 1, watch)
 
-    def _await(self, word: int, count: int, watch: Callable[[float], None]) -> None:
+    def _await(self, word: int, count: int, watch: Watch) -> None:
         words = self._words
         if words[word] >= count:
             return
@@ -100,7 +103,7 @@ class Channel:
         while (seen := words[word]) < count:
             futex.wait(self._address + 8 * word, seen, _WATCH_S)
             if words[word] < count:
-                watch(time.monotonic() - begun)
+                watch(time.monotonic() - begun, lambda: words[word] < count)
 
 
 def _aligned(size: int) -> int:

@@ -10,12 +10,13 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from steptime.backend.host.call import WORDS, Call
-from steptime.backend.host.channel import CHANNEL_BYTES, LINE_BYTES, RING_BYTES, Channel
+from steptime.backend.host.channel import CHANNEL_BYTES, LINE_BYTES, RING_BYTES, Channel, Watch
 from steptime.errors import SteptimeError
 from steptime.world.environment import LostContactError
 
@@ -74,14 +75,14 @@ class Mail:
         header = memoryview(call.words.tobytes() + tag.to_bytes(8, "little", signed=True))
         box = self._out[to]
         with box.lock:
-            box.channel.put(header.cast("Q"), _bytes(tensor), self._watch(call, tag, (to,)))
+            box.channel.put(header.cast("Q"), _bytes(tensor), self._watch(call, tag, lambda: (to,)))
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a tensor from a rank, None: from any. Returns which it was."""
         self._members.check()
         if source is None:
             return self._recv_any(call, tensor, tag)
-        box, watch = self._in[source], self._watch(call, tag, (source,))
+        box, watch = self._in[source], self._watch(call, tag, lambda: (source,))
         while True:
             with box.lock:
                 seen = box.channel.written
@@ -91,19 +92,22 @@ class Mail:
 
     def _recv_any(self, call: Call, tensor: Tensor, tag: int) -> int:
         others = [rank for rank in range(len(self._in)) if rank != self._members.rank]
-        watch = self._watch(call, tag, others)
+        # Those who left send no more, which matters when there is nobody else.
+        watch = self._watch(
+            call, tag, lambda: [r for r in others if not self._members.left(r)] or others
+        )
+        channels = [self._in[rank].channel for rank in others]
         begun = time.monotonic()
         while True:
+            seen = [channel.written for channel in channels]
             for source in others:
                 with self._in[source].lock:
                     if self._take(source, call, tensor, tag, watch):
                         return source
             time.sleep(_POLL_S)
-            watch(time.monotonic() - begun)
+            watch(time.monotonic() - begun, partial(_nothing_new, channels, seen))
 
-    def _take(
-        self, source: int, call: Call, tensor: Tensor, tag: int, watch: Callable[[float], None]
-    ) -> bool:
+    def _take(self, source: int, call: Call, tensor: Tensor, tag: int, watch: Watch) -> bool:
         """Take the first message with the tag, of those that have come; False: there is none."""
         box = self._in[source]
         for message in box.kept:
@@ -134,16 +138,18 @@ class Mail:
                 f"{names[self._members.rank]} called {call}: size and dtype must be the same"
             )
 
-    def _watch(self, call: Call, tag: int, awaited: Sequence[int]) -> Callable[[float], None]:
-        """What to do while waiting: raise when a rank cannot come or the time is out."""
+    def _watch(self, call: Call, tag: int, awaited: Callable[[], Sequence[int]]) -> Watch:
+        """What to do while waiting for the other side: raise when it cannot come, or is late."""
+        names = self._members.names
 
-        def watch(waited_s: float) -> None:
-            doing = f"while rank {self._members.names[self._members.rank]} was in {call}, tag {tag}"
-            self._members.watch(lambda: awaited, doing)
-            if waited_s > self._timeout_s:
-                names = " or ".join(self._members.name(other) for other in awaited)
+        def watch(waited_s: float, waiting: Callable[[], bool]) -> None:
+            what = f"{call}, tag {tag}"
+            doing = f"while rank {names[self._members.rank]} was in {what}"
+            self._members.watch(lambda: awaited() if waiting() else (), doing)
+            if waited_s > self._timeout_s and waiting():
+                late = " or ".join(self._members.name(other) for other in awaited())
                 raise self._members.fail(
-                    LostContactError(f"{call}, tag {tag}, waited {self._timeout_s:g} s for {names}")
+                    LostContactError(f"{what}, waited {self._timeout_s:g} s for {late}")
                 )
 
         return watch
@@ -151,6 +157,10 @@ class Mail:
 
 def _alike(a: Call, b: Call) -> bool:
     return a.dtype == b.dtype and a.elements == b.elements
+
+
+def _nothing_new(channels: Sequence[Channel], written: Sequence[int]) -> bool:
+    return all(channel.written == seen for channel, seen in zip(channels, written, strict=True))
 
 
 def _bytes(tensor: Tensor) -> Tensor:

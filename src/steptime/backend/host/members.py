@@ -6,7 +6,6 @@ memory, and every later call of every rank raises that same sentence.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from steptime.errors import SteptimeError
@@ -41,14 +40,9 @@ class Members:
         ]
 
     def check(self) -> None:
-        """Raise what made the group fail, if anything did; SteptimeError in a forked process."""
+        """Raise what made the group fail, if anything did."""
         if self.failure:
             raise type(self.failure)(*self.failure.args)
-        if os.getpid() != self._processes[self.rank].pid:
-            raise SteptimeError(
-                f"a process forked from {self.name(self.rank)} is no member of its group: "
-                "communicate in the rank itself"
-            )
 
     def fail(self, error: SteptimeError) -> SteptimeError:
         """Break the group, tell the others why, and return the error to raise."""
@@ -66,6 +60,10 @@ class Members:
             self.failure = LostContactError(f"{self.name(self.rank)} has left the group")
             self._notes[self.rank][0] = _LEFT
 
+    def left(self, other: int) -> bool:
+        """Whether a member has left the group; what it sent before may still be there."""
+        return self._notes[other][0] == _LEFT
+
     def watch(self, awaited: Callable[[], Iterable[int]], doing: str) -> None:
         """Raise LostContactError if the group has failed, or an awaited member cannot come.
 
@@ -77,7 +75,7 @@ class Members:
                 sentence = bytes(note[8:]).rstrip(b"\0").decode(errors="replace")
                 raise self.fail(LostContactError(sentence))
         for other in awaited():
-            left = self._notes[other][0] == _LEFT
+            left = self.left(other)
             if (left or not self._processes[other].lives()) and other in awaited():
                 fate = "left the group" if left else "died"
                 raise self.fail(LostContactError(f"{self.name(other)} {fate} {doing}"))

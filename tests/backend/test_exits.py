@@ -1,0 +1,163 @@
+"""Ranks that end, stop or are killed, and what those are told that wait for them."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from backend.test_errors import _sentence
+from ranks import on_ranks
+
+_TINY_SHM = (
+    *("unshare", "--mount", "sh", "-c"),
+    'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"',
+    "sh",
+)
+_PERMITTED = subprocess.run([*_TINY_SHM, "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        (),
+        pytest.param(
+            _TINY_SHM, marks=pytest.mark.skipif(not _PERMITTED, reason="no mount is permitted here")
+        ),
+    ],
+    ids=["as it is", "with 64 KiB of /dev/shm"],
+)
+def test_a_script_that_leaves_nothing_in_order_ends_well(
+    prefix: tuple[str, ...], tmp_path: Path
+) -> None:
+    script = str(Path(__file__).with_name("leaving.py"))
+    ranks = [
+        subprocess.Popen(
+            [*prefix, sys.executable, script, str(tmp_path / "store"), str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        ended = [process.communicate(timeout=60) for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    assert [err for _, err in ended] == ["", ""]
+    assert [process.returncode for process in ranks] == [0, 0]
+    for process, (out, _) in zip(ranks, ended, strict=True):
+        reduced, forked, *_ = out.splitlines()
+        assert reduced == "32.0"
+        assert f"was forked from a rank (pid {process.pid})" in forked
+    assert "left the group in barrier" in ended[0][0].splitlines()[-1]
+
+
+def test_ranks_that_are_killed_or_stopped_are_named_in_whatever_waits_for_them(
+    tmp_path: Path,
+) -> None:
+    context = get_context("spawn")
+    queue = context.Queue()
+    ranks = [
+        context.Process(target=_waiting, args=(rank, tmp_path / "store", queue))
+        for rank in range(4)
+    ]
+    for process in ranks:
+        process.start()
+    try:
+        told = [queue.get(timeout=60) for _ in range(2)]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()
+    for found in told:
+        assert found["killed"].keys() == found["stopped"].keys()
+        for where, (sentence, seconds) in found["killed"].items():
+            assert "rank 3 (pid" in sentence, where
+            assert "died" in sentence, where
+            assert where in sentence, where
+            assert seconds < 2, where
+        for where, (sentence, seconds) in found["stopped"].items():
+            assert "waited 1.5 s" in sentence, where
+            assert "rank 2 (pid" in sentence, where
+            assert where in sentence, where
+            assert seconds < 5, where
+
+
+def _waiting(rank: int, store: Path, queue: Any) -> None:
+    import steptime.backend  # noqa: F401
+
+    torch.set_num_threads(1)
+    dist.init_process_group("steptime", f"file://{store}", rank=rank, world_size=4)
+    killed = [dist.new_group([0, 1, 3]) for _ in range(4)]
+    stopped = [dist.new_group([0, 1, 2], timeout=timedelta(seconds=1.5)) for _ in range(4)]
+    dist.barrier()
+    if rank >= 2:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL if rank == 3 else signal.SIGSTOP)
+    found = {"killed": _told(killed, 3), "stopped": _told(stopped, 2)}
+    queue.put(found)
+    queue.close()
+    queue.join_thread()
+    time.sleep(60)  # until the other rank has been told as well
+
+
+def _told(groups: list[Any], missing: int) -> dict[str, tuple[str, float]]:
+    """What is raised in each call that is under way in a group of its own, and when."""
+    begun = time.monotonic()
+    works = {
+        "all_reduce": dist.all_reduce(torch.ones(100_000), group=groups[0], async_op=True),
+        "barrier": dist.barrier(groups[1], async_op=True),
+        "broadcast": dist.broadcast(torch.ones(3), missing, groups[2], async_op=True),
+        "recv": dist.irecv(torch.ones(3), missing, groups[3]),
+    }
+    return {name: (_sentence(work.wait), time.monotonic() - begun) for name, work in works.items()}
+
+
+def test_disagreements_in_a_subgroup_say_who_called_what(tmp_path: Path) -> None:
+    _, *told = on_ranks(3, _disagreements, tmp_path, backend="steptime")
+    assert told[0] == told[1]
+    what = "the ranks disagree in call number 1: rank 1 called {}; rank 2 called {}"
+    assert told[0] == {
+        "shape": what.format("all_reduce of float32[4] (sum)", "all_reduce of float32[5] (sum)"),
+        "dtype": what.format("all_gather of float32[4]", "all_gather of int32[4]"),
+        "reduction": what.format(
+            "all_reduce of float32[4] (sum)", "all_reduce of float32[4] (max)"
+        ),
+        "root": what.format(
+            "broadcast of float32[4] from rank 1", "broadcast of float32[4] from rank 2"
+        ),
+        "collective": what.format("barrier", "reduce of float32[4] to rank 2 (sum)"),
+    }
+
+
+def _disagreements() -> dict[str, str]:
+    groups = [dist.new_group([1, 2]) for _ in range(5)]
+    if dist.get_rank() == 0:
+        return {}
+    second = dist.get_rank() == 2
+    tensor = torch.ones(4, dtype=torch.int32 if second else torch.float32)
+    floats = torch.ones(4)
+    calls = {
+        "shape": lambda g: dist.all_reduce(torch.ones(4 + second), group=g),
+        "dtype": lambda g: dist.all_gather([tensor.clone() for _ in range(2)], tensor, g),
+        "reduction": lambda g: dist.all_reduce(
+            floats, dist.ReduceOp.MAX if second else dist.ReduceOp.SUM, g, async_op=True
+        ).wait(),
+        "root": lambda g: dist.broadcast(floats, 1 + second, g, async_op=True).wait(),
+        "collective": lambda g: dist.reduce(floats, 2, group=g) if second else dist.barrier(g),
+    }
+    return {
+        name: _sentence(lambda call=call, group=group: call(group))
+        for (name, call), group in zip(calls.items(), groups, strict=True)
+    }

@@ -1,0 +1,55 @@
+"""Tensors of more than 2 GiB, whose sizes no 32-bit number holds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from ranks import on_ranks
+from steptime.world import room
+
+GIB2 = 1 << 31
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(room.available_bytes() < 12 << 30, reason="needs 12 GiB of memory")
+def test_collectives_beyond_2_gib(tmp_path: Path) -> None:
+    for found in on_ranks(2, _beyond_2_gib, tmp_path, backend="steptime"):
+        assert found == {
+            "all_reduce of uint8": [3],
+            "all_reduce of bfloat16": [3.0],
+            "broadcast": [2],
+            "all_gather_single": [1, 2],
+            "message": [1],
+        }
+
+
+def _beyond_2_gib() -> dict[str, list[Any]]:
+    rank = dist.get_rank()
+    found: dict[str, list[Any]] = {}
+
+    def holds(name: str, tensor: torch.Tensor) -> None:
+        """All that there is, at most one value in each part that came from one rank."""
+        found[name] = [part[0].item() for part in tensor if bool((part == part[0]).all())]
+
+    vector = torch.full((GIB2 + 8,), 1 + rank, dtype=torch.uint8)
+    dist.all_reduce(vector)
+    holds("all_reduce of uint8", vector[None])
+    dist.broadcast(vector.fill_(1 + rank), 1)
+    holds("broadcast", vector[None])
+    if rank == 0:
+        dist.send(vector.fill_(1), 1)
+    else:
+        dist.recv(vector, 0)
+    holds("message", vector[None])
+    del vector
+    halves = torch.full((GIB2 // 2 + 4,), 1 + rank, dtype=torch.bfloat16)
+    dist.all_reduce(halves)
+    holds("all_reduce of bfloat16", halves[None])
+    del halves
+    gathered = torch.zeros(2, GIB2 // 2 + 8, dtype=torch.uint8)
+    dist.all_gather_single(gathered, torch.full_like(gathered[0], 1 + rank))
+    holds("all_gather_single", gathered)
+    return found
