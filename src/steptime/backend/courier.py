@@ -7,7 +7,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from steptime.backend.host import EAGER_BYTES, Call, HostGroup, Kind
+from steptime.backend.host import Call, HostGroup, Kind
 from steptime.backend.work import Crew, Lane
 
 
@@ -37,8 +37,8 @@ class Courier(Protocol):
 class HostCourier:
     """The Courier of ranks that share a host.
 
-    A message that fits its mailbox is put there at once. A larger one needs its receiver, so it
-    leaves in a thread, one for each receiver: two ranks may send to each other first.
+    A message that fits the mailbox is put there at once. Another needs its receiver, so it leaves
+    in a thread, one for each receiver: two ranks may send to each other first.
     """
 
     def __init__(self, host: HostGroup) -> None:
@@ -57,8 +57,7 @@ class HostCourier:
         """As Courier says."""
         message = Call.of(Kind.SEND, tensor.dtype, tensor.numel(), to, call.op)
         tag = next(self._sent[to])
-        if tensor.nbytes <= EAGER_BYTES:
-            self._host.send(message, tensor, to, tag)
+        if self._host.try_send(message, tensor, to, tag):
             return _nothing
         task = self._lanes[to].start((), self._host.send, message, tensor, to, tag)
 

@@ -61,6 +61,9 @@ class Engine(Protocol):
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
         """Send a message; return when ``tensor`` may be changed again."""
 
+    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
+        """Send a message if that needs no waiting; whether it was sent."""
+
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a message, from anyone if ``source`` is None; the result is who sent it."""
 

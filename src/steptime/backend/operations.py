@@ -152,6 +152,11 @@ def send(engine: Engine, call: Call, tensor: Tensor, to: int, tag: int) -> None:
     engine.send(call, flatten(tensor), to, tag)
 
 
+def try_send(engine: Engine, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
+    """Send a message if that needs no waiting; whether it was sent."""
+    return engine.try_send(call, flatten(tensor), to, tag)
+
+
 def recv(engine: Engine, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
     """Receive a message; the result is the rank that sent it."""
     vector = flatten(tensor)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from steptime.backend import requests
 from steptime.backend.engine import Engine
-from steptime.backend.operations import Operation, in_turn
+from steptime.backend.operations import Operation, in_turn, try_send
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
 from steptime.backend.work import Crew, Done, Lane
@@ -334,25 +334,23 @@ class SteptimeGroup(compat.ProcessGroup):
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Send the one tensor to a rank of the group."""
         (tensor,) = tensors
-        return self._message(
-            ("send", peer, tag), tensor, requests.send(self._names, tensor, peer, tag)
-        )
+        operation, arguments = requests.send(self._names, tensor, peer, tag)
+        lane = self._lane_of("send", peer, tag)
+        if lane.attempt(try_send, self._engine, *arguments):
+            return _DONE
+        return lane.start(tensors, operation, self._engine, *arguments)
 
     @_cpu
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Receive into the one tensor from a rank of the group."""
         (tensor,) = tensors
-        return self._message(
-            ("recv", peer, tag), tensor, requests.recv(self._names, tensor, peer, tag)
-        )
+        return self._receive(tensor, peer, tag)
 
     @_cpu
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
         """Receive into the one tensor from whichever rank sends first."""
         (tensor,) = tensors
-        return self._message(
-            ("recv", None, tag), tensor, requests.recv(self._names, tensor, None, tag)
-        )
+        return self._receive(tensor, None, tag)
 
     # How requests are carried out
 
@@ -363,14 +361,18 @@ class SteptimeGroup(compat.ProcessGroup):
         self._lane.run(operation, self._engine, *arguments)
         return _DONE
 
-    def _message(self, key: _Route, tensor: Tensor, request: Operation) -> compat.Work:
-        operation, arguments = request
-        lane = self._messages.get(key)
+    def _receive(self, tensor: Tensor, peer: int | None, tag: int) -> compat.Work:
+        operation, arguments = requests.recv(self._names, tensor, peer, tag)
+        lane = self._lane_of("recv", peer, tag)
+        return lane.start([tensor], operation, self._engine, *arguments)
+
+    def _lane_of(self, *route: *_Route) -> Lane:
+        lane = self._messages.get(route)
         if lane is None:
             for other in [key for key, lane in self._messages.items() if lane.at_rest]:
                 del self._messages[other]
-            lane = self._messages[key] = Lane("the messages of a group", self._crew)
-        return lane.start([tensor], operation, self._engine, *arguments)
+            lane = self._messages[route] = Lane("the messages of a group", self._crew)
+        return lane
 
 
 def _leave(

@@ -138,6 +138,10 @@ class ScheduledGroup:
         """Send a message."""
         self._builtin.send(call, tensor, to, tag)
 
+    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
+        """Send a message if that needs no waiting."""
+        return self._builtin.try_send(call, tensor, to, tag)
+
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a message."""
         return self._builtin.recv(call, tensor, source, tag)

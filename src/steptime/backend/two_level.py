@@ -136,6 +136,10 @@ class TwoLevelGroup:
         """Over the network."""
         self._among.send(call, tensor, to, tag)
 
+    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
+        """Over the network."""
+        return self._among.try_send(call, tensor, to, tag)
+
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Over the network."""
         return self._among.recv(call, tensor, source, tag)

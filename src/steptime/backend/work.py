@@ -15,8 +15,8 @@ from steptime.errors import SteptimeError
 from steptime.world.compat import Work, left_alone
 from steptime.world.environment import LostContactError
 
-_LOOK_S = 50e-6
-_LOOKS = 100  # in vain, before the thread that looks is put to sleep
+_LOOK_S = 200e-6
+_LOOKS = 50  # in vain, before the thread that looks is put to sleep
 _IDLE_S = 2.0
 _GRACE_S = 1.0
 
@@ -105,6 +105,16 @@ class Lane:
                 self.call(function, arguments)
                 return
         self.start((), function, *arguments).wait()
+
+    def attempt(self, function: Callable[..., bool], *arguments: Any) -> bool:
+        """Call ``function`` now, unless something is before it; its answer, or else False."""
+        self._check_process()
+        if self._tasks or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            return not self._tasks and bool(self.call(function, arguments))
+        finally:
+            self._turn.release()
 
     def start(
         self, results: Sequence[Tensor], function: Callable[..., Any], *arguments: Any

@@ -7,7 +7,6 @@ that share this one; ``empty`` makes tensors that its collectives read and write
 from steptime.backend.host.arena import empty
 from steptime.backend.host.call import Call, Kind
 from steptime.backend.host.group import HostGroup
-from steptime.backend.host.mail import EAGER_BYTES
 from steptime.backend.host.meeting import Meeting, meet
 
-__all__ = ["EAGER_BYTES", "Call", "HostGroup", "Kind", "Meeting", "empty", "meet"]
+__all__ = ["Call", "HostGroup", "Kind", "Meeting", "empty", "meet"]

@@ -21,7 +21,7 @@ RING_BYTES = 256 << 10
 CHANNEL_BYTES = RING_BYTES + 4096
 _PIECE_BYTES = RING_BYTES // 4  # so that both sides work at once on a message larger than the ring
 _WRITTEN, _READ = 0, LINE_BYTES // 8  # the words with the counts
-_LOOK_S = 30e-6
+_LOOK_S = 100e-6  # about twice what it takes to block and to be woken up
 _WATCH_S = 0.05
 
 _yield = ctypes.CDLL(None).sched_yield
@@ -51,6 +51,10 @@ class Channel:
     def read(self) -> int:
         """The bytes read so far."""
         return self._words[_READ]
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message with so many bytes of payload can be written without waiting."""
+        return self.written + LINE_BYTES + _aligned(size) - self.read <= RING_BYTES
 
     def put(self, header: memoryview, payload: Tensor, watch: Watch) -> None:
         """Write a message: ``header`` (WORDS + 1 words) and ``payload`` (uint8)."""

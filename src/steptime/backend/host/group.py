@@ -127,6 +127,10 @@ class HostGroup:
         """
         self._mail.send(call, tensor, to, tag)
 
+    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
+        """Send a tensor if the mailbox of the other rank has room for it; whether it had."""
+        return self._mail.try_send(call, tensor, to, tag)
+
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a tensor with this tag from a rank, None: from any. Returns which it was.
 

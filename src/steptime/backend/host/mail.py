@@ -72,10 +72,27 @@ class Mail:
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
         """Send ``tensor`` to a rank. Returns once it may be changed."""
         self._members.check()
-        header = memoryview(call.words.tobytes() + tag.to_bytes(8, "little", signed=True))
         box = self._out[to]
         with box.lock:
-            box.channel.put(header.cast("Q"), _bytes(tensor), self._watch(call, tag, lambda: (to,)))
+            self._put(box, call, tensor, to, tag)
+
+    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
+        """Send ``tensor`` to a rank if there is room for it now; whether there was."""
+        self._members.check()
+        box = self._out[to]
+        if not box.lock.acquire(blocking=False):
+            return False
+        try:
+            fits = box.channel.has_room(tensor.nbytes)
+            if fits:
+                self._put(box, call, tensor, to, tag)
+            return fits
+        finally:
+            box.lock.release()
+
+    def _put(self, box: _Box, call: Call, tensor: Tensor, to: int, tag: int) -> None:
+        header = memoryview(call.words.tobytes() + tag.to_bytes(8, "little", signed=True))
+        box.channel.put(header.cast("Q"), _bytes(tensor), self._watch(call, tag, lambda: (to,)))
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a tensor from a rank, None: from any. Returns which it was."""
