@@ -175,6 +175,15 @@ def test_it_stops_on_request_and_leaves_no_process(tmp_path):
         assert running.end().code == 128 + signal.SIGTERM
 
 
+def test_buffers_in_the_arena_of_our_own_backend(tmp_path):
+    words = ("bench", "--backend", "steptime", "-R", "1", "-b", "4", "-e", "1M", "-f", "512")
+    ended = run(*words, "--ranks", "2", "--json", folder=tmp_path)
+    assert ended.code == 0, ended.err
+    halves = [row[half] for row in ended.json["rows"] for half in ("out_of_place", "in_place")]
+    assert {half["wrong"] for half in halves} == {0}
+    assert ended.json["registered"] is True
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -188,6 +197,8 @@ def test_it_stops_on_request_and_leaves_no_process(tmp_path):
         ("--algorithms rings", "'rings' does not exist: choose one of builtin"),
         ("--backend mpi -d half", "MPI has no float16: choose one of float32"),
         ("sendrecv --ranks 1", "at least 2 ranks"),
+        ("-R 1", "the backend gloo registers no buffers: leave -R out"),
+        ("-R 2", "--local-register is 2: it must be 0 or 1"),
     ],
 )
 def test_what_is_refused_before_a_rank_starts(words, says, tmp_path):

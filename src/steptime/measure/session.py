@@ -135,6 +135,7 @@ def record(
         "iterations": bench.effort.iterations,
         "warmup": bench.effort.warmup,
         "average_over_ranks": bench.average.name.lower(),
+        "registered": bench.registered,
         "rows": [{"backend": place["backend"], **asdict(row)} for row in session.rows],
         "fits": {name: _fit(found) for name, found in session.fits.items() if found},
         "message": _fit(machine.message) if machine else None,
