@@ -27,6 +27,7 @@ _PEER_GONE = re.compile(
     r"|remote process exited"
 )
 _PEER_SILENT = re.compile(r"Timed out waiting|wait timeout after|operation timeout")
+_REFUSED = "Connection refused"
 _NO_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
 
 
@@ -70,8 +71,8 @@ def join(world: World, backend: str, timeout_s: float) -> None:
     """Make this process a rank of torch.distributed, once; ``timeout_s`` is for each collective.
 
     Raises UsageError when the port is taken, the launcher leaves the ranks no way to meet or the
-    backend cannot run here; LostContactError when other ranks do not come in time; SteptimeError
-    when they come but cannot connect to each other.
+    backend cannot run here; LostContactError when other ranks do not come in time, or die when they
+    have; SteptimeError when they come but cannot connect to each other.
     """
     device = _claim_gpu(world) if backend == "nccl" else None
     if world.one_host:
@@ -90,6 +91,12 @@ def join(world: World, backend: str, timeout_s: float) -> None:
                 device_id=device,
             )
         except (RuntimeError, ValueError) as error:
+            # All ranks had answered the roll call, so on one host a port that is closed now was
+            # that of a rank which has died since.
+            if _PEER_GONE.search(str(error)) or (world.one_host and _REFUSED in str(error)):
+                raise LostContactError(
+                    f"rank {world.rank} lost contact: another rank died"
+                ) from error
             raise SteptimeError(
                 f"rank {world.rank} could not connect to the other ranks by {backend} "
                 f"({str(error).splitlines()[0]}): name the network interface that they share in "
