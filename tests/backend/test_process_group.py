@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ranks import on_ranks
+from steptime.errors import SteptimeError
 
 RANKS = 3
 
@@ -21,6 +22,8 @@ def test_the_backend_beyond_gloo(tmp_path: Path) -> None:
             "wide": [258.0, 258.0],
             "concurrent groups": True,
             "arena": True,
+            "shared": [1.0, 2.0, 3.0],
+            "shared, too large": "a shared tensor needs",
             "defaults": [3.0],
             "threads": "few",
             "unmatched message": "left behind",
@@ -47,6 +50,8 @@ def _everything() -> dict[str, Any]:
     answers["wide"] = wide.tolist()
     answers["concurrent groups"] = _concurrently()
     answers["arena"] = _in_arena(group)
+    answers["shared"] = _share()
+    answers["shared, too large"] = _share_too_much()
     one = torch.ones(1)
     group.allreduce([one]).wait()
     answers["defaults"] = one.tolist()
@@ -87,6 +92,26 @@ def _in_arena(group: Any) -> bool:
     model(torch.ones(4, 300)).sum().backward()
     gradient = model.module.weight.grad
     return bool((flat == 6).all()) and gradient is not None and bool((gradient == 4).all())
+
+
+def _share() -> list[float]:
+    """Each rank writes its own element of one tensor, and reads all."""
+    import steptime.backend as backend
+
+    tensor = backend.shared(RANKS)
+    tensor[dist.get_rank()] = dist.get_rank() + 1.0
+    dist.barrier()
+    return tensor.tolist()
+
+
+def _share_too_much() -> str:
+    import steptime.backend as backend
+
+    try:
+        backend.shared(1 << 45, dtype=torch.uint8)
+    except SteptimeError as error:
+        return str(error)[: len("a shared tensor needs")]
+    return "accepted"
 
 
 def _leave_message_behind() -> str:

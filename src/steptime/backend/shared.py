@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 from typing import TYPE_CHECKING
@@ -11,8 +12,7 @@ import torch.distributed as dist
 
 from steptime.backend.host import segment
 from steptime.errors import SteptimeError
-from steptime.units import format_bytes
-from steptime.world import room
+from steptime.world.room import check_room
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,18 +35,15 @@ def shared(
     if not elements:
         return torch.empty(shape, dtype=dtype)
     size = elements * dtype.itemsize
-    offer: list[tuple[int, int] | str] = [""]
-    fd: int | None = None
-    if dist.get_rank(group) == 0:
-        fd = segment.create(size)
-        offer[0] = (os.getpid(), fd) if size <= room.available_bytes() else _too_large(size)
+    made = _make(size) if dist.get_rank(group) == 0 else None
+    offer = [(os.getpid(), made) if isinstance(made, int) else made]
+    fd = made if isinstance(made, int) else None
     try:
         dist.broadcast_object_list(offer, group=group, group_src=0)
         (found,) = offer
-        if isinstance(found, str):
-            raise SteptimeError(found)
-        if fd is None:
-            fd = segment.open_of(*found)
+        if not isinstance(found, tuple):
+            raise SteptimeError(f"{found}")
+        fd = segment.open_of(*found) if fd is None else fd
         _check_all_opened(fd is not None, group)
         assert fd is not None  # noqa: S101 - every rank has one, or all have raised
         memory = segment.attach(fd, size)
@@ -54,6 +51,19 @@ def shared(
         if fd is not None:
             os.close(fd)
     return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+def _make(size: int) -> int | str:
+    """A segment whose memory is there, or why there is none."""
+    fd = segment.create(size)
+    try:
+        check_room(size)
+        memory = segment.attach(fd, size)
+        segment.populate(ctypes.addressof(memory), size)
+    except SteptimeError as error:
+        os.close(fd)
+        return str(error)
+    return fd
 
 
 def _check_all_opened(opened: bool, group: ProcessGroup | None) -> None:
@@ -65,10 +75,3 @@ def _check_all_opened(opened: bool, group: ProcessGroup | None) -> None:
             f"ranks {', '.join(str(r) for r, here in enumerate(everyone) if not here)} are on "
             "other hosts than rank 0: a shared tensor needs all ranks on one host"
         )
-
-
-def _too_large(size: int) -> str:
-    return (
-        f"a shared tensor needs {format_bytes(size)} and this process may take only "
-        f"{format_bytes(room.available_bytes())} more: give the host or its container more memory"
-    )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steptime.errors import SteptimeError
+from steptime.units import format_bytes
+
 _ROOT = Path("/sys/fs/cgroup")
 _FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
 
@@ -16,6 +19,16 @@ def total_bytes() -> int:
 def available_bytes() -> int:
     """What the host has available or, where that is less, what its cgroups leave."""
     return min([_meminfo("MemAvailable"), *_cgroup_rooms()])
+
+
+def check_room(size: int) -> None:
+    """Raise SteptimeError when this process may not take so many bytes for a shared tensor."""
+    available = available_bytes()
+    if size > available:
+        raise SteptimeError(
+            f"a shared tensor needs {format_bytes(size)} and this process may take only "
+            f"{format_bytes(available)} more: give the host or its container more memory"
+        )
 
 
 def _meminfo(field: str) -> int:

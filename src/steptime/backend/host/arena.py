@@ -61,12 +61,7 @@ class Arena:
         Raises SteptimeError when the host or the cgroup has not as much memory.
         """
         pages = -(-size // PAGE) * PAGE
-        available = room.available_bytes()
-        if pages > available:
-            raise SteptimeError(
-                f"a shared tensor needs {format_bytes(pages)} and this process may take only "
-                f"{format_bytes(available)} more: give the host or its container more memory"
-            )
+        room.check_room(pages)
         offset = self._take(pages)
         segment.populate(self.base + offset, pages)
         memory = memoryview(self._memory)[offset : offset + size]
