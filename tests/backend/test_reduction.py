@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from steptime.backend import reduction
-from steptime.backend.host.folding import fold
+from steptime.backend.folding import fold
 
 _WHOLE = (
     torch.uint8,

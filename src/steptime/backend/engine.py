@@ -71,17 +71,6 @@ class Engine(Protocol):
         """Give back what the group holds."""
 
 
-def fold(op: Reduction, tensors: Sequence[Tensor], out: Tensor) -> None:
-    """Reduce ``tensors``, one of each rank, into ``out``, in the order of the ranks."""
-    dtype = op.accumulator(out.dtype)
-    result = tensors[0].to(dtype, copy=True)
-    for tensor in tensors[1:]:
-        op.combine(result, tensor.to(dtype), out=result)
-    if op.finish:
-        op.finish(result, len(tensors))
-    out.copy_(result)
-
-
 def even_counts(elements: int, ranks: int) -> list[int]:
     """As many elements for each rank as can be equal, the rest to the first ones."""
     share, rest = divmod(elements, ranks)

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from steptime.backend.engine import as_bytes, even_counts, fold
+from steptime.backend.engine import as_bytes, even_counts
 from steptime.backend.flatten import parts
+from steptime.backend.folding import fold
 from steptime.backend.host import Call
 from steptime.backend.reduction import Reduction
 from steptime.errors import SteptimeError
@@ -260,7 +261,7 @@ class NetworkGroup:
         """Fill ``part`` with the reduction of everyone's ``tensors[rank]``."""
         own = tensors[self.rank]
         contributions = [torch.empty_like(own) for _ in range(self.ranks)]
-        contributions[self.rank] = own
+        contributions[self.rank] = own.clone()  # part may lie anywhere in it
         self._exchange(
             call, {p: contributions[p] for p in self._peers}, {p: tensors[p] for p in self._peers}
         )

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from steptime.backend.engine import fold
 from steptime.backend.flatten import parts
+from steptime.backend.folding import fold
 from steptime.backend.host import Call, HostGroup, Kind
 from steptime.backend.network import NetworkGroup
 from steptime.backend.reduction import Reduction

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
+from steptime.backend.folding import fold
 from steptime.backend.host.exchange import split
-from steptime.backend.host.folding import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import torch
     from torch import Tensor
 
     from steptime.backend.host.exchange import Exchange
@@ -40,13 +39,8 @@ def reduce_scatter(x: Exchange, output: Tensor, inputs: Sequence[Tensor], op: Re
     sizes = [output.numel()] * x.ranks
     windows = x.windows(inputs, range(x.ranks), sizes, x.rank, written=(output,))
     if windows is not None:
-        # A later contribution is still to be read when the first result is written.
-        aside = x.rank > 1 and output.data_ptr() == windows[x.rank].data_ptr()
         for block, *blocks in _blocks(x, output, *windows):
-            result = torch.empty_like(block) if aside else block
-            fold(op, blocks, result)
-            if aside:
-                block.copy_(result)
+            fold(op, blocks, block)
         x.step()
         return
     parts = [x.blocks(tensor, x.ranks) for tensor in inputs]
@@ -127,12 +121,10 @@ def _reduce_windows(
     """
     low, high = _slices(windows[0].numel(), x.ranks, windows[0].dtype)[x.rank]
     for blocks in _blocks(x, *(window[low:high] for window in windows)):
-        # That of a later root is still to be read when the first result is written.
-        result = blocks[roots[0]] if roots[0] <= 1 else torch.empty_like(blocks[0])
+        result = blocks[roots[0]]
         fold(op, blocks, result)
-        for root in roots:
-            if blocks[root] is not result:
-                blocks[root].copy_(result)
+        for root in roots[1:]:
+            blocks[root].copy_(result)
     x.step()
 
 
