@@ -164,9 +164,7 @@ def algorithm_named(collective: str, name: str) -> Algorithm:
     """The shipped algorithm of that name, or a UsageError that lists those there are."""
     known = algorithms(collective)
     if name not in known:
-        raise UsageError(
-            f"there is no {collective} {name!r}: choose one of {', '.join(known) or 'none yet'}"
-        )
+        raise UsageError(f"there is no {collective} {name!r}: choose one of {', '.join(known)}")
     return known[name]
 
 

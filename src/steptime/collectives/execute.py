@@ -36,6 +36,11 @@ class Message:
     peer: int
     pieces: tuple[Piece, ...]
 
+    @property
+    def in_place(self) -> bool:
+        """Whether it can arrive where it belongs: in one piece, and not to be reduced."""
+        return len(self.pieces) == 1 and not self.pieces[0].reduce
+
 
 @dataclass(frozen=True)
 class LocalRound:
@@ -106,36 +111,25 @@ def execute(
     the result is then where the schedule says. A message whose chunks have no elements is sent all
     the same: a barrier has no others. Raises what the transport raises.
     """
-    for step in rounds:
-        _carry_out(step, memory, offsets, transport, reduce, empty)
 
-
-def _carry_out(
-    step: LocalRound,
-    memory: Vector,
-    offsets: Sequence[int],
-    transport: Transport,
-    reduce: Callable[[Vector, Vector], None],
-    empty: Callable[[int], Vector],
-) -> None:
     def view(piece: Piece) -> Vector:
         return memory[offsets[piece.first] : offsets[piece.first + piece.count]]
 
-    received = [(message, _landing(message, view, empty)) for message in step.receives]
-    arrivals = [transport.receive(buffer, message.peer) for message, buffer in received]
-    departures = [transport.send(_packed(m, view, empty), m.peer) for m in step.sends]
-    own = [(t, _copied(view(source), empty)) for source, t in step.copies if t.reduce]
-    for source, target in step.copies:
-        if not target.reduce:
-            view(target)[:] = view(source)
-    for wait in arrivals:
-        wait()
-    for wait in departures:
-        wait()
-    for target, vector in own:
-        reduce(view(target), vector)
-    for message, buffer in received:
-        _unpack(message, buffer, view, reduce)
+    for step in rounds:
+        landed = [(m, _landing(m, view, empty)) for m in step.receives]
+        waits = [transport.receive(buffer, message.peer) for message, buffer in landed]
+        waits += [transport.send(_packed(m, view, empty), m.peer) for m in step.sends]
+        own = [(t, _copied(view(source), empty)) for source, t in step.copies if t.reduce]
+        for source, target in step.copies:
+            if not target.reduce:
+                view(target)[:] = view(source)
+        for wait in waits:
+            wait()
+        for target, vector in own:
+            reduce(view(target), vector)
+        for message, buffer in landed:
+            if not message.in_place:
+                _unpack(message, buffer, view, reduce)
 
 
 def _copied(vector: Vector, empty: Callable[[int], Vector]) -> Vector:
@@ -148,7 +142,7 @@ def _landing(
     message: Message, view: Callable[[Piece], Vector], empty: Callable[[int], Vector]
 ) -> Vector:
     """Where a message arrives: in place, unless it comes in pieces or is to be reduced."""
-    if len(message.pieces) == 1 and not message.pieces[0].reduce:
+    if message.in_place:
         return view(message.pieces[0])
     return empty(sum(len(view(piece)) for piece in message.pieces))
 
@@ -175,8 +169,6 @@ def _unpack(
     reduce: Callable[[Vector, Vector], None],
 ) -> None:
     at = 0
-    if len(message.pieces) == 1 and not message.pieces[0].reduce:
-        return
     for piece in message.pieces:
         target = view(piece)
         part = buffer[at : at + len(target)]
