@@ -1,4 +1,6 @@
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -145,3 +147,47 @@ def make_run() -> Callable[..., dict[str, Any]]:
 @pytest.fixture
 def make_timeline() -> Callable[..., Timeline]:
     return timeline_of
+
+
+CHROMIUM = shutil.which("chromium")
+QUIET = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real browser; a test that asks for it is skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    if CHROMIUM is None:
+        pytest.skip("no chromium here: apt-get install chromium")
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def open_html(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens an HTML file; when the test ends, nothing may have failed or left the disk."""
+    complaints: list[str] = []
+    contexts = []
+
+    def watch(request: Any) -> None:
+        if not request.url.startswith("file:"):
+            complaints.append(f"request to {request.url}")
+
+    def show(path: Path, width: int = 1280, **options: Any) -> Any:
+        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", watch)
+        page.goto(path.as_uri())
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -1,8 +1,7 @@
 """The page in a real browser: it draws, zooms and fits, and asks the network for nothing."""
 
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,57 +10,28 @@ import pytest
 from steptime.report import write_report
 from steptime.timeline import Timeline
 
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("no chromium here: apt-get install chromium", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 
 NAMES = ("server", "replicated", "sharded")
-QUIET = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        yield running
-        running.close()
 
 
 @pytest.fixture
 def open_page(
-    browser: Any,
+    open_html: Callable[..., Any],
     tmp_path: Path,
     make_run: Callable[..., dict[str, Any]],
     make_timeline: Callable[..., Timeline],
-) -> Iterator[Callable[..., Any]]:
-    """Opens the page of a run; when the test ends, nothing may have failed or left the disk."""
-    complaints: list[str] = []
-    contexts = []
+) -> Callable[..., Any]:
+    """Opens the page of a run."""
 
-    def watch(request: Any) -> None:
-        if not request.url.startswith("file:"):
-            complaints.append(f"request to {request.url}")
-
-    def show(*names: str, width: int = 1280, **options: Any) -> Any:
+    def show(*names: str, **options: Any) -> Any:
         path = tmp_path / "report.html"
         write_report(path, make_run(*names), make_timeline(*names))
-        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, **options))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", watch)
-        page.goto(path.as_uri())
+        page = open_html(path, **options)
         page.wait_for_selector("#step-figure .barlayer .point")
         return page
 
-    yield show
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    return show
 
 
 def shown_range(page: Any) -> tuple[float, float]:

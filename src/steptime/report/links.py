@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steptime.rundir import write_atomic
+from steptime.report.template import write_html
 from steptime.units import format_seconds
 
 Pairs = Sequence[Mapping[str, Any]]
@@ -80,26 +80,17 @@ def _cells(
 
 def write_links(path: Path, run: Mapping[str, Any]) -> None:
     """Write the heat maps of a run's ``pairs``, atomically: one HTML file without scripts."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     pairs = run["pairs"]
     ranks = 1 + max(pair["src"] for pair in pairs)
     worst = max(pairs, key=lambda pair: pair["latency_us"])
-    page = environment.get_template("links.html").render(
-        run=run,
-        ranks=ranks,
-        headline=f"From rank {worst['src']} to rank {worst['dst']} a message takes longest: "
+    context = {
+        "run": run,
+        "ranks": ranks,
+        "headline": f"From rank {worst['src']} to rank {worst['dst']} a message takes longest: "
         f"{format_seconds(worst['latency_us'] / 1e6)}",
-        maps=[(figure, spread(pairs, figure), _shaded(pairs, figure)) for figure in FIGURES],
-    )
-    write_atomic(path, page.encode())
+        "maps": [(figure, spread(pairs, figure), _shaded(pairs, figure)) for figure in FIGURES],
+    }
+    write_html(path, "links.html", context)
 
 
 def _shaded(pairs: Pairs, figure: Figure) -> dict[tuple[int, int], tuple[str, float]]:

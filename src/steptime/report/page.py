@@ -17,7 +17,7 @@ from steptime.report.figures import (
 from steptime.report.one_step import MAX_RANKS, step_figures
 from steptime.report.palette import ORANGE, PARTS, SKY
 from steptime.report.table import percent, share, sources, strategy_table
-from steptime.rundir import write_atomic
+from steptime.report.template import write_html
 from steptime.timeline import Timeline
 from steptime.units import format_bytes, format_seconds
 
@@ -27,21 +27,12 @@ def write_report(path: Path, run: Mapping[str, Any], timeline: Timeline) -> None
 
     ``run`` is what run.json holds, with one strategy or several, and ``timeline`` the whole run.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     # plotly.js is a script of its own package: autoescape would break it.
     plotly = Markup(get_plotlyjs())  # noqa: S704
-    page = environment.get_template("report.html").render(context(run, timeline), plotly=plotly)
-    write_atomic(path, page.encode())
+    write_html(path, "report.html", context(run, timeline) | {"plotly": plotly})
 
 
 def context(run: Mapping[str, Any], timeline: Timeline) -> dict[str, Any]:

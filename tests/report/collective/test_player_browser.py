@@ -1,8 +1,7 @@
 """The player in a real browser: it plays, steps and fits, and computes what Python proved."""
 
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,6 @@ from steptime.collectives.lookup import find_algorithms
 from steptime.report.collective.exhibit import Link, exhibit
 from steptime.report.collective.page import write_page
 
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("no chromium here: apt-get install chromium", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-
-QUIET = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 LINK = Link(alpha=5e-6, bandwidth=10e9)
 HELD = """() => panels.map((panel) => {
   const holds = panel.states.at(-1);
@@ -33,25 +23,11 @@ HELD = """() => panels.map((panel) => {
 })"""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        yield running
-        running.close()
-
-
 @pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens the page of some algorithms; when the test ends, nothing may have failed."""
-    complaints: list[str] = []
-    contexts = []
+def open_page(open_html: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """Opens the page of some algorithms."""
 
-    def watch(request: Any) -> None:
-        if not request.url.startswith("file:"):
-            complaints.append(f"request to {request.url}")
-
-    def show(*schedules: Schedule, width: int = 1280, **options: Any) -> Any:
+    def show(*schedules: Schedule, **options: Any) -> Any:
         path = tmp_path / "player.html"
         found = [
             find_algorithms(f"{made.collective.name}/{made.algorithm}")[0] for made in schedules
@@ -61,18 +37,9 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
             for algorithm, made in zip(found, schedules, strict=True)
         ]
         write_page(path, shown)
-        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, **options))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", watch)
-        page.goto(path.as_uri())
-        return page
+        return open_html(path, **options)
 
-    yield show
-    for context in contexts:
-        context.close()
-    assert complaints == []
+    return show
 
 
 def named(name: str, ranks: int, **settings: Any) -> Schedule:

@@ -10,12 +10,11 @@ from steptime.collectives.price import round_ends
 from steptime.errors import UsageError
 from steptime.report.collective.exhibit import Exhibit
 from steptime.report.collective.layout import layout
-from steptime.rundir import write_atomic
+from steptime.report.template import write_html
 
 MAX_RANKS = 64
 _MAX_NUMBERS = 250_000  # in the rounds of a page, about a MB
 _SIZES = tuple(1 << power for power in range(10, 31, 2))
-_FOLDER = Path(__file__).parent
 
 
 def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
@@ -23,8 +22,6 @@ def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
 
     Raises UsageError when they have more ranks or messages than a page can show.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     sizes = sorted({*_SIZES, *(one.nbytes for one in shown if one.nbytes)})
     panels = [_panel(one, sizes) for one in shown]
     numbers = sum(len(transfers) for panel in panels for transfers in panel["rounds"])
@@ -33,13 +30,6 @@ def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
             f"the page would hold {numbers // 6:,} messages, more than can be played: show fewer "
             "ranks, blocks or algorithms"
         )
-    environment = Environment(
-        loader=FileSystemLoader([_FOLDER, _FOLDER.parent]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     context = {
         "headline": _headline(shown),
         "panels": panels,
@@ -49,8 +39,7 @@ def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
         "link": str(shown[0].link),
         "alpha": shown[0].link.alpha,
     }
-    page = environment.get_template("player.html").render(context)
-    write_atomic(path, page.encode())
+    write_html(path, "collective/player.html", context)
 
 
 def _headline(shown: Sequence[Exhibit]) -> str:

@@ -1,0 +1,27 @@
+"""Writing a page: one HTML file that needs no network."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from steptime.rundir import write_atomic
+
+_FOLDER = Path(__file__).parent
+
+
+def write_html(path: Path, template: str, context: Mapping[str, Any]) -> None:
+    """Write the page that ``template``, a file below this folder, makes of ``context``.
+
+    Atomically: a page is whole or not there.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader([_FOLDER, (_FOLDER / template).parent]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    page = environment.get_template(template).render(context)
+    write_atomic(path, page.encode())
