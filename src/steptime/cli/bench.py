@@ -1,7 +1,6 @@
 """The verb ``bench``: time and check collectives and links on real ranks."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from cyclopts import Parameter
 
 from steptime import rundir
-from steptime.cli.measuring import columns_of_stdout, crowding, ranks_here, whereabouts, write_text
+from steptime.cli.measuring import (
+    columns_of_stdout,
+    crowding,
+    ranks_here,
+    teller,
+    whereabouts,
+    write_text,
+)
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
@@ -23,7 +29,7 @@ from steptime.measure.table import footer, layout, style_for
 from steptime.report.links import link_lines, write_links
 
 if TYPE_CHECKING:
-    from steptime.measure.carrier import Carrier
+    pass
 
 StyleChoice: TypeAlias = Literal["auto", "nccl", "narrow", "osu"]
 
@@ -95,7 +101,8 @@ def _bench(asked_for: Bench, place: Place, asked: _Asked) -> None:
     from steptime.measure.session import measure_links, record, run
 
     carrier = make_carrier(asked.ranks.backend, registered=asked_for.registered)
-    tell = _teller(carrier, asked)
+    aside = asked.output.json or asked.csv == "-"
+    tell = teller(carrier.rank, asked.output, aside=aside)
     shown = _style(asked_for, asked)
     printed = layout(shown, asked_for, carrier.ranks, carrier.library)
     tell("\n".join([*crowding(place), *printed.header]))
@@ -142,21 +149,6 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
-
-
-def _teller(carrier: "Carrier", asked: _Asked) -> Callable[[str], None]:
-    """What prints for a person: on rank 0, and not where a program reads."""
-
-    def tell(text: str) -> None:
-        if carrier.rank > 0:
-            return
-        if asked.output.json or asked.csv == "-":
-            if not asked.output.quiet:
-                print(text, file=sys.stderr, flush=True)
-        else:
-            say(text)
-
-    return tell
 
 
 def _style(asked_for: Bench, asked: _Asked) -> Literal["nccl", "narrow", "osu"]:

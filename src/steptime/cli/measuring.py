@@ -3,12 +3,12 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from steptime import rundir
-from steptime.cli.options import RankOptions
+from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
@@ -19,6 +19,18 @@ def ranks_here(ranks: int) -> int:
     """How many of the ranks this host holds, as far as is known."""
     world = detect(os.environ)
     return world.local_size if world else ranks
+
+
+def teller(rank: int, output: OutputOptions, *, aside: bool) -> Callable[[str], None]:
+    """What prints for a person, on rank 0: on stdout, or ``aside`` where a program reads that."""
+
+    def tell(text: str) -> None:
+        if rank == 0 and not aside:
+            say(text)
+        elif rank == 0 and not output.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    return tell
 
 
 def crowding(place: Place) -> list[str]:

@@ -1,14 +1,13 @@
 """The verb ``tune``: find the fastest algorithm for each size, and write the selection."""
 
 import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from steptime import rundir
-from steptime.cli.measuring import crowding, ranks_here, whereabouts
+from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
@@ -65,7 +64,7 @@ def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOp
     from steptime.measure.tune import contests, select
 
     carrier = make_carrier(ranks.backend, registered=asked_for.registered)
-    tell = _teller(carrier.rank, output)
+    tell = teller(carrier.rank, output, aside=output.json)
     operation = asked_for.operation.name
     for line in crowding(place):
         tell(line)
@@ -127,15 +126,3 @@ def _answer(
         f"The backend steptime reads it from the environment, on {place.world.size} ranks:\n"
         f"export {variable}='{selection}'\n\nrun: {place.out / 'run.json'}"
     )
-
-
-def _teller(rank: int, output: OutputOptions) -> Callable[[str], None]:
-    """What prints the lines of the table: on rank 0, and not where a program reads."""
-
-    def tell(text: str) -> None:
-        if rank == 0 and not output.json:
-            say(text)
-        elif rank == 0 and not output.quiet:
-            print(text, file=sys.stderr, flush=True)
-
-    return tell
