@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from as_rank import as_rank
 
-from steptime.launch import follow_launcher, run_ranks
+from steptime.launch import run_ranks
 from steptime.units import Size, parse_bytes
 from steptime.world import detect
 
@@ -51,7 +52,6 @@ def rank(rival: str, sizes: list[int], pairs: int) -> None:
     from side_by_side import in_turns, machine, ratio
 
     import steptime.backend
-    from steptime.world.join import joined
 
     def work() -> None:
         steptime_group = dist.new_group(backend=steptime.backend.NAME)
@@ -78,11 +78,7 @@ def rank(rival: str, sizes: list[int], pairs: int) -> None:
                 cells.append(f"  {found!s:>23} {verdict:>8}")
             print(f"{Size(nbytes)!s:>6} {' '.join(cells)}", flush=True)
 
-    world = detect(os.environ)
-    assert world
-    follow_launcher(os.environ)
-    with joined(world, "gloo", threads=1, timeout_s=60):
-        work()
+    as_rank(work)
 
 
 def of_mpi() -> Any:

@@ -16,10 +16,11 @@ import sys
 from math import ceil, log2
 
 import numpy as np
+from as_rank import as_rank
 
 from steptime.collectives import algorithm_named, schedule
 from steptime.collectives.price import price, time
-from steptime.launch import follow_launcher, run_ranks
+from steptime.launch import run_ranks
 from steptime.units import Size, parse_bytes
 from steptime.world import detect
 
@@ -49,7 +50,6 @@ def rank(sizes: list[int], pairs: int) -> None:
     from steptime.measure.operation import operation_named
     from steptime.measure.torch_carrier import TorchCarrier
     from steptime.measure.trial import count_wrong, prepare, trial
-    from steptime.world.join import joined
 
     def work() -> None:
         carrier = TorchCarrier(torch.device("cpu"))
@@ -78,11 +78,7 @@ def rank(sizes: list[int], pairs: int) -> None:
                         f"  {ratio(taken, seconds['circulant'])}"
                     )
 
-    world = detect(os.environ)
-    assert world
-    follow_launcher(os.environ)
-    with joined(world, "gloo", threads=1, timeout_s=60):
-        work()
+    as_rank(work)
 
 
 def main() -> int:

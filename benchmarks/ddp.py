@@ -16,9 +16,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from as_rank import as_rank
 from numpy.typing import NDArray
 
-from steptime.launch import follow_launcher, run_ranks
+from steptime.launch import run_ranks
 from steptime.world import detect
 
 BATCH, VOCABULARY = 1, 50257
@@ -33,7 +34,6 @@ def rank(pairs: int, context: int, size: str) -> None:
     from steptime.backend import NAME
     from steptime.train.options import ModelOptions
     from steptime.train.training import new_model
-    from steptime.world.join import joined
 
     def work() -> None:
         config = ModelOptions(model=size, context=context).config(VOCABULARY)
@@ -62,11 +62,7 @@ def rank(pairs: int, context: int, size: str) -> None:
             every_times, every_losses, every_same = zip(*everyone, strict=True)
             report(np.array(every_times), np.array(every_losses), all(every_same))
 
-    world = detect(os.environ)
-    assert world
-    follow_launcher(os.environ)
-    with joined(world, "gloo", threads=1, timeout_s=120):
-        work()
+    as_rank(work, timeout_s=120)
 
 
 def make_step(model: Any, group: Any) -> Callable[[Any], float]:

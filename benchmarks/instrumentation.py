@@ -13,7 +13,9 @@ import statistics
 import sys
 import time
 
-from steptime.launch import follow_launcher, run_ranks
+from as_rank import as_rank
+
+from steptime.launch import run_ranks
 from steptime.world import detect
 
 BLOCK = 3
@@ -28,7 +30,6 @@ def rank(pairs: int, strategy: str) -> None:
     from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
     from steptime.train.strategies import strategy_named
     from steptime.train.tokens import load_tokens
-    from steptime.world.join import joined
 
     def work() -> None:
         options = JobOptions(
@@ -76,11 +77,7 @@ def rank(pairs: int, strategy: str) -> None:
                 f"{pairs} pairs)"
             )
 
-    world = detect(os.environ)
-    assert world
-    follow_launcher(os.environ)
-    with joined(world, "gloo", threads=1, timeout_s=60):
-        work()
+    as_rank(work)
 
 
 def main() -> int:

@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from as_rank import as_rank
 
-from steptime.launch import follow_launcher, run_ranks
+from steptime.launch import run_ranks
 from steptime.units import Size, format_bytes
 from steptime.world import detect
 
@@ -40,7 +41,6 @@ def rank(size: int, pairs: int) -> None:
     from side_by_side import in_turns, machine, ratio
 
     import steptime.backend
-    from steptime.world.join import joined
 
     def work() -> None:
         group = dist.new_group(backend=steptime.backend.NAME)
@@ -67,11 +67,7 @@ def rank(size: int, pairs: int) -> None:
                 row += f"   {ratio(taken, seconds[limit] * factor / (2 * p))!s:>16}"
             print(row + f"  {BAR}" * (contender in ("arena", "ordinary")))
 
-    world = detect(os.environ)
-    assert world
-    follow_launcher(os.environ)
-    with joined(world, "gloo", threads=1, timeout_s=60):
-        work()
+    as_rank(work)
 
 
 def make_contenders(group: Any, elements: int) -> dict[str, Callable[[], object]]:

@@ -15,9 +15,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from as_rank import as_rank
 from numpy.typing import NDArray
 
-from steptime.launch import follow_launcher, run_ranks
+from steptime.launch import run_ranks
 from steptime.train.strategies import strategies
 from steptime.world import detect
 
@@ -30,7 +31,6 @@ def rank(steps: int, precision: str, names: list[str], folder: Path) -> None:
     from steptime.train.loop import mean_over_ranks, training_steps
     from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
     from steptime.train.tokens import load_tokens
-    from steptime.world.join import joined
 
     def work() -> None:
         options = JobOptions(
@@ -59,11 +59,7 @@ def rank(steps: int, precision: str, names: list[str], folder: Path) -> None:
                 np.savez(folder / f"{dist.get_world_size()}-{precision}-{name}.npz",
                          losses=losses, **weights)  # fmt: skip
 
-    world = detect(os.environ)
-    assert world
-    follow_launcher(os.environ)
-    with joined(world, "gloo", threads=1, timeout_s=300):
-        work()
+    as_rank(work, timeout_s=300)
 
 
 def compare(folder: Path, reference: dict[str, NDArray[np.float32]], run: str) -> str:

@@ -1,0 +1,18 @@
+"""What the benchmarks that start ranks share: being one of them."""
+
+import os
+from collections.abc import Callable
+
+from steptime.launch import follow_launcher
+from steptime.world import detect
+
+
+def as_rank(work: Callable[[], None], timeout_s: float = 60) -> None:
+    """Call ``work`` as a rank of the world that started this process, on gloo and one thread."""
+    from steptime.world.join import joined
+
+    world = detect(os.environ)
+    assert world
+    follow_launcher(os.environ)
+    with joined(world, "gloo", threads=1, timeout_s=timeout_s):
+        work()
