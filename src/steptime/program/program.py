@@ -1,0 +1,183 @@
+"""Program: one training step, as what each rank computes and communicates on its streams.
+
+Streams and dependencies behave as CUDA streams and events do: the ops of one stream run one after
+the other in the order of the list; an op begins when the one before it on its stream and all that
+it names in ``after`` have ended.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.errors import UsageError
+from steptime.timeline import Phase
+
+Ints: TypeAlias = NDArray[np.int32]
+After: TypeAlias = tuple[int, ...]
+"""Positions, in the rank's list, of ops that must end first.
+
+A negative one counts from the end of the same list in the step before; in the first step it is no
+condition.
+"""
+
+MAIN = "compute"
+"""The stream that a step is counted by: it ends when its last op on this stream has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Work on the rank's own device.
+
+    It takes ``seconds`` on a device of speed 1 or, where that is None, what ``flops`` operations of
+    ``dtype`` and ``nbytes`` bytes of memory traffic take there, whichever is longer.
+    """
+
+    name: str
+    seconds: float | None = None
+    flops: float = 0.0
+    nbytes: float = 0.0
+    dtype: str = "fp32"
+    phase: Phase = Phase.COMPUTE
+    stream: str = MAIN
+    after: After = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collective:
+    """A collective among the ranks that differ along the axes ``group`` alone.
+
+    ``nbytes`` is the whole vector, as ``bench`` counts it: for an all_gather what a rank holds in
+    the end, for a reduce_scatter what it holds at first. ``root`` counts within the group.
+    ``algorithm`` is a shipped one by name, or empty: whoever runs the program chooses.
+    """
+
+    name: str
+    kind: str
+    group: tuple[str, ...]
+    nbytes: int
+    dtype: str = "fp32"
+    algorithm: str = ""
+    root: int = 0
+    stream: str = "comm"
+    after: After = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Send:
+    """A message to the rank ``by`` places further along an axis, which wraps around.
+
+    The n-th Send from one rank to another with a ``tag`` meets the n-th Recv there with it; both
+    begin when both are reached and end when the last byte is there.
+    """
+
+    name: str
+    axis: str
+    by: int
+    nbytes: int
+    tag: int = 0
+    stream: str = "comm"
+    after: After = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recv:
+    """A message from the rank ``by`` places further along an axis: the other end of a Send."""
+
+    name: str
+    axis: str
+    by: int
+    nbytes: int
+    tag: int = 0
+    stream: str = "comm"
+    after: After = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Nothing but waiting for the ops in ``after``: shown as such in a timeline."""
+
+    name: str
+    stream: str = MAIN
+    after: After = ()
+
+
+Op: TypeAlias = Compute | Collective | Send | Recv | Wait
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Program:
+    """One step of all ranks. Ranks that do the same share one list of ops: their class.
+
+    ``axes``: the sizes of the axes that the ranks are laid out along, of which the first varies
+    fastest. ``lists``: the ops of each class. ``class_of``: the class of each rank, shape (ranks,).
+    """
+
+    name: str
+    axes: Mapping[str, int]
+    lists: tuple[tuple[Op, ...], ...]
+    class_of: Ints
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are."""
+        return self.class_of.size
+
+    @cached_property
+    def strides(self) -> Mapping[str, int]:
+        """How far apart two ranks are that are neighbours along each axis."""
+        sizes = list(self.axes.values())
+        return {axis: prod(sizes[:place]) for place, axis in enumerate(self.axes)}
+
+    def coordinate(self, axis: str) -> Ints:
+        """Where each rank is along an axis, shape (ranks,)."""
+        ranks = np.arange(self.ranks, dtype=np.int32)
+        return np.asarray(ranks // self.strides[axis] % self.axes[axis], np.int32)
+
+    def peer(self, axis: str, by: int) -> Ints:
+        """The rank that is ``by`` places further along an axis from each, shape (ranks,)."""
+        here = self.coordinate(axis)
+        there = (here + by) % self.axes[axis]
+        ranks = np.arange(self.ranks, dtype=np.int32)
+        return np.asarray(ranks + (there - here) * self.strides[axis], np.int32)
+
+    def groups(self, axes: tuple[str, ...]) -> Ints:
+        """The groups along some axes: ranks in order, shape (groups, members)."""
+        base = np.zeros(self.ranks, np.int32)
+        for axis in axes:
+            base += self.coordinate(axis) * self.strides[axis]
+        first = np.arange(self.ranks, dtype=np.int32) - base  # the first rank of each one's group
+        members = prod(self.axes[axis] for axis in axes)
+        return np.argsort(first, kind="stable").astype(np.int32).reshape(-1, members)
+
+
+def check(program: Program) -> None:
+    """Raise UsageError where a program contradicts itself; it names the op."""
+    if prod(program.axes.values()) != program.ranks:
+        raise UsageError(
+            f"the axes of {program.name} hold {prod(program.axes.values())} ranks and its program "
+            f"has {program.ranks}"
+        )
+    for ops in program.lists:
+        for place, op in enumerate(ops):
+            named = (
+                op.group
+                if isinstance(op, Collective)
+                else (op.axis,)
+                if isinstance(op, Send | Recv)
+                else ()
+            )
+            unknown = [axis for axis in named if axis not in program.axes]
+            if unknown:
+                raise UsageError(
+                    f"{op.name!r} of {program.name} is along the axis {unknown[0]!r}, which it "
+                    f"lacks: it has {', '.join(program.axes)}"
+                )
+            if any(not -len(ops) <= other < place for other in op.after):
+                raise UsageError(
+                    f"{op.name!r} of {program.name} waits for an op that does not come before it"
+                )

@@ -1,0 +1,1 @@
+"""Simulation: programs, schedules and flows on a cluster that is not there."""

@@ -1,0 +1,1 @@
+"""Workloads: the programs of known models in known parallelisms."""
