@@ -4,8 +4,11 @@ from steptime.errors import UsageError
 from steptime.units import (
     Size,
     format_bytes,
+    format_flops,
+    format_rate,
     format_seconds,
     parse_bytes,
+    parse_flops,
     parse_rate,
     parse_seconds,
 )
@@ -36,6 +39,22 @@ def test_rates(text, rate):
 
 
 @pytest.mark.parametrize(
+    ("text", "flops"),
+    [("312TFLOP/s", 312e12), ("1.5 PFLOP/s", 1.5e15), ("90GFLOP/s", 90e9), ("7FLOP/s", 7)],
+)
+def test_rates_of_computing(text, flops):
+    assert parse_flops(text) == pytest.approx(flops)
+
+
+def test_rates_are_written_with_three_digits():
+    assert format_flops(312e12) == "312 TFLOP/s"
+    assert format_flops(1.979e15) == "1.98 PFLOP/s"
+    assert format_flops(12) == "12 FLOP/s"
+    assert format_rate(12.34e9) == "12.3 GB/s"
+    assert format_rate(float("inf")) == "unlimited"
+
+
+@pytest.mark.parametrize(
     ("text", "seconds"), [("5us", 5e-6), ("5µs", 5e-6), ("1.5ms", 1.5e-3), ("5min", 300.0)]
 )
 def test_times(text, seconds):
@@ -46,7 +65,8 @@ def test_times(text, seconds):
     ("parse", "text"),
     [(parse_bytes, "MiB"), (parse_bytes, "-1"), (parse_bytes, "1QiB"), (parse_bytes, "1.5"),
      (parse_bytes, "nan"), (parse_rate, "10"), (parse_rate, "10GB"), (parse_rate, "-1GB/s"),
-     (parse_rate, "1m/s"), (parse_seconds, "5"), (parse_seconds, "5 parsecs")],
+     (parse_rate, "1m/s"), (parse_flops, "1TB/s"), (parse_flops, "1"), (parse_flops, "-1TFLOP/s"),
+     (parse_seconds, "5"), (parse_seconds, "5 parsecs")],
 )  # fmt: skip
 def test_what_is_no_quantity_is_refused_by_name(parse, text):
     with pytest.raises(UsageError, match=f"'{text}'"):

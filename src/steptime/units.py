@@ -1,21 +1,23 @@
 """Sizes, rates and times as people write them: ``64MiB``, ``10GB/s``, ``10Gb/s``, ``5us``.
 
 B is a byte and b a bit; Ki, Mi, Gi are binary and k, M, G decimal. Inside the program everything
-is SI: bytes, bytes per second, seconds.
+is SI: bytes, bytes per second, seconds, FLOP per second.
 """
 
+import math
 import re
 from typing import Self
 
 from steptime.errors import UsageError
 
-_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12} | {
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18} | {
     prefix + "i": 2.0 ** (10 * power) for power, prefix in enumerate("KMGT", start=1)
 }
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _NUMBER = r"(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*"
 _SIZE = re.compile(_NUMBER + r"(?P<prefix>(?:[KMGT]i|[kKMGT])?)(?P<unit>[Bb]?)")
 _RATE = re.compile(_NUMBER + r"(?P<prefix>(?:[KMGT]i|[kKMGT])?)(?P<unit>B/s|b/s|bps|bit/s)")
+_FLOPS = re.compile(_NUMBER + r"(?P<prefix>[kKMGTPE]?)FLOP/s")
 _TIME = re.compile(_NUMBER + r"(?P<unit>ns|us|µs|ms|s|min|h)")
 
 
@@ -61,6 +63,17 @@ def parse_rate(text: str) -> float:
     return float(match["number"]) * _PREFIXES[match["prefix"]] / (8 if bits else 1)
 
 
+def parse_flops(text: str) -> float:
+    """FLOP per second of a rate such as ``312TFLOP/s``.
+
+    Raises UsageError when the text is no such rate.
+    """
+    match = _FLOPS.fullmatch(text.strip())
+    if not match:
+        raise UsageError(f"'{text}' is not a rate of computing: write it as 312TFLOP/s")
+    return float(match["number"]) * _PREFIXES[match["prefix"]]
+
+
 def parse_seconds(text: str) -> float:
     """Seconds of a time such as ``5us``, ``1.5ms``, ``30s`` or ``5min``.
 
@@ -78,6 +91,19 @@ def format_bytes(count: float) -> str:
         if abs(count) >= 0.9995 * scale:
             return f"{_three_digits(count / scale)} {unit}"
     return f"{count:.0f} B"
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """A rate in decimal units with three significant digits: ``3.41 GB/s``."""
+    return "unlimited" if bytes_per_s == math.inf else f"{format_bytes(bytes_per_s)}/s"
+
+
+def format_flops(flops: float) -> str:
+    """A rate of computing with three significant digits: ``312 TFLOP/s``."""
+    for unit, scale in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if flops >= 0.9995 * scale:
+            return f"{_three_digits(flops / scale)} {unit}FLOP/s"
+    return f"{flops:.0f} FLOP/s"
 
 
 def format_seconds(seconds: float) -> str:

@@ -17,6 +17,9 @@ _VERBS = {
     "tune": "Which algorithm is the fastest for which size here?",
     "verify": "Is this collective algorithm right for every number of ranks?",
     "show": "What does it look like, step by step?",
+    "topo": "What is this machine?",
+    "cluster": "What is that cluster?",
+    "simulate": "How long would it take there?",
 }
 
 

@@ -1,5 +1,16 @@
 """Clusters: hosts, devices and links, their files and presets."""
 
-from steptime.cluster.cluster import NO_LINK, Cluster, Device, Links, Router
+from steptime.cluster.cluster import NO_LINK, Cluster, Device, Fabric, Links, Router
+from steptime.cluster.files import cluster_named, parse_cluster, preset_names
 
-__all__ = ["NO_LINK", "Cluster", "Device", "Links", "Router"]
+__all__ = [
+    "NO_LINK",
+    "Cluster",
+    "Device",
+    "Fabric",
+    "Links",
+    "Router",
+    "cluster_named",
+    "parse_cluster",
+    "preset_names",
+]

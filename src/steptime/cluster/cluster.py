@@ -51,12 +51,41 @@ class Links:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Fabric:
+    """How ends are joined: the devices of a host, or the NICs of all hosts.
+
+    ``nodes``: names of the ends, then of switches. ``tails`` and ``heads``: the nodes that each
+    link leads from and to, shape (links,); ``labels``: what the links are, with how many of them,
+    in their order. ``joints``: nodes joined without a link, (tail, head). ``route`` takes any two
+    ends but an end and itself. ``leave`` and ``arrive``: the link that each end also takes when it
+    communicates outside this fabric, shape (ends,). ``hop``: whether a message to a NIC of another
+    number passes first through the device that has it on its own host; then ``route`` is for NICs
+    of one number alone.
+    """
+
+    kind: str
+    ends: int
+    nodes: tuple[str, ...]
+    links: Links
+    tails: Ints
+    heads: Ints
+    labels: tuple[tuple[str, int], ...]
+    route: Router
+    joints: tuple[tuple[int, int], ...] = ()
+    leave: Ints | None = None
+    arrive: Ints | None = None
+    hop: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Cluster:
     """Devices on hosts, and the links between them.
 
     ``host_of``: the host of each device, shape (devices,). ``speed``: how fast each computes
     relative to ``device``, shape (devices,). ``order``: the devices in the order in which ranks
-    take them, shape (places,). ``source`` says where the figures come from.
+    take them, shape (places,). ``source`` says where the figures come from. ``inside`` is the
+    fabric of each host and ``network`` the one between hosts, where there is one: ``links`` are
+    those of the hosts in order, then those of the network.
     """
 
     name: str
@@ -68,6 +97,8 @@ class Cluster:
     links: Links
     route: Router
     order: Ints
+    inside: Fabric | None = None
+    network: Fabric | None = None
 
     @property
     def devices(self) -> int:

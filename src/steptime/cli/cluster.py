@@ -1,0 +1,68 @@
+"""The verb ``cluster``: what a described cluster is made of, in the terminal or as a picture."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from steptime import rundir
+from steptime.cli.options import Flat, PrintOptions
+from steptime.cli.printing import say, writing
+
+cluster = App(name="cluster", help="What is that cluster?")
+
+
+@cluster.command
+def show(
+    name: Annotated[str, Parameter(name="NAME|FILE.toml")],
+    /,
+    *,
+    output: Flat[PrintOptions] = PrintOptions(),
+    svg_file: Annotated[Path | None, Parameter(name="--svg")] = None,
+) -> None:
+    """What is it made of, and what lies between two devices?
+
+    Parameters
+    ----------
+    name
+        A cluster that steptime ships (see steptime cluster list), or the file of one.
+    svg_file
+        Write a picture of it to this file too.
+
+    """
+    from steptime.cluster import cluster_named
+    from steptime.cluster.picture import svg
+    from steptime.cluster.record import record
+    from steptime.cluster.terminal import print_cluster
+
+    shown = cluster_named(name)
+    if svg_file:
+        with writing(svg_file):
+            rundir.write_atomic(svg_file, svg(shown).encode())
+    if output.json:
+        say(json.dumps(record(shown)))
+        return
+    console = output.console()
+    with console.capture() as text:
+        print_cluster(console, shown)
+        if svg_file:
+            console.print(f"\npicture: {svg_file}", soft_wrap=True)
+    say(text.get().rstrip("\n"))
+
+
+@cluster.command(name="list")
+def list_clusters(*, output: Flat[PrintOptions] = PrintOptions()) -> None:
+    """Which clusters does steptime ship?"""
+    from steptime.cluster import cluster_named, preset_names
+    from steptime.cluster.record import record_all
+    from steptime.cluster.terminal import print_clusters
+
+    shipped = [cluster_named(name) for name in preset_names()]
+    if output.json:
+        say(json.dumps(record_all(shipped)))
+        return
+    console = output.console()
+    with console.capture() as text:
+        print_clusters(console, shipped)
+    say(text.get().rstrip("\n"))

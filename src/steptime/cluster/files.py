@@ -1,0 +1,201 @@
+"""Cluster files: TOML that a person writes in two minutes, and the presets among them."""
+
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from steptime.cluster.assemble import joined_links, joined_route
+from steptime.cluster.cluster import Cluster, Device, Fabric, Floats, Ints
+from steptime.cluster.fabrics.bus import inside_bus
+from steptime.cluster.fabrics.dragonfly import dragonfly
+from steptime.cluster.fabrics.fat_tree import fat_tree
+from steptime.cluster.fabrics.listed import inside_pairs, network_links
+from steptime.cluster.fabrics.pcie import inside_pcie
+from steptime.cluster.fabrics.rail import rail
+from steptime.cluster.fabrics.switch import inside_switch, network_switch
+from steptime.cluster.fabrics.torus import torus
+from steptime.cluster.fabrics.wiring import Ends
+from steptime.cluster.section import Section
+from steptime.errors import UsageError
+
+_PRESETS = files("steptime.cluster") / "presets"
+_MOST_DEVICES = 1 << 20
+_MOST_NICS = 1 << 20
+_INSIDE: Mapping[str, Callable[[Section, int], Fabric]] = {
+    "switch": inside_switch,
+    "bus": inside_bus,
+    "pcie": inside_pcie,
+    "pairs": inside_pairs,
+}
+_BETWEEN_NICS: Mapping[str, Callable[[Section, Ends], Fabric]] = {
+    "switch": network_switch,
+    "fat_tree": fat_tree,
+    "rail": rail,
+    "dragonfly": dragonfly,
+}
+_BETWEEN_HOSTS: Mapping[str, Callable[[Section, int], Fabric]] = {
+    "torus": torus,
+    "links": network_links,
+}
+
+
+def preset_names() -> list[str]:
+    """The clusters that steptime ships."""
+    return sorted(file.name.removesuffix(".toml") for file in _PRESETS.iterdir())
+
+
+def cluster_named(name: str | Path) -> Cluster:
+    """A preset by its name, or the cluster of a file by its path.
+
+    Raises UsageError when there is none of that name or the file is wrong.
+    """
+    if isinstance(name, Path) or name.endswith(".toml") or "/" in name:
+        return parse_cluster(_text_of(Path(name)), str(name))
+    known = preset_names()
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        mend = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+        raise UsageError(f"no cluster is called {name!r} (a file's name ends in .toml): {mend}")
+    return parse_cluster((_PRESETS / f"{name}.toml").read_text(), name)
+
+
+def parse_cluster(text: str, name: str) -> Cluster:
+    """The cluster that a file describes; ``name`` is that of the file, and stands in errors.
+
+    Raises UsageError naming the key when one is unknown, missing or out of its range.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{name} is no TOML: {error}") from None
+    top = Section(table, name)
+    title = top.text("title", name)
+    source = top.text("source", "")
+    device = _device(top.section("device"))
+    host = top.section("host")
+    hosts, devices = host.count("count", 1), host.count("devices", 1)
+    if hosts * devices > _MOST_DEVICES:
+        host.refuse("count", f"times devices is {hosts * devices}: at most {_MOST_DEVICES:,} fit")
+    inside = _inside(top, devices)
+    network = _network(top, hosts, devices)
+    order = _order(top.section("placement"), hosts, devices)
+    speed = _speed(top.section("speeds"), hosts, devices)
+    top.finish()
+    return Cluster(
+        name=Path(name).name.removesuffix(".toml"),
+        title=title,
+        source=source,
+        device=device,
+        host_of=np.repeat(np.arange(hosts, dtype=np.int32), devices),
+        speed=speed,
+        links=joined_links(hosts, inside, network),
+        route=joined_route(hosts, devices, inside, network),
+        order=order,
+        inside=inside,
+        network=network,
+    )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"cannot read the cluster file {path}: {why}") from None
+
+
+def _device(section: Section) -> Device:
+    flops = section.section("flops")
+    efficiency = section.number("efficiency", 1.0)
+    if efficiency > 1:
+        section.refuse("efficiency", f"is {efficiency}: it is a part of the peak, 1 at most")
+    rates = {dtype: flops.flops(dtype) for dtype in flops.keys()}  # noqa: SIM118  # no mapping
+    if not rates:
+        section.refuse("flops", 'is missing: write flops = { fp32 = "20TFLOP/s" }, by dtype')
+    return Device(
+        name=section.text("name", "device"),
+        flops=rates,
+        memory=section.size("memory"),
+        memory_bandwidth=section.rate("memory_bandwidth"),
+        efficiency=efficiency,
+        reduction=section.rate("reduction") if section.has("reduction") else np.inf,
+    )
+
+
+def _inside(top: Section, devices: int) -> Fabric | None:
+    section = top.section("inside")
+    if devices == 1:
+        if top.has("inside"):
+            top.refuse("inside", "joins the devices of a host, and each has one: leave it out")
+        return None
+    kind = section.choice("kind", tuple(_INSIDE))
+    return _INSIDE[kind](section, devices)
+
+
+def _network(top: Section, hosts: int, devices: int) -> Fabric | None:
+    section, nic = top.section("network"), top.section("nic")
+    if hosts == 1:
+        for key in ("network", "nic"):
+            if top.has(key):
+                top.refuse(key, "joins hosts, and there is one: leave it out or set host.count")
+        return None
+    kind = section.choice("kind", (*_BETWEEN_NICS, *_BETWEEN_HOSTS))
+    if kind in _BETWEEN_HOSTS:
+        if top.has("nic"):
+            top.refuse("nic", f"is not for {kind!r}, whose links end at the hosts: leave it out")
+        return _BETWEEN_HOSTS[kind](section, hosts)
+    per_host = nic.count("per_host", 1)
+    if devices % per_host and per_host % devices:
+        nic.refuse("per_host", f"is {per_host}, which does not divide the {devices} devices")
+    if hosts * per_host > _MOST_NICS:
+        nic.refuse("per_host", f"times hosts is {hosts * per_host}: at most {_MOST_NICS:,} fit")
+    return _BETWEEN_NICS[kind](section, Ends(hosts, per_host, nic.duplex()))
+
+
+def _order(section: Section, hosts: int, devices: int) -> Ints:
+    chosen = section.raw("order") if section.has("order") else "block"
+    places = np.arange(hosts * devices, dtype=np.int32)
+    if chosen == "block":
+        return places
+    if chosen == "round_robin":
+        return places.reshape(hosts, devices).T.reshape(-1)
+    if not isinstance(chosen, list) or not chosen:
+        section.refuse(
+            "order", f"is {chosen!r}: it must be block, round_robin or a list of devices"
+        )
+    order = [_place(section, "order", one, hosts, devices) for one in chosen]
+    twice, times = Counter(order).most_common(1)[0]
+    if times > 1:
+        named = f"{twice // devices}.{twice % devices}"
+        section.refuse("order", f"names device {named} twice: a device takes one rank")
+    return np.array(order, np.int32)
+
+
+def _speed(section: Section, hosts: int, devices: int) -> Floats:
+    speed = np.ones((hosts, devices))
+    for key in section.keys():  # noqa: SIM118  # no mapping
+        host, _, device = key.partition(".")
+        place = _place(section, key, f"{host}.{device or 0}", hosts, devices)
+        speed[place // devices, place % devices if device else slice(None)] = section.number(key)
+    return speed.reshape(-1)
+
+
+def _place(section: Section, key: str, written: object, hosts: int, devices: int) -> int:
+    """The device that is written as its number or as "host.device"."""
+    host, _, device = str(written).partition(".")
+    if isinstance(written, int) and not isinstance(written, bool):
+        host, device = str(written // devices), str(written % devices)
+    if not (isinstance(written, int | str) and host.isdecimal() and device.isdecimal()):
+        section.refuse(key, f"has {written!r}: a device is written as its number or 'host.device'")
+    if int(host) >= hosts or int(device) >= devices:
+        section.refuse(
+            key,
+            f"names device {device} of host {host}: hosts are numbered to {hosts - 1} and their "
+            f"devices to {devices - 1}",
+        )
+    return int(host) * devices + int(device)
