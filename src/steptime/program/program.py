@@ -14,7 +14,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.errors import UsageError
 from steptime.timeline import Phase
 
 Ints: TypeAlias = NDArray[np.int32]
@@ -153,31 +152,3 @@ class Program:
         first = np.arange(self.ranks, dtype=np.int32) - base  # the first rank of each one's group
         members = prod(self.axes[axis] for axis in axes)
         return np.argsort(first, kind="stable").astype(np.int32).reshape(-1, members)
-
-
-def check(program: Program) -> None:
-    """Raise UsageError where a program contradicts itself; it names the op."""
-    if prod(program.axes.values()) != program.ranks:
-        raise UsageError(
-            f"the axes of {program.name} hold {prod(program.axes.values())} ranks and its program "
-            f"has {program.ranks}"
-        )
-    for ops in program.lists:
-        for place, op in enumerate(ops):
-            named = (
-                op.group
-                if isinstance(op, Collective)
-                else (op.axis,)
-                if isinstance(op, Send | Recv)
-                else ()
-            )
-            unknown = [axis for axis in named if axis not in program.axes]
-            if unknown:
-                raise UsageError(
-                    f"{op.name!r} of {program.name} is along the axis {unknown[0]!r}, which it "
-                    f"lacks: it has {', '.join(program.axes)}"
-                )
-            if any(not -len(ops) <= other < place for other in op.after):
-                raise UsageError(
-                    f"{op.name!r} of {program.name} waits for an op that does not come before it"
-                )
