@@ -51,7 +51,7 @@ def test_without_a_bucket_size_there_is_one_bucket():
 def test_buckets_fill_from_the_end_and_never_cut_a_tensor():
     layout = plan_layout(TENSORS, 1, 200)
     names = [[slot.name for slot, _ in layout.slots_in(span)] for span in layout.buckets]
-    assert names == [["wte"], ["a"], ["b", "c", "d"]] or names == [["wte"], ["a", "b"], ["c", "d"]]
+    assert names == [["wte"], ["a", "b"], ["c", "d"]]
 
 
 def test_a_small_model_still_gets_several_buckets():

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-_ALIGNMENT = 16  # elements: every shard of a bucket starts on a 64-byte cache line in fp32
-_FEWEST_BUCKETS = 8
+from steptime.workloads.buckets import cut
 
 
 @dataclass(frozen=True)
@@ -74,28 +73,15 @@ class Layout:
 def plan_layout(
     tensors: Sequence[tuple[str, tuple[int, ...]]], ranks: int, bucket_elements: int | None
 ) -> Layout:
-    """Lay out tensors (name, shape) in one bucket, or in several that are not cut inside a tensor.
-
-    A bucket is closed once it holds ``bucket_elements``, or an eighth of everything when that is
-    less, so that a small model has something to overlap too. Buckets fill from the end, where
-    backward begins, and are padded to a multiple of ``ranks`` cache lines.
-    """
-    total = sum(prod(shape) for _, shape in tensors)
-    limit = min(bucket_elements, total // _FEWEST_BUCKETS) if bucket_elements else total
-    groups: list[list[tuple[str, tuple[int, ...]]]] = [[]]
-    for tensor in reversed(tensors):
-        if sum(prod(shape) for _, shape in groups[-1]) >= max(limit, 1):
-            groups.append([])
-        groups[-1].append(tensor)
+    """Lay out tensors (name, shape) in one bucket, or in several as ``cut`` makes them."""
+    sizes = [prod(shape) for _, shape in tensors]
     slots, buckets, start, offset = [], [], 0, 0
-    for group in reversed(groups):
-        stop = start
-        for name, shape in reversed(group):
-            slots.append(Slot(name, shape, Span(stop, stop + prod(shape)), offset))
-            stop += prod(shape)
-            offset += prod(shape)
-        unit = ranks * _ALIGNMENT
-        stop = start + -(-(stop - start) // unit) * unit
-        buckets.append(Span(start, stop))
-        start = stop
+    for bucket in cut(sizes, ranks, bucket_elements):
+        at = start
+        for number in range(bucket.first, bucket.last + 1):
+            slots.append(Slot(*tensors[number], Span(at, at + sizes[number]), offset))
+            at += sizes[number]
+            offset += sizes[number]
+        buckets.append(Span(start, start + bucket.elements))
+        start += bucket.elements
     return Layout(tuple(slots), tuple(buckets))

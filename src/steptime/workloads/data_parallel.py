@@ -1,0 +1,251 @@
+"""Data parallelism: one step of a transformer under a gradient-sync strategy, as ``train`` runs it.
+
+The collectives are those of the live training: the same calls over the same buckets in the same
+order.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from steptime.errors import UsageError
+from steptime.program import Collective, Compute, Op, Program, Wait
+from steptime.timeline import Phase
+from steptime.workloads.buckets import Bucket, cut_units
+from steptime.workloads.models import Transformer, Unit
+from steptime.workloads.precision import element_bytes, update_bytes
+from steptime.workloads.sync import Sync, sync_named
+
+AXIS = "data"
+
+
+def data_parallel(
+    model: Transformer,
+    strategy: str,
+    *,
+    ranks: int,
+    batch: int = 32,
+    context: int | None = None,
+    accumulate: int = 1,
+    dtype: str = "fp32",
+    reduce_dtype: str = "fp32",
+    bucket_bytes: int = 25 << 20,
+    clip: bool = True,
+    compute_s: float | None = None,
+    update_s: float | None = None,
+    dedicated_server: bool = False,
+) -> Program:
+    """One step of ``model`` on ``ranks`` ranks along the axis ``data``, named after the strategy.
+
+    ``batch`` rows of ``context`` tokens, of all ranks together, in ``accumulate`` micro-batches;
+    computed in ``dtype`` and gradients reduced in ``reduce_dtype``, in buckets of ``bucket_bytes``
+    where the strategy overlaps. With ``clip`` the norm of the whole gradient is computed.
+
+    Forward and backward of a rank take ``compute_s`` seconds, shared out by FLOP; by default what
+    their FLOP take, or the memory traffic of the weights where that is longer. The update of what
+    a rank owns, its norm included, takes ``update_s`` seconds or, by default, what its memory
+    traffic takes. A ``dedicated_server`` is the last rank, which has no rows and only serves.
+
+    Raises UsageError where the batch does not divide, there is no such strategy or dtype, a number
+    is below 1, or a server is asked for that the strategy does not have.
+    """
+    sync = sync_named(strategy)
+    if dedicated_server and sync.updates != "root":
+        raise UsageError(f"the strategy {strategy} has no server: only that of this name has")
+    workers = ranks - 1 if dedicated_server else ranks
+    _check_counts({"ranks": workers, "rows": batch, "micro-batches": accumulate})
+    _check_seconds({"compute_s": compute_s, "update_s": update_s})
+    if bucket_bytes < 1:
+        raise UsageError(f"a bucket of {bucket_bytes} bytes is none: it must hold at least 1")
+    laid_out = model.padded()
+    elements = bucket_bytes // element_bytes(reduce_dtype) if sync.overlapped else None
+    plan = _Plan(
+        units=laid_out.units,
+        buckets=cut_units(laid_out.units, ranks, elements),
+        sync=sync,
+        ranks=ranks,
+        root=ranks - 1 if dedicated_server else 0,
+        tokens=_rows(batch, workers, accumulate) * model.row(context),
+        row=model.row(context),
+        accumulate=accumulate,
+        dtype=dtype,
+        reduce_dtype=reduce_dtype,
+        clip=clip,
+        compute_s=compute_s,
+        update_s=update_s,
+    )
+    lists: tuple[tuple[Op, ...], ...]
+    lists = (_ops(plan, is_root=True, computes=not dedicated_server),)
+    if sync.updates == "root" and ranks > 1:
+        lists = (_ops(plan, is_root=False, computes=True), *lists)
+    class_of = np.zeros(ranks, np.int32)
+    class_of[plan.root] = len(lists) - 1
+    return Program(name=strategy, axes={AXIS: ranks}, lists=lists, class_of=class_of)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What the ops of a step are made of; ``tokens`` of a rank's micro-batch."""
+
+    units: tuple[Unit, ...]
+    buckets: tuple[Bucket, ...]
+    sync: Sync
+    ranks: int
+    root: int
+    tokens: int
+    row: int
+    accumulate: int
+    dtype: str
+    reduce_dtype: str
+    clip: bool
+    compute_s: float | None
+    update_s: float | None
+
+
+def _check_counts(counts: Mapping[str, int]) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise UsageError(f"the number of {name} to compute with is {count}: it must be above 0")
+
+
+def _check_seconds(given: Mapping[str, float | None]) -> None:
+    for name, seconds in given.items():
+        if seconds is not None and not 0 <= seconds < inf:
+            raise UsageError(f"{name} is {seconds}: it must be a number of seconds from 0 up")
+
+
+def _rows(batch: int, workers: int, accumulate: int) -> int:
+    step = workers * accumulate
+    if batch % step:
+        nearest = max(step, round(batch / step) * step)
+        raise UsageError(
+            f"a batch of {batch} does not divide among {workers} ranks of {accumulate} "
+            f"micro-batches; the nearest that does is {nearest}"
+        )
+    return batch // step
+
+
+def _ops(plan: _Plan, *, is_root: bool, computes: bool) -> tuple[Op, ...]:
+    """The step of one rank, in the order in which the training calls it."""
+    ops: list[Op] = []
+    reduced: list[int] = []
+    unreduced = list(enumerate(plan.buckets))
+    last = len(plan.units) - 1
+    for micro_batch in range(plan.accumulate):
+        if computes:
+            ops += (_compute(plan, "forward", unit) for unit in plan.units)
+        for place in range(last, -1, -1):
+            if computes:
+                ops.append(_compute(plan, "backward", plan.units[place]))
+            done = (len(ops) - 1,) if computes else ()
+            while micro_batch == plan.accumulate - 1 and unreduced:
+                number, bucket = unreduced[-1]
+                if bucket.first < place:
+                    break
+                unreduced.pop()
+                for op in _calls(plan, plan.sync.reduce, number, plan.reduce_dtype):
+                    reduced.append(len(ops))
+                    ops.append(replace(op, after=done))
+    shared = _update(plan, ops, tuple(reduced), is_root=is_root)
+    if plan.sync.overlapped:
+        _gather_behind_forward(plan, ops, shared)
+    elif shared:
+        waited = tuple(place for places in shared.values() for place in places)
+        ops.append(Wait(name="parameters", after=waited))
+    return tuple(ops)
+
+
+def _compute(plan: _Plan, direction: str, unit: Unit) -> Compute:
+    """Forward or backward of one unit for one micro-batch."""
+    passes = 1 if direction == "forward" else 2
+    flops = passes * plan.tokens * unit.forward_flops(plan.row)
+    everything = 3 * plan.tokens * sum(unit.forward_flops(plan.row) for unit in plan.units)
+    weights = sum(part.multiplied for part in unit.parts) * element_bytes(plan.dtype)
+    return Compute(
+        name=f"{direction} {unit.name}",
+        seconds=None
+        if plan.compute_s is None
+        else plan.compute_s * flops / everything / plan.accumulate,
+        flops=flops,
+        nbytes=passes * weights,
+        dtype=plan.dtype,
+    )
+
+
+def _calls(plan: _Plan, kind: str, number: int, dtype: str) -> Iterator[Collective]:
+    """The collectives of one kind that a bucket takes."""
+    if plan.ranks == 1 or not kind:
+        return
+    roots = range(plan.ranks) if plan.sync.slices else (plan.root,)
+    elements = 0 if kind == "barrier" else plan.buckets[number].elements // len(roots)
+    for root in roots:
+        yield Collective(
+            name=f"{kind} {number}" if len(plan.buckets) > 1 else kind,
+            kind=kind,
+            group=(AXIS,),
+            nbytes=elements * element_bytes(dtype),
+            dtype=dtype,
+            root=root,
+        )
+
+
+def _update(
+    plan: _Plan, ops: list[Op], reduced: tuple[int, ...], *, is_root: bool
+) -> dict[int, tuple[int, ...]]:
+    """Append norm, update and sharing; where the shares of each bucket are in the list."""
+    sync = plan.sync
+    owned = [sync.owned(bucket.elements, plan.ranks, is_root=is_root) for bucket in plan.buckets]
+    per_element = update_bytes(plan.dtype)
+    of_norm = element_bytes(plan.reduce_dtype) if plan.clip else 0
+    everything = sum(owned) * (per_element + of_norm)
+
+    def work(name: str, nbytes: int, after: tuple[int, ...]) -> Compute:
+        seconds = None if plan.update_s is None else plan.update_s * nbytes / max(everything, 1)
+        return Compute(
+            name=name,
+            seconds=seconds,
+            nbytes=nbytes,
+            dtype="fp32",
+            phase=Phase.UPDATE,
+            after=after,
+        )
+
+    before = reduced
+    if plan.clip:
+        ops.append(work("norm", sum(owned) * of_norm, before))
+        before = ()
+        if plan.ranks > 1 and sync.updates != "all":
+            ops.append(_norm_of_all(len(ops) - 1))
+            before = (len(ops) - 1,)
+    shared = {}
+    for number, elements in enumerate(owned):
+        if elements:
+            ops.append(work("update", elements * per_element, before))
+            before = ()
+        share = list(_calls(plan, sync.share, number, plan.dtype))
+        after = (len(ops) - 1,) if elements else before
+        shared[number] = tuple(range(len(ops), len(ops) + len(share)))
+        ops += (replace(op, after=after) for op in share)
+    return {number: places for number, places in shared.items() if places}
+
+
+def _norm_of_all(norm: int) -> Collective:
+    """The squares of all ranks' gradients, added in fp64."""
+    return Collective(
+        name="norm", kind="all_reduce", group=(AXIS,), nbytes=8, dtype="fp64", after=(norm,)
+    )
+
+
+def _gather_behind_forward(plan: _Plan, ops: list[Op], shared: dict[int, tuple[int, ...]]) -> None:
+    """Let each unit's first forward wait for the parameters that the step before sent it."""
+    for place in range(len(plan.units)):
+        needed = [
+            position - len(ops)
+            for number, positions in shared.items()
+            if plan.buckets[number].first <= place <= plan.buckets[number].last
+            for position in positions
+        ]
+        if needed:
+            ops[place] = replace(ops[place], after=tuple(needed))

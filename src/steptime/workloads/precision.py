@@ -1,0 +1,18 @@
+"""Bytes of an element, and of what its update moves."""
+
+from steptime.errors import UsageError
+
+_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+_ADAMW_BYTES = 28  # fp32 weight, gradient and two moments are read, all but the gradient written
+
+
+def element_bytes(dtype: str) -> int:
+    """Bytes of one element; raises UsageError, naming those there are, for another dtype."""
+    if dtype not in _BYTES:
+        raise UsageError(f"there is no dtype {dtype!r} to train in: choose {', '.join(_BYTES)}")
+    return _BYTES[dtype]
+
+
+def update_bytes(dtype: str) -> int:
+    """Memory traffic of AdamW for one weight, and of its copy in ``dtype`` where it has one."""
+    return _ADAMW_BYTES + (element_bytes(dtype) if dtype != "fp32" else 0)
