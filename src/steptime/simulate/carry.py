@@ -1,0 +1,60 @@
+"""Carrying out one collective on a cluster that has nothing else to do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steptime.cluster import Cluster
+from steptime.collectives.schedule import Schedule
+from steptime.simulate.series import LinkSeries
+from steptime.simulate.traffic import Traffic
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Carried:
+    """How a collective went.
+
+    ``ends``: when each rank was done, in seconds, shape (ranks,); ``seconds``: when the last was.
+    ``link_bytes``: shape (links,). ``kept``: its messages, dtype KEPT, if they were to be kept.
+    """
+
+    seconds: float
+    ends: Floats
+    messages: int
+    link_bytes: Floats
+    link_series: LinkSeries
+    kept: NDArray[Any] | None
+
+
+def carry(
+    schedule: Schedule,
+    cluster: Cluster,
+    devices: ArrayLike,
+    nbytes: int,
+    *,
+    keep_messages: bool = False,
+) -> Carried:
+    """Carry out a collective for a vector of ``nbytes`` bytes a rank; all ranks start at 0.
+
+    ``devices``: that of each rank, shape (ranks,). Raises UsageError for a cluster whose links
+    cannot be, and where the messages under way at once do not fit into memory.
+    """
+    traffic = Traffic(cluster, keep_messages=keep_messages)
+    token = traffic.begin(schedule, devices, nbytes)
+    for rank in range(schedule.ranks):
+        traffic.enter(token, rank, 0.0)
+    done = traffic.finish()
+    ends = np.empty(schedule.ranks)
+    ends[done["rank"]] = done["at"]
+    return Carried(
+        seconds=float(ends.max()),
+        ends=ends,
+        messages=traffic.messages,
+        link_bytes=traffic.link_bytes,
+        link_series=traffic.link_series,
+        kept=traffic.kept if keep_messages else None,
+    )
