@@ -24,7 +24,7 @@ VERSION = 1
 def write_chrome_trace(path: Path, timeline: Timeline) -> None:
     """Write ``timeline`` to ``path``, a ``.json.gz``, atomically."""
     events: list[dict[str, Any]] = []
-    for rank in range(timeline.ranks):
+    for rank in np.unique(timeline.intervals["rank"]).tolist():
         rows = timeline.intervals[timeline.intervals["rank"] == rank]
         events += _rank_events(timeline, rank, rows)
     for number, message in enumerate(timeline.messages):

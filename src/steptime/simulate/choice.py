@@ -1,0 +1,102 @@
+"""Which algorithm carries out a collective, and what it takes each group."""
+
+from contextlib import suppress
+from typing import TypeAlias
+
+import numpy as np
+
+from steptime.cluster import Cluster
+from steptime.cluster.cluster import Floats, Ints
+from steptime.collectives.algorithm import algorithm_named, algorithms, schedule
+from steptime.collectives.selection import blocks_for
+from steptime.errors import UsageError
+from steptime.program import Call
+from steptime.simulate.price import Offer, group_seconds, offer
+
+Offers: TypeAlias = list[tuple[Ints, Offer]]
+"""Offers of one algorithm, each with the numbers of the groups that it is for."""
+
+
+def chosen(
+    cluster: Cluster, kinds: Ints, call: Call, name: str, groups: Ints, *, priced: bool
+) -> tuple[Offers, Floats]:
+    """How ``call`` is carried out on its groups of devices, shape (groups, members).
+
+    ``name``: the algorithm or, where that is empty, the cheapest is looked for: see ``cheapest``.
+    With the offers comes what each group takes, in seconds, shape (groups,): zeros where it is not
+    asked to be ``priced``. ``kinds``: those of the cluster's links.
+
+    Raises UsageError where the algorithm cannot be simulated, or none can.
+    """
+    if not name:
+        return cheapest(cluster, kinds, call, groups)
+    offers = _offers(cluster, call, name, groups)
+    return offers, _seconds(offers, kinds) if priced else np.zeros(len(groups))
+
+
+def cheapest(cluster: Cluster, kinds: Ints, call: Call, groups: Ints) -> tuple[Offers, Floats]:
+    """The algorithm that takes the least time on the slowest group.
+
+    Not asked are those of more than MOST_TRANSFERS transfers; those that look at hosts, where
+    groups lie on one host or every member on its own; and ``flat``: what its root spends on each
+    of its messages is not in the network's model.
+    """
+    hosts = np.sort(cluster.host_of[groups], axis=1)
+    most = int((np.diff(hosts, axis=1) > 0).sum(axis=1).max()) + 1
+    two_levels = 1 < most < groups.shape[1]
+    asked: list[Offers] = []
+    for algorithm in algorithms(call.kind).values():
+        sensible = algorithm.name != "flat" and (two_levels or "hosts" not in algorithm.takes)
+        if sensible and algorithm.serves(groups.shape[1]):
+            with suppress(UsageError):
+                asked.append(_offers(cluster, call, algorithm.name, groups))
+    if not asked:
+        raise UsageError(
+            f"no {call.kind} for {groups.shape[1]} ranks has few enough transfers to be simulated"
+        )
+    bounds = [max(one.least for _, one in offers) for offers in asked]
+    best = asked[0], np.full(len(groups), np.inf)
+    for number in np.argsort(bounds, kind="stable"):
+        if bounds[number] < best[1].max():  # else it cannot be cheaper
+            seconds = _seconds(asked[number], kinds)
+            if seconds.max() < best[1].max():
+                best = asked[number], seconds
+    return best
+
+
+def _offers(cluster: Cluster, call: Call, name: str, groups: Ints) -> Offers:
+    """An offer for each pattern in which groups lie on hosts, if the algorithm looks at hosts."""
+    algorithm = algorithm_named(call.kind, name)
+    hosts = cluster.host_of[groups]
+    if "hosts" not in algorithm.takes:
+        hosts = np.zeros_like(hosts)
+    patterns, which = np.unique(_relabelled(hosts), axis=0, return_inverse=True)
+    offers = []
+    for number, pattern in enumerate(patterns):
+        one = schedule(
+            algorithm,
+            groups.shape[1],
+            root=call.root,
+            hosts=tuple(pattern.tolist()),
+            blocks=blocks_for(call.nbytes),
+        )
+        own = np.flatnonzero(which.reshape(-1) == number).astype(np.int32)
+        offers.append((own, offer(cluster, one, groups[own], call.nbytes)))
+    return offers
+
+
+def _seconds(offers: Offers, kinds: Ints) -> Floats:
+    """What each group takes, shape (groups,)."""
+    seconds = np.empty(sum(own.size for own, _ in offers))
+    for own, one in offers:
+        seconds[own] = group_seconds(one, kinds)
+    return seconds
+
+
+def _relabelled(hosts: Ints) -> Ints:
+    """Hosts of groups, shape (groups, members), numbered in each in the order of appearance."""
+    rows, which = np.unique(hosts, axis=0, return_inverse=True)
+    for row in rows:
+        numbers = {host: number for number, host in enumerate(dict.fromkeys(row.tolist()))}
+        row[:] = [numbers[host] for host in row.tolist()]
+    return np.asarray(rows[which.reshape(-1)])

@@ -1,0 +1,179 @@
+"""Steps message by message: an event loop over the streams of all ranks and the network."""
+
+from heapq import heappop, heappush
+from itertools import pairwise
+from math import inf
+
+import numpy as np
+
+from steptime.cluster.cluster import Ints
+from steptime.program import Meetings
+from steptime.simulate.plan import Plan, Way
+from steptime.simulate.queues import MEET, Queues
+from steptime.simulate.traffic import Traffic
+
+Stream = tuple[int, int]
+"""A rank and the number of one of its streams."""
+
+Occasion = tuple[int, int]
+"""A step and the number of a meeting in it."""
+
+MESSAGE = -1  # the rank of a Done that is a message
+
+
+class Loop:
+    """Streams that run ops one after the other, and what each is doing now.
+
+    ``ends``: when each op instance did, in seconds, shape (steps, instances). The streams of a rank
+    may be in different steps.
+    """
+
+    def __init__(
+        self, queues: Queues, met: Meetings, plan: Plan, traffic: Traffic, steps: int
+    ) -> None:
+        ranks, streams = queues.class_of.size, queues.queue_of.shape[1] - 1
+        instances = int(queues.instances_of[-1])
+        self.ends = np.full((steps, instances), np.nan)
+        self._traffic = traffic
+        self._steps = steps
+        self._now = 0.0
+        self._ops = _Ops(queues)
+        self._meeting, self._place = met.meeting.tolist(), met.place.tolist()
+        self._parts_of = met.parts_of.tolist()
+        self._instances_of = queues.instances_of.tolist()
+        self._speed = queues.speed.tolist()
+        self._class_of = queues.class_of.tolist()
+        self._group_of, self._ends_of = _groups_of(plan), _ends_of(plan)
+        self._done = [[0] * streams for _ in range(ranks)]  # ops, of all steps
+        self._ended = [[0] * self._ops.sizes[kind] for kind in self._class_of]  # steps of each op
+        self._busy = [[False] * streams for _ in range(ranks)]
+        self._computing: list[tuple[float, Stream]] = []  # a heap: when a stream has computed
+        self._tokens: dict[Occasion, int] = {}  # of collectives
+        self._alone: dict[Occasion, Stream] = {}  # who has reached a message before the other
+        self._waiting: dict[tuple[int, int], tuple[Stream, ...]] = {}  # by token and rank of a Done
+
+    def run(self) -> None:
+        """Run all steps, until nothing happens any more."""
+        self._start(
+            [(rank, stream) for rank, on in enumerate(self._busy) for stream in range(len(on))]
+        )
+        while True:
+            until = self._computing[0][0] if self._computing else inf
+            done = self._traffic.advance(until)
+            if not done and not self._computing:
+                return
+            self._now = self._traffic.now if done else until
+            over = [s for one in done for s in self._waiting.pop((one.token, one.rank))]
+            while self._computing and self._computing[0][0] <= self._now:
+                over.append(heappop(self._computing)[1])
+            self._start([free for stream in over for free in self._end(stream)])
+
+    def _start(self, free: list[Stream]) -> None:
+        """Start the next op of each of these streams if it can start now, and what follows."""
+        while free:
+            rank, number = stream = free.pop()
+            kind = self._class_of[rank]
+            queue = self._ops.queues[kind][number]
+            done = self._done[rank][number]
+            if self._busy[rank][number] or done == len(queue) * self._steps:
+                continue
+            step, at = divmod(done, len(queue))
+            op = queue[at]
+            after = self._ops.after[kind][op]
+            if after and self._blocked(rank, step, after):
+                continue
+            self._busy[rank][number] = True
+            if self._ops.code[kind][op] == MEET:
+                part = self._parts_of[rank] + self._ops.part[kind][op]
+                if self._meet((step, self._meeting[part]), self._place[part], stream):
+                    free += self._end(stream)
+                continue
+            end = self._now + self._ops.seconds[kind][op] / self._speed[rank]
+            if end > self._now:
+                heappush(self._computing, (end, stream))
+            else:
+                free += self._end(stream)
+
+    def _blocked(self, rank: int, step: int, after: list[int]) -> bool:
+        """Whether one of these ops of a rank, where negative of the step before, is not done."""
+        ended = self._ended[rank]
+        return any(ended[op] < step + (op >= 0) for op in after)
+
+    def _end(self, stream: Stream) -> list[Stream]:
+        """The op that a stream runs is done now; the streams that may go on."""
+        rank, number = stream
+        kind = self._class_of[rank]
+        queue = self._ops.queues[kind][number]
+        step, at = divmod(self._done[rank][number], len(queue))
+        op = queue[at]
+        self.ends[step, self._instances_of[rank] + op] = self._now
+        self._ended[rank][op] += 1
+        self._done[rank][number] += 1
+        self._busy[rank][number] = False
+        return [stream, *((rank, other) for other in self._ops.wakes[kind][op])]
+
+    def _meet(self, occasion: Occasion, place: int, stream: Stream) -> bool:
+        """Let a rank, which is member ``place``, take part in a meeting; whether that is all."""
+        meeting = occasion[1]
+        if meeting in self._ends_of:
+            other = self._alone.pop(occasion, None)
+            if other is None:
+                self._alone[occasion] = stream
+                return False
+            src, dst, nbytes = self._ends_of[meeting]
+            token = self._traffic.send(src, dst, nbytes, self._now)
+            self._waiting[token, MESSAGE] = (other, stream)
+        elif meeting in self._group_of:
+            if occasion not in self._tokens:
+                way, group = self._group_of[meeting]
+                devices = way.devices[group]
+                begun = self._traffic.begin(way.schedule, devices, way.call.nbytes)
+                self._tokens[occasion] = begun
+            token = self._tokens[occasion]
+            self._waiting[token, place] = (stream,)
+            self._traffic.enter(token, place, self._now)
+        else:
+            return True  # a group of one rank
+        return False
+
+
+class _Ops:
+    """Queues as lists, which a loop in Python reads faster: first by class, then by op."""
+
+    def __init__(self, queues: Queues) -> None:
+        lists = [slice(*bounds) for bounds in pairwise(queues.ops_of.tolist())]
+        after = _split(queues.after, queues.after_of)
+        wakes = _split(queues.wakes, queues.wakes_of)
+        self.code = [queues.code[own].tolist() for own in lists]
+        self.seconds = [queues.seconds[own].tolist() for own in lists]
+        self.part = [queues.part[own].tolist() for own in lists]
+        self.after = [after[own] for own in lists]
+        self.wakes = [wakes[own] for own in lists]
+        self.sizes = np.diff(queues.ops_of).tolist()
+        self.queues = [
+            [queues.queue[first:last].tolist() for first, last in pairwise(bounds)]
+            for bounds in queues.queue_of.tolist()
+        ]
+
+
+def _split(values: Ints, bounds: Ints) -> list[list[int]]:
+    return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
+
+
+def _groups_of(plan: Plan) -> dict[int, tuple[Way, int]]:
+    """How each collective is carried out, and by which of the groups of its way."""
+    return {
+        meeting: (way, group)
+        for way in plan.ways
+        for meeting, group in zip(way.meetings.tolist(), way.group.tolist(), strict=True)
+    }
+
+
+def _ends_of(plan: Plan) -> dict[int, tuple[int, int, float]]:
+    """Devices of sender and receiver, and bytes, of each message."""
+    return {
+        meeting: (src, dst, nbytes)
+        for meeting, (src, dst), nbytes in zip(
+            plan.messages.tolist(), plan.ends.tolist(), plan.nbytes.tolist(), strict=True
+        )
+    }

@@ -1,0 +1,53 @@
+"""What a step puts on ranks and links, counted from its plan."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from steptime.cluster import Cluster
+from steptime.cluster.cluster import Floats, Ints
+from steptime.program import Meetings
+from steptime.simulate.plan import Plan
+
+_AT_ONCE = 1 << 18  # paths held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Load:
+    """Bytes of one step: ``sent`` and ``received`` by each rank, shape (ranks,), and on each link.
+
+    ``links``: shape (links,). ``messages``: how many there are.
+    """
+
+    sent: Floats
+    received: Floats
+    links: Floats
+    messages: int
+
+
+def load(plan: Plan, met: Meetings, cluster: Cluster, devices: Ints) -> Load:
+    """The load of a step whose ranks are on ``devices``, shape (ranks,)."""
+    ranks = devices.size
+    sent, received = np.zeros(ranks), np.zeros(ranks)
+    links = np.zeros(cluster.links.bandwidth.size)
+    messages = float(plan.messages.size)
+
+    def add(src: Ints, dst: Ints, nbytes: Floats) -> None:
+        """Ranks that send to ranks, and how much, all of shape (n,)."""
+        sent[:] += np.bincount(src, nbytes, minlength=ranks)
+        received[:] += np.bincount(dst, nbytes, minlength=ranks)
+        for start in range(0, src.size, _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            path = cluster.paths(devices[src[some]], devices[dst[some]])
+            # NO_LINK, -1, is counted in one place more
+            carried = np.repeat(nbytes[some], path.shape[1])
+            links[:] += np.bincount(path.ravel() + 1, carried, minlength=links.size + 1)[1:]
+
+    first = met.first[plan.messages]
+    add(met.members[first], met.members[first + 1], plan.nbytes)
+    for way in plan.ways:
+        times = np.bincount(way.group, minlength=len(way.ranks))
+        messages += way.sent.messages * float(times.sum())
+        src, dst = way.ranks[:, way.sent.src], way.ranks[:, way.sent.dst]
+        add(src.ravel(), dst.ravel(), np.outer(times, way.sent.nbytes).ravel())
+    return Load(sent, received, links, round(messages))

@@ -1,0 +1,112 @@
+"""How the collectives and messages of a step are carried out on a cluster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from steptime.cluster import Cluster
+from steptime.cluster.cluster import Floats, Ints
+from steptime.collectives.algorithm import algorithm_named, schedule
+from steptime.collectives.collective import collective_named
+from steptime.collectives.schedule import Schedule
+from steptime.program import Call, Meetings
+from steptime.simulate.choice import chosen
+from steptime.simulate.price import Offer, Pairs, link_kinds, message_seconds
+
+_KEPT = 1 << 16  # messages of a schedule whose rounds are kept for the next group
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One schedule, and the groups that carry it out.
+
+    ``ranks`` and their ``devices``: shape (groups, members). ``meetings``, shape (n,): those that
+    it serves, and ``group`` which group meets there, shape (n,).
+    """
+
+    call: Call
+    schedule: Schedule
+    sent: Pairs
+    ranks: Ints
+    devices: Ints
+    meetings: Ints
+    group: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How all meetings of a step are carried out.
+
+    ``ways``: those of collectives of at least two ranks. ``messages``: the meetings that are a
+    message, shape (messages,), and the ``ends`` and ``nbytes`` of each: devices of sender and
+    receiver, shape (messages, 2), and shape (messages,). ``seconds``: what each meeting takes,
+    shape (meetings,), where that was asked.
+    """
+
+    ways: tuple[Way, ...]
+    messages: Ints
+    ends: Ints
+    nbytes: Floats
+    seconds: Floats
+
+
+def check_algorithms(met: Meetings, named: Mapping[str, str]) -> None:
+    """Raise UsageError where an algorithm that is asked for cannot carry out a collective.
+
+    ``named``: algorithms by collective; they go before those that a program names itself.
+    """
+    for kind, name in named.items():
+        algorithm_named(kind, name)
+    for call, when in zip(met.calls, met.occasions, strict=True):
+        if not call.kind:
+            continue
+        collective_named(call.kind)
+        name = named.get(call.kind, call.algorithm)
+        members = when.groups.shape[1]
+        if name and members > 1:
+            schedule(algorithm_named(call.kind, name), members, root=call.root)
+
+
+def plan(
+    cluster: Cluster, met: Meetings, devices: Ints, named: Mapping[str, str], *, priced: bool
+) -> Plan:
+    """How to carry out the meetings of ranks that are on ``devices``, shape (ranks,).
+
+    A collective takes the algorithm that is ``named`` for its kind, else its own, else the
+    ``cheapest``. ``priced``: say also what each takes.
+
+    Raises UsageError where an algorithm cannot be simulated.
+    """
+    seconds = np.zeros(met.call.size)
+    nbytes = np.array([call.nbytes for call in met.calls], np.float64)
+    messages, ends = np.empty(0, np.int32), np.empty((0, 2), np.int32)
+    ways: list[Way] = []
+    kinds = link_kinds(cluster)
+    for call, when in zip(met.calls, met.occasions, strict=True):
+        meetings, group = when.meetings, when.group
+        groups = devices[when.groups]
+        if not call.kind:
+            messages, ends = np.append(messages, meetings), np.append(ends, groups[group], axis=0)
+            taken = message_seconds(cluster, groups[:, 0], groups[:, 1], call.nbytes)
+        elif groups.shape[1] > 1:
+            name = named.get(call.kind, call.algorithm)
+            offers, taken = chosen(cluster, kinds, call, name, groups, priced=priced)
+            for own, one in offers:
+                met_here = np.isin(group, own)
+                which = np.searchsorted(own, group[met_here]).astype(np.int32)
+                served = meetings[met_here]
+                ranks = when.groups[own]
+                ways.append(Way(call, _kept(one), one.sent, ranks, one.groups, served, which))
+        else:
+            continue
+        seconds[meetings] = taken[group]
+    return Plan(tuple(ways), messages, ends, nbytes[met.call[messages]], seconds)
+
+
+def _kept(one: Offer) -> Schedule:
+    """Its schedule, which does not make its rounds anew for every group unless there are many."""
+    if one.sent.messages > _KEPT:
+        return one.schedule
+    return replace(one.schedule, generate=partial(iter, one.schedule.all_rounds))

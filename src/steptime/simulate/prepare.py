@@ -1,0 +1,90 @@
+"""What must hold before a step is simulated: the program, the cluster and the algorithms fit."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import get_args
+
+import numpy as np
+
+from steptime.cluster import Cluster
+from steptime.cluster.cluster import Ints
+from steptime.errors import UsageError
+from steptime.program import Meetings, Program, check, meetings
+from steptime.simulate.memory import require
+from steptime.simulate.plan import check_algorithms
+from steptime.simulate.priced import priced
+from steptime.simulate.queues import Queues, queues
+from steptime.simulate.simulation import Fidelity
+
+NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
+
+_END_BYTES = 8  # of each op instance and step
+_OTHER_BYTES = 100  # of each op instance: its meeting, and what is held while they are matched
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Prepared:
+    """A program that can be simulated on a cluster, and what is known of it.
+
+    ``devices``: that of each rank, shape (ranks,). ``wall_s``: how long it took to find out.
+    """
+
+    program: Program
+    cluster: Cluster
+    fidelity: Fidelity
+    algorithms: Mapping[str, str]
+    steps: int
+    devices: Ints
+    queues: Queues
+    met: Meetings
+    wall_s: float
+
+
+def prepare(
+    program: Program,
+    cluster: Cluster,
+    *,
+    fidelity: Fidelity = "message",
+    algorithms: Mapping[str, str] = NOTHING_NAMED,
+    steps: int = 2,
+) -> Prepared:
+    """Look whether some steps of ``program`` can be simulated, as ``simulate`` does first of all.
+
+    Raises UsageError where the program does not fit the cluster or contradicts itself, an algorithm
+    cannot serve, or there is too little memory.
+    """
+    began = time.perf_counter()
+    if fidelity not in get_args(Fidelity):
+        raise UsageError(f"there is no fidelity {fidelity!r}: choose message or collective")
+    if steps < 1:
+        raise UsageError(f"{steps} steps cannot be simulated: ask for at least 1")
+    check(program)
+    devices = cluster.placed(program.ranks)
+    _require_memory(program, steps if fidelity == "message" else 0)
+    met = meetings(program)
+    check_algorithms(met, algorithms)
+    queued = queues(program, cluster.device, cluster.speed[devices])
+    priced(program, queued, met, np.zeros(met.call.size), 1)  # it says where ranks are stuck
+    return Prepared(
+        program=program,
+        cluster=cluster,
+        fidelity=fidelity,
+        algorithms=algorithms,
+        steps=steps,
+        devices=devices,
+        queues=queued,
+        met=met,
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def _require_memory(program: Program, kept_steps: int) -> None:
+    """Raise UsageError where the ops of all ranks, in so many steps that are kept, do not fit."""
+    sizes = np.array([len(ops) for ops in program.lists], np.int64)
+    instances = float(sizes[program.class_of].sum())
+    require(
+        instances * (kept_steps * _END_BYTES + _OTHER_BYTES),
+        f"{program.name} on {program.ranks} ranks, {instances:,.0f} ops in all,",
+    )

@@ -1,0 +1,34 @@
+"""Steps whose meetings take known times, for very many ranks."""
+
+import numpy as np
+
+from steptime.cluster.cluster import Floats
+from steptime.errors import UsageError
+from steptime.program import Meetings, Program
+from steptime.simulate.alike import kinds_of_ranks
+from steptime.simulate.queues import Queues
+from steptime.simulate.recurrence import run
+from steptime.simulate.simulation import Times
+from steptime.simulate.stuck import Standstill
+
+
+def priced(program: Program, queued: Queues, met: Meetings, seconds: Floats, steps: int) -> Times:
+    """Steps in which each meeting takes so many seconds, shape (meetings,).
+
+    Raises UsageError where ranks wait for each other for ever; it names them.
+    """
+    kinds = kinds_of_ranks(queued, met, seconds)
+    ranks, instances = kinds.queues.class_of.size, int(kinds.queues.instances_of[-1])
+    ends = np.empty((steps, instances))
+    bounds = np.zeros((steps + 1, ranks))
+    free = np.zeros((ranks, queued.queue_of.shape[1] - 1))
+    before = np.zeros(instances)
+    for step in range(steps):
+        done = run(kinds.queues, kinds.prices, free, before, ends[step])
+        bounds[step + 1] = free[:, 0]
+        before = ends[step]
+        if np.isnan(before).any():
+            every = [slice(*kinds.queues.instances_of[k : k + 2]) for k in kinds.of.tolist()]
+            never = np.isnan(np.concatenate([before[own] for own in every]))
+            raise UsageError(Standstill(program, queued, met, done[kinds.of], never).reason())
+    return Times(kinds.queues, kinds.of, ends, bounds)

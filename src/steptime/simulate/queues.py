@@ -1,0 +1,128 @@
+"""Queues: the ops of every rank's streams as arrays, on the devices of a cluster."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.cluster import Device
+from steptime.cluster.cluster import Floats, Ints
+from steptime.errors import UsageError
+from steptime.program import MAIN, Compute, Op, Program, Wait
+
+COMPUTE, WAIT, MEET = 0, 1, 2  # codes of ops
+
+
+class Queues(NamedTuple):
+    """The ops of all classes, one list after the other, and the queues that they stand in.
+
+    ``ops_of``, shape (classes + 1,), says where the ops of a class begin. Of each op, shape (ops,):
+    its ``code``, ``seconds`` on a device of speed 1, the ``part`` it is among its rank's parts in
+    meetings, and ``after_of``, shape (ops + 1,), where its entries in ``after`` begin; in the same
+    way ``wakes`` holds the other streams on which an op comes after it. The queue of
+    class c on stream s holds places in the list of c, in ``queue`` from ``queue_of[c, s]`` to
+    ``queue_of[c, s + 1]``.
+
+    An *instance* is one op of one rank; ``instances_of``, shape (ranks + 1,), says where those of
+    a rank begin. ``speed``: of each rank's device, shape (ranks,).
+    """
+
+    class_of: Ints
+    ops_of: Ints
+    code: NDArray[np.int8]
+    seconds: Floats
+    part: Ints
+    after_of: Ints
+    after: Ints
+    wakes_of: Ints
+    wakes: Ints
+    queue_of: Ints
+    queue: Ints
+    instances_of: NDArray[np.int64]
+    speed: Floats
+
+
+def streams_of(program: Program) -> tuple[str, ...]:
+    """The names of a program's streams, MAIN first."""
+    return tuple(dict.fromkeys([MAIN, *(op.stream for ops in program.lists for op in ops)]))
+
+
+def queues(program: Program, device: Device, speed: Floats) -> Queues:
+    """The queues of a program whose ranks are on devices that are so fast, shape (ranks,).
+
+    Raises UsageError when an op is of a dtype that the device has no rate for.
+    """
+    ops = [op for of_class in program.lists for op in of_class]
+    streams = {name: number for number, name in enumerate(streams_of(program))}
+    by_stream = [
+        [place for place, op in enumerate(of_class) if streams[op.stream] == stream]
+        for of_class in program.lists
+        for stream in range(len(streams))
+    ]
+    wakes = [on for of_class in program.lists for on in _wakes(of_class, streams)]
+    lengths = np.array([len(of_class) for of_class in program.lists], np.int64)
+    ends = _offsets([len(queue) for queue in by_stream])
+    classes = np.arange(len(program.lists)) * len(streams)
+    return Queues(
+        class_of=program.class_of.astype(np.int32),
+        ops_of=_offsets(lengths),
+        code=np.array([_code(op) for op in ops], np.int8),
+        seconds=np.array([seconds_on(device, op) for op in ops], np.float64),
+        part=np.array([n for of_class in program.lists for n in _parts(of_class)], np.int32),
+        after_of=_offsets([len(op.after) for op in ops]),
+        after=np.array([place for op in ops for place in op.after], np.int32),
+        wakes_of=_offsets([len(on) for on in wakes]),
+        wakes=np.array([stream for on in wakes for stream in on], np.int32),
+        queue_of=ends[classes[:, None] + np.arange(len(streams) + 1)],
+        queue=np.array([place for queue in by_stream for place in queue], np.int32),
+        instances_of=np.concatenate([[0], np.cumsum(lengths[program.class_of])]),
+        speed=speed.astype(np.float64),
+    )
+
+
+def seconds_on(device: Device, op: Op) -> float:
+    """How long a Compute takes on a device of speed 1; 0 for any other op.
+
+    That is the longer of computing, at ``efficiency`` times the device's peak rate for its dtype,
+    and moving its bytes through the memory (roofline: Williams, Waterman and Patterson 2009).
+
+    Raises UsageError when the device has no rate for the dtype; it lists those that it has.
+    """
+    if not isinstance(op, Compute):
+        return 0.0
+    if op.seconds is not None:
+        return op.seconds
+    computing = 0.0
+    if op.flops:
+        if op.dtype not in device.flops:
+            raise UsageError(
+                f"{op.name!r} computes in {op.dtype}, for which {device.name} has no rate: it has "
+                f"{', '.join(device.flops)}"
+            )
+        computing = op.flops / (device.flops[op.dtype] * device.efficiency)
+    return max(computing, op.nbytes / device.memory_bandwidth)
+
+
+def _code(op: Op) -> int:
+    return COMPUTE if isinstance(op, Compute) else WAIT if isinstance(op, Wait) else MEET
+
+
+def _parts(ops: Sequence[Op]) -> NDArray[np.int64]:
+    """How many of a list's ops before each are parts of meetings, shape (ops,)."""
+    meet = np.array([_code(op) == MEET for op in ops], np.int64)
+    return np.asarray(np.cumsum(meet) - meet)
+
+
+def _wakes(ops: Sequence[Op], streams: Mapping[str, int]) -> list[set[int]]:
+    """For each op of a list the other streams on which one comes after it."""
+    found: list[set[int]] = [set() for _ in ops]
+    for op in ops:
+        for place in op.after:
+            if ops[place].stream != op.stream:
+                found[place].add(streams[op.stream])
+    return found
+
+
+def _offsets(sizes: Sequence[int] | NDArray[np.int64]) -> Ints:
+    return np.concatenate([[0], np.cumsum(np.asarray(sizes, np.int64))]).astype(np.int32)

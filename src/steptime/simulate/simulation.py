@@ -1,0 +1,135 @@
+"""What a simulation of steps yields, and how it is put together from the times of all ops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.cluster.cluster import Floats, Ints
+from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
+from steptime.simulate.division import starts_of
+from steptime.simulate.queues import Queues, streams_of
+from steptime.simulate.series import LinkSeries
+from steptime.timeline import INTERVAL, Phase, Timeline
+
+Fidelity: TypeAlias = Literal["message", "collective"]
+
+MOST_SHOWN = 64
+"""Ranks that a timeline shows; of more, it shows one of each class."""
+
+STEP_STREAM = "step"
+
+RANK = np.dtype(
+    [
+        ("rank", np.int32),
+        ("step_s", np.float64),
+        ("compute_s", np.float64),
+        ("exposed_comm_s", np.float64),
+        ("update_s", np.float64),
+        ("other_s", np.float64),
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Simulation:
+    """Some steps of a program on a cluster, simulated.
+
+    ``timeline`` shows the ranks ``shown_ranks``, shape (shown,); every other figure is of all.
+    ``step_s``: each step as long as its slowest rank took, in seconds, shape (steps,). ``ranks``:
+    how long the last step took each rank, and its four phases, which add up to it: dtype RANK,
+    shape (ranks,). ``bytes_sent`` and ``bytes_received``, shape (ranks,), ``link_bytes``, shape
+    (links,), and ``messages`` are of one step. ``link_series``: what the links carried over time,
+    all steps together, where messages were simulated. ``wall_s``: how long the simulation took.
+    """
+
+    fidelity: Fidelity
+    timeline: Timeline
+    shown_ranks: Ints
+    step_s: Floats
+    ranks: NDArray[Any]
+    bytes_sent: Floats
+    bytes_received: Floats
+    messages: int
+    link_bytes: Floats
+    link_series: LinkSeries | None
+    wall_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """When every op instance of ``queues`` ended, in seconds, shape (steps, instances).
+
+    ``bounds``, shape (steps + 1, ranks of queues): when the steps of each begin, and the last one
+    ends. ``like``: which of these ranks each rank of the program fares like, shape (ranks,).
+    """
+
+    queues: Queues
+    like: Ints
+    ends: Floats
+    bounds: Floats
+
+
+def shown(program: Program) -> Ints:
+    """The ranks that a timeline shows, in order."""
+    if program.ranks <= MOST_SHOWN:
+        return np.arange(program.ranks, dtype=np.int32)
+    firsts = np.unique(program.class_of, return_index=True)[1]
+    spread = np.linspace(0, firsts.size - 1, min(firsts.size, MOST_SHOWN)).astype(int)
+    return np.sort(firsts[spread]).astype(np.int32)
+
+
+def phases_of(program: Program) -> NDArray[np.uint8]:
+    """The phase of each op, all lists one after the other, shape (ops,)."""
+    return np.array([_phase(op) for ops in program.lists for op in ops], np.uint8)
+
+
+def timeline(program: Program, times: Times, ranks: Ints, messages: NDArray[np.void]) -> Timeline:
+    """The timeline of some ranks, with these messages, dtype MESSAGE."""
+    streams = {name: number for number, name in enumerate([STEP_STREAM, *streams_of(program)])}
+    texts = dict.fromkeys([program.name, *(op.name for ops in program.lists for op in ops)])
+    names = {name: number for number, name in enumerate(texts)}
+    templates = [_template(ops, streams, names) for ops in program.lists]
+    rows = []
+    for rank in ranks.tolist():
+        like = int(times.like[rank])
+        own = slice(*times.queues.instances_of[like : like + 2])
+        template = templates[program.class_of[rank]]
+        starts = starts_of(times.queues, times.ends, like)
+        for step, start in enumerate(starts):
+            ops = template.copy()
+            ops["start"], ops["end"] = start, times.ends[step, own]
+            whole = np.zeros(1, INTERVAL)
+            whole["phase"], whole["name"] = Phase.STEP, names[program.name]
+            whole["stream"] = streams[STEP_STREAM]
+            whole["start"], whole["end"] = times.bounds[step : step + 2, like]
+            both = np.concatenate([whole, ops])
+            both["rank"], both["step"] = rank, step
+            rows.append(both)
+    return Timeline(
+        source="simulated",
+        ranks=program.ranks,
+        names=tuple(names),
+        streams=tuple(streams),
+        intervals=np.concatenate(rows),
+        messages=messages,
+    )
+
+
+def _template(
+    ops: Sequence[Op], streams: dict[str, int], names: dict[str, int]
+) -> NDArray[np.void]:
+    """The intervals of a list of ops without their times, dtype INTERVAL, shape (ops,)."""
+    rows = np.zeros(len(ops), INTERVAL)
+    for row, op in zip(rows, ops, strict=True):
+        row["stream"], row["name"], row["phase"] = streams[op.stream], names[op.name], _phase(op)
+        row["bytes"] = op.nbytes if isinstance(op, Collective | Send | Recv) else 0
+    return rows
+
+
+def _phase(op: Op) -> Phase:
+    if isinstance(op, Compute):
+        return op.phase
+    return Phase.WAIT if isinstance(op, Wait) else Phase.COMMUNICATION

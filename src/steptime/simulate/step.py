@@ -1,0 +1,124 @@
+"""Simulating training steps: a program on a cluster."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.cluster import Cluster
+from steptime.cluster.cluster import Ints
+from steptime.program import Meetings, Program
+from steptime.simulate.division import divide
+from steptime.simulate.events import Loop
+from steptime.simulate.load import load
+from steptime.simulate.plan import Plan, plan
+from steptime.simulate.prepare import NOTHING_NAMED, Prepared, prepare
+from steptime.simulate.priced import priced
+from steptime.simulate.queues import Queues
+from steptime.simulate.simulation import (
+    RANK,
+    Fidelity,
+    Simulation,
+    Times,
+    phases_of,
+    shown,
+    timeline,
+)
+from steptime.simulate.traffic import Traffic
+from steptime.timeline import MESSAGE
+
+
+def simulate(
+    program: Program,
+    cluster: Cluster,
+    *,
+    fidelity: Fidelity = "message",
+    algorithms: Mapping[str, str] = NOTHING_NAMED,
+    steps: int = 2,
+    keep_messages: bool = False,
+) -> Simulation:
+    """Simulate some steps of ``program`` with its ranks on the places of ``cluster`` in order.
+
+    ``message``: every message of every collective flows on the links of the cluster, which all that
+    is under way shares. ``collective``: a collective starts when all its members have reached it,
+    takes what it would alone, more where the same op of other groups crowds its links, and ends for
+    all of them at once; other ops do not hold it up.
+
+    ``algorithms``: by collective, before those that the program names; else the fastest is chosen.
+    A step of a rank begins when its stream MAIN begins with its list. ``keep_messages``: put the
+    messages into the timeline, at fidelity ``message``.
+
+    Raises UsageError, before it simulates anything, as ``prepare`` does.
+    """
+    prepared = prepare(program, cluster, fidelity=fidelity, algorithms=algorithms, steps=steps)
+    return simulate_prepared(prepared, keep_messages=keep_messages)
+
+
+def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Simulation:
+    """Simulate what has been prepared, as ``simulate`` does.
+
+    Raises UsageError where an algorithm makes too many transfers to be simulated.
+    """
+    began = time.perf_counter()
+    program, cluster, met = prepared.program, prepared.cluster, prepared.met
+    devices, by_message = prepared.devices, prepared.fidelity == "message"
+    how = plan(cluster, met, devices, prepared.algorithms, priced=not by_message)
+    traffic = Traffic(cluster, keep_messages=keep_messages) if by_message else None
+    kept = np.empty(0, MESSAGE)
+    if traffic is None:
+        times = priced(program, prepared.queues, met, how.seconds, prepared.steps)
+    else:
+        times = _by_messages(prepared.queues, met, how, traffic, prepared.steps)
+        kept = _messages(traffic, devices, cluster) if keep_messages else kept
+    carried = load(how, met, cluster, devices)
+    some = shown(program)
+    return Simulation(
+        fidelity=prepared.fidelity,
+        timeline=timeline(program, times, some, kept),
+        shown_ranks=some,
+        step_s=np.diff(times.bounds, axis=0).max(axis=1),
+        ranks=_rank_figures(program, times),
+        bytes_sent=carried.sent,
+        bytes_received=carried.received,
+        messages=carried.messages,
+        link_bytes=carried.links,
+        link_series=traffic.link_series if traffic else None,
+        wall_s=prepared.wall_s + time.perf_counter() - began,
+    )
+
+
+def _by_messages(queued: Queues, met: Meetings, how: Plan, traffic: Traffic, steps: int) -> Times:
+    loop = Loop(queued, met, how, traffic, steps)
+    loop.run()
+    ranks = np.arange(queued.class_of.size, dtype=np.int32)
+    bounds = np.zeros((steps + 1, ranks.size))
+    for rank, kind in enumerate(queued.class_of.tolist()):
+        first, end = queued.queue_of[kind, :2]
+        if end > first:  # else its steps take no time
+            last = queued.instances_of[rank] + queued.queue[end - 1]
+            bounds[1:, rank] = loop.ends[:, last]
+    return Times(queued, ranks, loop.ends, bounds)
+
+
+def _messages(traffic: Traffic, devices: Ints, cluster: Cluster) -> NDArray[Any]:
+    """The messages that were kept, between ranks rather than devices."""
+    rank_on = np.zeros(cluster.devices, np.int32)
+    rank_on[devices] = np.arange(devices.size, dtype=np.int32)
+    rows = np.empty(traffic.kept.size, MESSAGE)
+    for field in ("sent", "received", "bytes"):
+        rows[field] = traffic.kept[field]
+    rows["src"], rows["dst"] = rank_on[traffic.kept["src"]], rank_on[traffic.kept["dst"]]
+    return rows
+
+
+def _rank_figures(program: Program, times: Times) -> NDArray[Any]:
+    """The last step of every rank, dtype RANK."""
+    begin, end = times.bounds[-2:]
+    figures = np.zeros(program.ranks, RANK)
+    totals = divide(times.queues, phases_of(program), times.ends, begin, end)[times.like]
+    figures["rank"], figures["step_s"] = np.arange(program.ranks), (end - begin)[times.like]
+    for number, field in enumerate(("compute_s", "exposed_comm_s", "update_s", "other_s")):
+        figures[field] = totals[:, number]
+    return figures
