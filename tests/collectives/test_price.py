@@ -13,7 +13,7 @@ from steptime.collectives import (
     send,
     together,
 )
-from steptime.collectives.price import price, round_ends, time
+from steptime.collectives.price import price, round_ends, time, times
 
 BLOCKS = 4
 
@@ -264,3 +264,11 @@ def test_many_ranks_are_priced_without_holding_their_rounds():
     one = made("all_reduce/ring", 512)
     assert sum(r.size for r in one.rounds()) == 2 * 511 * 512
     assert np.all(price(one, 512 * 100).bytes_sent == 2 * 511 * 100)
+
+
+@pytest.mark.parametrize("one", all_algorithms(), ids=lambda one: one.name)
+def test_several_sizes_at_once_take_what_each_takes(one):
+    sizes = [0, 1, 123_457]
+    made = schedule(one, 6 if one.serves(6) else 8)
+    found = times(made, sizes, 5e-6, 1e-9, 1e-10)
+    assert found.tolist() == [time(made, size, 5e-6, 1e-9, 1e-10) for size in sizes]

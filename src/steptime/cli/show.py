@@ -1,24 +1,27 @@
 """The verb ``show``: draw collective algorithms, in the terminal or as a page that plays them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, PrintOptions
-from steptime.cli.printing import say
+from steptime.cli.printing import say, writing
 from steptime.cli.schedules import bytes_of, hosts_of
-from steptime.collectives.algorithm import DEFAULT_BLOCKS
-from steptime.collectives.lookup import find_algorithms
-from steptime.collectives.proof import prove
-from steptime.collectives.schedule import TRANSFER, Schedule
-from steptime.collectives.verification import safe_schedule
 from steptime.errors import SteptimeError, UsageError
-from steptime.report.collective.exhibit import Exhibit, Link, exhibit
-from steptime.report.collective.rounds import costs, print_exhibit
 from steptime.units import parse_rate, parse_seconds
+
+if TYPE_CHECKING:
+    from steptime.cluster import Cluster
+    from steptime.collectives.algorithm import Algorithm
+    from steptime.collectives.crossover import Floats
+    from steptime.collectives.schedule import Schedule
+    from steptime.report.collective.exhibit import Exhibit, Link
+    from steptime.report.crossover import Chart
+
+_ALPHA, _BANDWIDTH = "5us", "10GB/s"
 
 
 def show(
@@ -30,11 +33,13 @@ def show(
     ranks: int = 8,
     root: int = 0,
     hosts: int | None = None,
-    blocks: int = DEFAULT_BLOCKS,
+    blocks: int | None = None,
     size: Annotated[str | None, Parameter(name="--bytes")] = None,
-    alpha: str = "5us",
-    bandwidth: str = "10GB/s",
+    alpha: str = _ALPHA,
+    bandwidth: str = _BANDWIDTH,
+    cluster: str | None = None,
     html: Path | None = None,
+    chart: Path | None = None,
 ) -> None:
     """What does it look like, step by step?
 
@@ -52,38 +57,142 @@ def show(
     hosts
         Hosts that share the ranks in order; default: two.
     blocks
-        Into how many blocks a pipeline cuts the vector.
+        Into how many blocks a pipeline cuts the vector; default: 8, in a chart blocks of 64 KiB.
     size
         Size of the vector; default: 1 MiB for each rank.
     alpha
         What every message takes before its first byte arrives.
     bandwidth
         Of each rank's link, in each direction.
+    cluster
+        Simulate on this cluster, a preset or a file, too: when each message is sent and arrives.
     html
         Write a page to this file that plays the algorithms step by step, side by side, rather
         than print their rounds.
+    chart
+        Draw time against size to this file, for all algorithms of a collective or for those
+        named, with the sizes where another one becomes the fastest; simulated with --cluster.
 
     """
+    from steptime.collectives.algorithm import DEFAULT_BLOCKS
+    from steptime.collectives.lookup import find_algorithms
+    from steptime.collectives.verification import safe_schedule
+    from steptime.report.collective.exhibit import Link, exhibit
+
     link = Link(parse_seconds(alpha), parse_rate(bandwidth))
     if link.bandwidth <= 0:
         raise UsageError(f"--bandwidth is {bandwidth}: it must be above 0")
+    if cluster is not None and hosts is not None:
+        raise UsageError("--hosts is given, and --cluster says which ranks share a host: drop one")
+    place = _named(cluster) if cluster is not None else None
+    on = hosts_of(ranks, hosts) if place is None else _hosts_on(place, ranks)
+
+    def made(algorithm: "Algorithm", parts: int) -> "Schedule":
+        return safe_schedule(algorithm, ranks, root=root, hosts=on, blocks=parts)
+
+    if chart is not None:
+        if html is not None or size is not None or blocks is not None:
+            raise UsageError(
+                "--chart is of all sizes, each in its own number of blocks: drop --html, --bytes "
+                "and --blocks"
+            )
+        if place is not None and (alpha, bandwidth) != (_ALPHA, _BANDWIDTH):
+            raise UsageError(
+                "--chart with --cluster is simulated on its links: drop --alpha and --bandwidth"
+            )
+        found = _all_named(names, collective, ranks)
+        for algorithm in found if names.endswith(".py") else ():
+            _check(made(algorithm, DEFAULT_BLOCKS), names)
+        _answer_chart(_drawn(found, made, ranks, link, place), chart, output)
+        return
     shown = []
     for name in names.split(","):
         found = find_algorithms(name, collective)
         for algorithm in found if name.endswith(".py") else found[:1]:
-            schedule = safe_schedule(
-                algorithm, ranks, root=root, hosts=hosts_of(ranks, hosts), blocks=blocks
-            )
+            schedule = made(algorithm, DEFAULT_BLOCKS if blocks is None else blocks)
             if name.endswith(".py"):
                 _check(schedule, name)
-            shown.append(exhibit(algorithm, schedule, bytes_of(ranks, size), link))
-    if html:
-        _write_page(html, shown)
+            shown.append(exhibit(algorithm, schedule, bytes_of(ranks, size), link, place))
+    if html is not None:
+        from steptime.report.collective.page import write_page
+
+        with writing(html):
+            write_page(html, shown)
     _answer(shown, html, output)
 
 
-def _check(schedule: Schedule, name: str) -> None:
+def _named(cluster: str) -> "Cluster":
+    from steptime.cluster.files import cluster_named
+
+    return cluster_named(cluster)
+
+
+def _hosts_on(cluster: "Cluster", ranks: int) -> tuple[int, ...]:
+    return tuple(cluster.host_of[cluster.placed(ranks)].tolist())
+
+
+def _all_named(names: str, collective: str | None, ranks: int) -> list["Algorithm"]:
+    """The algorithms for a chart: those of a collective that can serve the ranks, or by name."""
+    from steptime.collectives.lookup import find_algorithms
+
+    found: dict[str, Algorithm] = {}
+    for name in names.split(","):
+        several = find_algorithms(name, collective)
+        whole = name.endswith(".py") or name == several[0].collective.name
+        chosen = [a for a in several if a.serves(ranks)] if whole else several[:1]
+        found |= {algorithm.name: algorithm for algorithm in chosen}
+    if not found:
+        raise UsageError(f"no algorithm of {names} can serve {ranks} ranks: name another number")
+    return list(found.values())
+
+
+def _drawn(
+    found: Sequence["Algorithm"],
+    made: Callable[["Algorithm", int], "Schedule"],
+    ranks: int,
+    link: "Link",
+    cluster: "Cluster | None",
+) -> "Chart":
+    import numpy as np
+
+    from steptime.collectives.price import times
+    from steptime.report.crossover import chart
+
+    if cluster is None:
+
+        def computed(schedule: "Schedule", sizes: Sequence[int]) -> "Floats":
+            return times(schedule, sizes, link.alpha, 1 / link.bandwidth)
+
+        return chart(found, made, computed, ranks=ranks, source="computed", where=str(link))
+    from steptime.simulate.carry import carry
+
+    devices = cluster.placed(ranks)
+
+    def simulated(schedule: "Schedule", sizes: Sequence[int]) -> "Floats":
+        return np.array([carry(schedule, cluster, devices, size).seconds for size in sizes])
+
+    return chart(found, made, simulated, ranks=ranks, source="simulated", where=cluster.title)
+
+
+def _answer_chart(drawn: "Chart", path: Path, output: PrintOptions) -> None:
+    from steptime.report.crossover import print_chart, record
+    from steptime.report.crossover_page import write_chart
+
+    with writing(path):
+        write_chart(path, drawn)
+    if output.json:
+        say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
+        return
+    console = output.console()
+    with console.capture() as text:
+        print_chart(console, drawn)
+    say(f"{text.get()}\npage: {path}")
+
+
+def _check(schedule: "Schedule", name: str) -> None:
     """Raise SteptimeError when a user's own algorithm is wrong: its picture would deceive."""
+    from steptime.collectives.proof import prove
+
     proof = prove(schedule)
     if not proof.ok:
         first = proof.findings[0]
@@ -94,21 +203,17 @@ def _check(schedule: Schedule, name: str) -> None:
         )
 
 
-def _write_page(path: Path, shown: Sequence[Exhibit]) -> None:
-    from steptime.report.collective.page import write_page
+def _answer(shown: Sequence["Exhibit"], html: Path | None, output: PrintOptions) -> None:
+    from steptime.report.collective.course import told
+    from steptime.report.collective.rounds import costs, print_exhibit
 
-    try:
-        write_page(path, shown)
-    except OSError as error:
-        raise SteptimeError(f"cannot write {path}: {error.strerror}; name another file") from None
-
-
-def _answer(shown: Sequence[Exhibit], html: Path | None, output: PrintOptions) -> None:
     if output.json:
         say(json.dumps({"verb": "show", "algorithms": [_record(one) for one in shown]}))
         return
     if html:
-        say("\n".join([f"{one.title}: {costs(one)}" for one in shown] + [f"page: {html}"]))
+        lines = [f"{one.title}: {costs(one)}" for one in shown]
+        lines += [f"{one.title}: {told(one.course)}" for one in shown if one.course]
+        say("\n".join([*lines, f"page: {html}"]))
         return
     console = output.console()
     with console.capture() as text:
@@ -117,7 +222,10 @@ def _answer(shown: Sequence[Exhibit], html: Path | None, output: PrintOptions) -
     say(text.get().rstrip("\n"))
 
 
-def _record(shown: Exhibit) -> dict[str, Any]:
+def _record(shown: "Exhibit") -> dict[str, Any]:
+    from steptime.collectives.schedule import TRANSFER
+    from steptime.report.collective.course import course_record
+
     schedule = shown.schedule
     names = TRANSFER.names or ()
     return {
@@ -139,4 +247,5 @@ def _record(shown: Exhibit) -> dict[str, Any]:
             [dict(zip(names, row, strict=True)) for row in transfers.tolist()]
             for transfers in schedule.rounds()
         ],
+        **({"simulated": course_record(shown.course)} if shown.course else {}),
     }

@@ -1,6 +1,6 @@
 """Price: what a schedule costs each rank, and how long it takes under alpha, beta and gamma."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from steptime.collectives.messages import Messages, firsts, messages
 from steptime.collectives.schedule import Round, Schedule
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,39 +84,54 @@ def time(schedule: Schedule, nbytes: int, alpha: float, beta: float, gamma: floa
     return max(round_ends(schedule, nbytes, alpha, beta, gamma), default=0.0)
 
 
+def times(
+    schedule: Schedule, sizes: Sequence[int], alpha: float, beta: float, gamma: float = 0.0
+) -> Floats:
+    """``time`` for vectors of several sizes, in one pass over the rounds; shape (sizes,)."""
+    ended = np.zeros(len(sizes))
+    for ended in _round_ends(schedule, sizes, alpha, beta, gamma):  # noqa: B007
+        pass
+    return ended
+
+
 def round_ends(
     schedule: Schedule, nbytes: int, alpha: float, beta: float, gamma: float = 0.0
 ) -> Iterator[float]:
     """After how many seconds the last rank is done with each round, as ``time`` counts them."""
-    offsets = np.asarray(slot_offsets(schedule, nbytes))
-    entered = np.zeros(schedule.ranks)
+    return (float(ends[0]) for ends in _round_ends(schedule, [nbytes], alpha, beta, gamma))
+
+
+def _round_ends(
+    schedule: Schedule, sizes: Sequence[int], alpha: float, beta: float, gamma: float
+) -> Iterator[Floats]:
+    """``round_ends`` for each of some sizes, shape (sizes,)."""
+    offsets = np.stack([slot_offsets(schedule, nbytes) for nbytes in sizes], axis=1)
+    entered = np.zeros((schedule.ranks, len(sizes)))
     for transfers in schedule.rounds():
         moved = messages(transfers)
-        size = _sizes(transfers, offsets)
+        size = _sizes(transfers, offsets)  # (transfers, sizes)
         travels = moved.of >= 0
-        length = np.bincount(moved.of[travels], size[travels], minlength=moved.src.size)
-        reduced = np.bincount(
-            transfers["dst"], np.where(transfers["reduce"], size, 0), minlength=schedule.ranks
-        )
+        length = np.zeros((moved.src.size, len(sizes)))
+        np.add.at(length, moved.of[travels], size[travels])
+        reduced = np.zeros_like(entered)
+        np.add.at(reduced, transfers["dst"][transfers["reduce"]], size[transfers["reduce"]])
         entered = _delivered(moved, alpha + beta * length, entered) + gamma * reduced
-        yield float(entered.max())
+        yield entered.max(axis=0)
 
 
-def _delivered(
-    moved: Messages, seconds: NDArray[np.floating], entered: NDArray[np.floating]
-) -> NDArray[np.floating]:
-    """When each rank is done with its messages of a round, shape (ranks,)."""
+def _delivered(moved: Messages, seconds: Floats, entered: Floats) -> Floats:
+    """When each rank is done with its messages of a round, shape (ranks, sizes)."""
     out_port, in_port = entered.copy(), entered.copy()
     src, dst = moved.src, moved.dst
     while src.size:
-        first = firsts(src, entered.size) & firsts(dst, entered.size)
+        first = firsts(src, len(entered)) & firsts(dst, len(entered))
         start = np.maximum(out_port[src[first]], in_port[dst[first]])
         out_port[src[first]] = in_port[dst[first]] = start + seconds[first]
         src, dst, seconds = src[~first], dst[~first], seconds[~first]
-    return np.asarray(np.maximum(out_port, in_port))
+    return np.maximum(out_port, in_port)
 
 
 def _sizes(transfers: Round, offsets: Ints) -> Ints:
-    """The bytes of each transfer, shape (transfers,)."""
+    """The bytes of each transfer, shape (transfers,), or (transfers, sizes) as ``offsets`` are."""
     first = transfers["first"]
     return np.asarray(offsets[first + transfers["count"]] - offsets[first])

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from steptime.cluster import Cluster
+from steptime.cluster.files import cluster_named
 from steptime.collectives import Schedule, all_algorithms, prove, schedule
 from steptime.collectives.lookup import find_algorithms
 from steptime.report.collective.exhibit import Link, exhibit
@@ -27,13 +29,13 @@ HELD = """() => panels.map((panel) => {
 def open_page(open_html: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
     """Opens the page of some algorithms."""
 
-    def show(*schedules: Schedule, **options: Any) -> Any:
+    def show(*schedules: Schedule, cluster: Cluster | None = None, **options: Any) -> Any:
         path = tmp_path / "player.html"
         found = [
             find_algorithms(f"{made.collective.name}/{made.algorithm}")[0] for made in schedules
         ]
         shown = [
-            exhibit(algorithm, made, made.ranks << 20, LINK)
+            exhibit(algorithm, made, made.ranks << 20, LINK, cluster)
             for algorithm, made in zip(found, schedules, strict=True)
         ]
         write_page(path, shown)
@@ -166,3 +168,36 @@ def test_who_wants_less_motion_sees_whole_rounds(open_page: Callable[..., Any]) 
     page.locator("body").press(" ")
     until(page, "!player.playing && player.at === 2")
     assert page.evaluate("[...seen].every(Number.isInteger) && seen.size > 1")
+
+
+def test_on_a_cluster_each_rank_goes_on_by_itself(open_page: Callable[..., Any]) -> None:
+    """Half way some ranks are rounds ahead of others; at the end all hold what they are to hold."""
+    cluster = cluster_named("dgx-h100-pod")
+    ring = named("all_reduce/ring", 16, hosts=tuple(rank // 8 for rank in range(16)))
+    page = open_page(ring, cluster=cluster)
+    assert page.locator("#pace").input_value() == "time"
+    assert page.evaluate("panels[0].layout") == "hosts"
+    assert page.locator("#size").count() == 0
+    times = page.evaluate(
+        "panels[0].messages.map(([round, src, dst, from, to]) => [src, to - from])"
+    )
+    between = [took for src, took in times if src in (7, 15)]
+    within = [took for src, took in times if src not in (7, 15)]
+    assert len(times) == 30 * 16
+    assert min(between) > 1.5 * max(within)
+    page.evaluate("go(last() / 3)")
+    rounds = page.evaluate("moment(panels[0]).rounds")
+    assert max(rounds) > min(rounds) + 1
+    assert f"rounds {min(rounds)} to {max(rounds)}, of 0 to 29" in told(page)
+    moving = page.evaluate("moment(panels[0]).moving")
+    assert {(one["src"], one["dst"]) for one in moving} >= {(7, 8), (15, 0)}
+    assert all(0 <= one["part"] < 1 for one in moving)
+    strip = page.locator(".strip").bounding_box()
+    page.locator(".strip").click(position={"x": strip["width"] / 2, "y": 5})
+    assert page.evaluate("player.at / last()") == pytest.approx(0.5, abs=0.01)
+    page.locator("body").press("End")
+    assert "after 30 rounds" in told(page)
+    assert page.evaluate("moment(panels[0]).rounds") == [30] * 16
+    page.locator("#pace").select_option("rounds")
+    page.locator("body").press("Home")
+    assert "round 0, of 0 to 29" in told(page)

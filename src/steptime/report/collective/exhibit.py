@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass
 
+from steptime.cluster import Cluster
 from steptime.collectives import Algorithm, Schedule
 from steptime.collectives.price import Price, price, time
+from steptime.errors import UsageError
+from steptime.report.collective.course import Course, course
 from steptime.units import format_seconds
+
+_MOST_TRANSFERS = 4_000_000  # a ring of 1,024 ranks has half as many
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,8 @@ class Link:
 class Exhibit:
     """A schedule, the algorithm it is of, and what it costs for a vector of ``nbytes``.
 
-    ``seconds`` counts the messages over ``link``, and reductions as free.
+    ``seconds`` counts the messages over ``link``, and reductions as free. ``course`` is how it goes
+    on a cluster, where one is given.
     """
 
     algorithm: Algorithm
@@ -31,6 +37,7 @@ class Exhibit:
     link: Link
     cost: Price
     seconds: float
+    course: Course | None = None
 
     @property
     def title(self) -> str:
@@ -38,9 +45,32 @@ class Exhibit:
         return f"{self.schedule.collective.name} {self.schedule.algorithm}"
 
 
-def exhibit(algorithm: Algorithm, schedule: Schedule, nbytes: int, link: Link) -> Exhibit:
-    """Price a schedule of ``algorithm``; a barrier has no vector, so ``nbytes`` is then 0."""
+def exhibit(
+    algorithm: Algorithm,
+    schedule: Schedule,
+    nbytes: int,
+    link: Link,
+    cluster: Cluster | None = None,
+) -> Exhibit:
+    """Price a schedule of ``algorithm``, and simulate it on a cluster where there is one.
+
+    A barrier has no vector, so ``nbytes`` is then 0. Raises UsageError for more transfers than can
+    be shown, and for more ranks than the cluster has places.
+    """
+    _check_size(schedule)
     nbytes = 0 if schedule.collective.name == "barrier" else nbytes
     seconds = time(schedule, nbytes, alpha=link.alpha, beta=1 / link.bandwidth, gamma=0.0)
     cost = price(schedule, nbytes)
-    return Exhibit(algorithm, schedule, nbytes, link, cost, seconds)
+    simulated = course(schedule, cluster, nbytes) if cluster else None
+    return Exhibit(algorithm, schedule, nbytes, link, cost, seconds, simulated)
+
+
+def _check_size(schedule: Schedule) -> None:
+    transfers = 0
+    for one_round in schedule.rounds():
+        transfers += one_round.size
+        if transfers > _MOST_TRANSFERS:
+            raise UsageError(
+                f"the {schedule.algorithm} of {schedule.ranks:,} ranks has more than "
+                f"{_MOST_TRANSFERS:,} transfers, too many to show: ask for fewer ranks or blocks"
+            )

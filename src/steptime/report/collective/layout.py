@@ -14,12 +14,13 @@ Places = list[tuple[float, float]]
 def layout(shown: Exhibit) -> tuple[str, Places]:
     """The kind of layout, ``hosts``, ``tree`` or ``circle``, and the place of each rank.
 
-    Ranks stand host by host when the algorithm asks for the hosts. They stand in a tree when the
+    Ranks stand host by host when the algorithm asks for the hosts, and on a cluster where they are
+    on several. They stand in a tree when the
     messages form one, or those of a pipeline's first block do; a mere chain is no tree. All others
     stand on a circle, rank 0 at the top.
     """
     schedule = shown.schedule
-    if "hosts" in shown.algorithm.takes:
+    if "hosts" in shown.algorithm.takes or (shown.course and len(set(schedule.hosts)) > 1):
         return "hosts", _by_host(schedule.hosts)
     pipeline = [range(1)] if "blocks" in shown.algorithm.takes else []
     for chunks in (range(schedule.slots), *pipeline):

@@ -1,16 +1,20 @@
 """The page that plays collective algorithms step by step: one HTML file that needs no network."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from steptime.collectives import Schedule
+import numpy as np
+
+from steptime.collectives import Round, Schedule
 from steptime.collectives.picture import busy_ports, phases
 from steptime.collectives.price import round_ends
 from steptime.errors import UsageError
+from steptime.report.collective.course import Course, told
 from steptime.report.collective.exhibit import Exhibit
 from steptime.report.collective.layout import layout
 from steptime.report.template import write_html
+from steptime.units import format_seconds
 
 MAX_RANKS = 64
 _MAX_NUMBERS = 250_000  # in the rounds of a page, about a MB
@@ -22,9 +26,11 @@ def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
 
     Raises UsageError when they have more ranks or messages than a page can show.
     """
-    sizes = sorted({*_SIZES, *(one.nbytes for one in shown if one.nbytes)})
+    cluster = shown[0].course.cluster if shown[0].course else None
+    own = {one.nbytes for one in shown if one.nbytes}
+    sizes = sorted(own or {0} if cluster else {*_SIZES, *own})
     panels = [_panel(one, sizes) for one in shown]
-    numbers = sum(len(transfers) for panel in panels for transfers in panel["rounds"])
+    numbers = sum(len(row) for panel in panels for row in (*panel["rounds"], *panel["messages"]))
     if numbers > _MAX_NUMBERS:
         raise UsageError(
             f"the page would hold {numbers // 6:,} messages, more than can be played: show fewer "
@@ -36,6 +42,7 @@ def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
         "reduces": any(panel["reduces"] for panel in panels),
         "sizes": sizes,
         "first_size": sizes.index(max(one.nbytes for one in shown) or sizes[0]),
+        "cluster": cluster,
         "link": str(shown[0].link),
         "alpha": shown[0].link.alpha,
     }
@@ -65,8 +72,6 @@ def _panel(shown: Exhibit, sizes: Sequence[int]) -> dict[str, Any]:
         )
     rounds = list(schedule.rounds())
     kind, places = layout(shown)
-    alpha, beta = shown.link.alpha, 1 / shown.link.bandwidth
-    ends = (round_ends(schedule, size if nbytes else 0, alpha, beta) for size in sizes)
     return {
         "title": shown.title,
         "collective": schedule.collective.name,
@@ -88,8 +93,36 @@ def _panel(shown: Exhibit, sizes: Sequence[int]) -> dict[str, Any]:
         "busy": [round(busy_ports(t, schedule.ranks), 4) for t in rounds],
         "sent": round(int(cost.bytes_sent.max()) / nbytes, 4) if nbytes else 0,
         "reduced": round(int(cost.bytes_reduced.max()) / nbytes, 4) if nbytes else 0,
-        "ends": [[float(f"{seconds:.4g}") for seconds in one] for one in ends],
+        "ends": [[_short(seconds) for seconds in one] for one in _ends(shown, rounds, sizes)],
+        "messages": _messages(shown.course) if shown.course else [],
+        "computed": format_seconds(shown.seconds),
+        "simulated": told(shown.course) if shown.course else "",
     }
+
+
+def _ends(
+    shown: Exhibit, rounds: Sequence[Round], sizes: Sequence[int]
+) -> Iterator[Iterable[float]]:
+    """When each round ends for each size; on a cluster for the size that was simulated."""
+    if shown.course:
+        ends = np.zeros(len(rounds))
+        ends[shown.course.rounds] = shown.course.ends
+        yield np.maximum.accumulate(ends).tolist()
+        return
+    alpha, beta = shown.link.alpha, 1 / shown.link.bandwidth
+    for size in sizes:
+        yield round_ends(shown.schedule, size if shown.nbytes else 0, alpha, beta)
+
+
+def _messages(simulated: Course) -> list[tuple[int, int, int, float, float]]:
+    """Of each message its round, who sends and who receives it, and when it leaves and arrives."""
+    names = ("round", "src", "dst", "sent", "received")
+    rows = zip(*(simulated.messages[name].tolist() for name in names), strict=True)
+    return [(number, src, dst, _short(a), _short(b)) for number, src, dst, a, b in rows]
+
+
+def _short(seconds: float) -> float:
+    return float(f"{seconds:.5g}")
 
 
 def _holds(schedule: Schedule) -> list[tuple[int, int]]:

@@ -1,8 +1,8 @@
-const { panels: described, sizes, alpha } = JSON.parse(document.getElementById("data").textContent);
+const { panels: described, sizes, alpha, simulated } = JSON.parse(document.getElementById("data").textContent);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const byId = (id) => document.getElementById(id);
-const player = { at: 0, playing: false, last: 0, speed: 1, pace: "rounds", size: 0 };
+const player = { at: 0, playing: false, last: 0, speed: 1, pace: byId("pace")?.value ?? "rounds", size: 0 };
 const ROUND_MS = 1500;
 const WHOLE_MS = 16000;
 
@@ -66,7 +66,7 @@ function open(panel, element) {
   const wires = new Set(rounds.flat().filter((t) => t.src !== t.dst).map((t) => `${t.src} ${t.dst}`));
   const find = (name) => element.querySelector(name);
   return {
-    ...panel, rounds, states, sent, element,
+    ...panel, rounds, states, sent, element, ...(simulated ? flights(panel, rounds) : {}),
     wires: [...wires].map((wire) => wire.split(" ").map(Number)),
     canvas: find(".stage"), told: find(".told"), strip: find(".strip"), axis: find(".whole"),
     counter: (name) => find(`[data-of=${name}]`),
@@ -90,6 +90,15 @@ function position(panel) {
   const round = all.filter((end) => end <= player.at * (1 + 1e-9)).length;
   const from = round ? all[round - 1] : 0;
   return { round, part: round === count ? 0 : (player.at - from) / (all[round] - from) };
+}
+
+/** In which round each rank is, and the ranges on their way with how much of it is behind them. */
+function moment(panel) {
+  if (simulated && player.pace === "time") return simulatedMoment(panel, player.at);
+  const { round, part } = position(panel);
+  const eased = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) * (1 - part);
+  const moving = (panel.rounds[round] ?? []).map((transfer) => ({ ...transfer, round, part: eased }));
+  return { rounds: Array(panel.ranks).fill(round), moving };
 }
 
 const last = () => (player.pace === "rounds" ? most() : slowest());
@@ -121,21 +130,26 @@ function binary(value) {
 }
 
 function tell(panel) {
-  const { round, part } = position(panel);
+  const { rounds, moving } = moment(panel);
+  const [round, ahead] = [Math.min(...rounds), Math.max(...rounds)];
+  const { part } = position(panel);
   const count = panel.rounds.length;
-  const sent = Math.max(...panel.sent[round]);
+  const sent = Math.max(...rounds.map((its, rank) => panel.sent[its][rank]));
   const all = ends(panel);
-  const now = round === count ? all.at(-1) ?? 0 : (round ? all[round - 1] : 0) + part * (all[round] - (round ? all[round - 1] : 0));
-  panel.counter("latency").innerHTML = `${round} α <small>of ${count}, ${seconds(round * alpha)}</small>`;
+  const now = player.pace === "time" ? Math.min(player.at, all.at(-1) ?? 0) : round === count ? all.at(-1) ?? 0 : (round ? all[round - 1] : 0) + part * (all[round] - (round ? all[round - 1] : 0));
+  panel.counter("latency").innerHTML = simulated ? `${round} <small>of ${count} done by all</small>`
+    : `${round} α <small>of ${count}, ${seconds(round * alpha)}</small>`;
   panel.counter("sent").innerHTML = panel.data ? `${sent.toFixed(2)} S <small>${bytes(sent * sizes[player.size])}</small>` : "–";
   panel.counter("time").innerHTML = `${seconds(now)} <small>of ${seconds(all.at(-1) ?? 0)}</small>`;
-  panel.counter("busy").textContent = round < count ? `${Math.round(100 * panel.busy[round])} %` : "–";
+  panel.counter("busy").textContent = round < count ? `${Math.round(100 * busyPorts(panel, round, moving))} %` : "–";
   cursor(panel, now);
-  if (panel.shownRound === round) return;
-  panel.shownRound = round;
+  const under = Math.min(ahead, count - 1);
+  if (panel.shownRound === `${round} ${under}`) return;
+  panel.shownRound = `${round} ${under}`;
   const phase = panel.phases.find(([first, to]) => first <= round && round <= to);
   const [where, words] = panel.told.children;
-  where.textContent = round < count ? `round ${round}, of 0 to ${count - 1}` : `after ${count} rounds`;
+  const within = under > round ? `rounds ${round} to ${under}` : `round ${round}`;
+  where.textContent = round < count ? `${within}, of 0 to ${count - 1}` : `after ${count} rounds`;
   words.textContent = phase ? sentence(panel, phase, panel.rounds[round]) : "Every rank has what it is to have.";
 }
 
@@ -150,8 +164,16 @@ function sentence(panel, [, , words, regular], transfers) {
   return `${general}. Rank ${src} sends ${what} to rank ${dst}.`;
 }
 
+/** The share of ports, one in and one out a rank, that something goes through. */
+function busyPorts(panel, round, moving) {
+  if (!simulated || player.pace !== "time") return panel.busy[round];
+  const ports = new Set(moving.filter(({ src, dst }) => src !== dst).flatMap(({ src, dst }) => [`${src} out`, `${dst} in`]));
+  return ports.size / (2 * panel.ranks);
+}
+
 /** The rounds as bars on the axis of time that all panels share. */
 function layStrip(panel) {
+  if (simulated) return layFlights(panel, slowest() || 1);
   const whole = slowest() || 1;
   const all = ends(panel);
   panel.strip.setAttribute("viewBox", "0 0 1000 54");
@@ -175,6 +197,7 @@ function cursor(panel, now) {
   const x = Math.min(998, Math.max(2, (1000 * now) / (slowest() || 1)));
   line.setAttribute("x1", x);
   line.setAttribute("x2", x);
+  panel.strip.querySelector(".rest")?.setAttribute("x", x);
   for (const bar of panel.strip.querySelectorAll("g")) bar.classList.toggle("later", Number(bar.dataset.round) > round);
 }
 
@@ -256,6 +279,11 @@ byId("size")?.addEventListener("input", (event) => resize(Number(event.target.va
 
 for (const panel of panels) {
   panel.strip.addEventListener("click", (event) => {
+    if (simulated) {
+      const { left, width } = panel.strip.getBoundingClientRect();
+      byId("pace").value = player.pace = "time";
+      return go((slowest() * (event.clientX - left)) / width);
+    }
     const bar = event.target.closest("g");
     if (!bar) return;
     const round = Number(bar.dataset.round);

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from steptime.collectives import Round, Schedule
 from steptime.collectives.picture import Phase, busy_ports, cell, phases, written_rounds
+from steptime.report.collective.course import print_course, told
 from steptime.report.collective.exhibit import Exhibit
 from steptime.units import format_bytes, format_seconds
 
@@ -26,17 +27,21 @@ def print_exhibit(console: Console, shown: Exhibit) -> None:
     console.print(Text(f"{shown.title}, {ranks}{root}", "bold"))
     console.print(Text(" ".join(shown.algorithm.doc.split("\n\n")[0].split())))
     console.print(Text(costs(shown)))
+    if shown.course:
+        console.print(Text(told(shown.course)))
     rounds = list(written_rounds(schedule))
     if not rounds:
         return
     console.print()
-    told = [phase for phase in phases(schedule) if phase.regular][:_SHOWN_PHASES]
-    for phase in told:
+    regular = [phase for phase in phases(schedule) if phase.regular][:_SHOWN_PHASES]
+    for phase in regular:
         console.print(_told(phase, len(str(len(rounds) - 1))))
-    if told:
+    if regular:
         console.print()
     console.print(_table(schedule, rounds, console.width))
-    console.print(Text(_key(told), _ASIDE))
+    console.print(Text(_key(regular), _ASIDE))
+    if shown.course:
+        print_course(console, shown.course)
 
 
 def costs(shown: Exhibit) -> str:

@@ -122,22 +122,22 @@ function rule(context, panel, x, y, side, height) {
 }
 
 function draw(panel) {
-  const { round, part } = position(panel);
-  const transfers = panel.rounds[round] ?? [];
+  const { rounds, moving } = moment(panel);
   const place = arrange(panel, panel.canvas.clientWidth);
   const context = sized(panel.canvas, place.height);
   const tall = boxHeight(panel, place.box);
   const strength = panel.layout === "circle" ? 0.1 : 0.16;
   drawWires(context, panel, place, strength);
-  drawActive(context, panel, place, transfers, strength);
-  const active = new Set(transfers.flatMap(({ src, dst }) => [src, dst]));
+  drawActive(context, panel, place, moving, strength);
+  const active = new Set(moving.flatMap(({ src, dst }) => [src, dst]));
+  const idle = (rank) => moving.length > 0 && !active.has(rank);
   for (let rank = 0; rank < panel.ranks; rank++) {
-    const idle = transfers.length > 0 && !active.has(rank);
-    drawRank(context, panel, place, rank, round, tall, idle);
+    drawRank(context, panel, place, rank, rounds[rank], tall, idle(rank));
   }
-  if (part > 0 && !still.matches) drawPackets(context, panel, place, transfers, round, part, tall, strength);
+  const under = moving.filter(({ part }) => part > 0);
+  if (!still.matches) drawPackets(context, panel, place, under, tall, strength);
   for (let rank = 0; rank < panel.ranks; rank++) {
-    drawName(context, panel, place, rank, tall, transfers.length > 0 && !active.has(rank));
+    drawName(context, panel, place, rank, tall, idle(rank));
   }
   if (panel.layout === "hosts") drawHosts(context, panel, place);
 }
@@ -237,15 +237,14 @@ function drawHosts(context, panel, place) {
   });
 }
 
-function drawPackets(context, panel, place, transfers, round, part, tall, strength) {
-  const eased = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) * (1 - part);
+function drawPackets(context, panel, place, moving, tall, strength) {
   const column = place.box / panel.slots;
-  for (const { src, dst, first, into, count, reduce } of transfers) {
+  for (const { src, dst, first, into, count, reduce, round, part } of moving) {
     const shift = (slot) => (slot + count / 2) * column - place.box / 2;
     const [from, to] = [place.points[src], place.points[dst]];
     const a = [from[0] + shift(first), from[1]];
     const b = [to[0] + shift(into), to[1]];
-    const [x, y] = along(a, bend(a, b, src === dst ? 0 : strength), b, eased);
+    const [x, y] = along(a, bend(a, b, src === dst ? 0 : strength), b, part);
     const width = Math.max(3, count * column);
     const [left, top] = [x - width / 2, y - tall / 2];
     context.fillStyle = ink.paper;
