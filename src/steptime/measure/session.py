@@ -139,7 +139,7 @@ def record(
         "rows": [{"backend": place["backend"], **asdict(row)} for row in session.rows],
         "fits": {name: _fit(found) for name, found in session.fits.items() if found},
         "message": _fit(machine.message) if machine else None,
-        **({"pairs": [_pair(pair) for pair in pairs]} if pairs else {}),
+        **({"pairs": [pair_record(pair) for pair in pairs]} if pairs else {}),
         "environment": rundir.environment(),
     }
 
@@ -153,7 +153,8 @@ def _fit(found: Fit) -> dict[str, Any]:
     }
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def pair_record(pair: Pair) -> dict[str, Any]:
+    """A pair as run.json holds it."""
     return {
         "source": "measured",
         "src": pair.src,

@@ -1,0 +1,149 @@
+"""Reading the topology file of NCCL, as NCCL_TOPO_DUMP_FILE writes it."""
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+
+from steptime.errors import UsageError
+from steptime.topo.rates import Processor, between_sockets, nvlink_rate, pcie_rate
+from steptime.topo.topology import Kind, Level, Part, Place, Topology, marks_of
+
+_SWITCH, _NVSWITCH = "0x0604", "0x068000"
+
+Links = dict[str, int]
+"""How many NVLinks of a GPU go to each target, by its bus id."""
+
+
+def parse_nccl(text: str, name: str) -> Topology:
+    """The topology that ``text``, a topology file of NCCL, describes.
+
+    NCCL knows no host bridges: what one CPU joins is PHB to it. Raises UsageError when the text is
+    no such file or holds no GPU.
+    """
+    try:
+        # Only what expands entities could harm; ElementTree loads none from outside.
+        system = ElementTree.fromstring(text)  # noqa: S314
+    except ElementTree.ParseError as error:
+        raise UsageError(
+            f"{name} is no whole XML file: {error}; let NCCL write it again with "
+            "NCCL_TOPO_DUMP_FILE"
+        ) from None
+    if system.tag != "system":
+        raise UsageError(
+            f"{name} is XML, but its root is {system.tag!r}: NCCL's topology has 'system', as "
+            "NCCL_TOPO_DUMP_FILE writes it"
+        )
+    try:
+        return _topology(system, name)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{name} has a device whose numbers cannot be read ({error}): let NCCL write it again "
+            "with NCCL_TOPO_DUMP_FILE"
+        ) from None
+
+
+def _topology(system: ElementTree.Element, name: str) -> Topology:
+    """What the element ``system`` describes. Raises ValueError or TypeError for a bad number."""
+    cpus = system.findall("cpu")
+    leaves = [leaf for cpu in cpus for leaf in _leaves(cpu)]
+    gpus = sorted((leaf for leaf in leaves if leaf[0].kind is Kind.GPU), key=_number)
+    nics = sorted((leaf for leaf in leaves if leaf[0].kind is Kind.NIC), key=_number)
+    if not gpus:
+        raise UsageError(f"{name} holds no GPU: let NCCL write it again with NCCL_TOPO_DUMP_FILE")
+    parts = tuple(part for part, *_ in [*gpus, *nics])
+    processor = _processor(cpus[0])
+    return Topology(
+        origin="NCCL's topology file",
+        host=name,
+        parts=parts,
+        marks=marks_of(parts, _nvlinks([(bus, links) for _, bus, links in gpus])),
+        between_sockets=between_sockets(processor),
+        intel=processor.vendor == "GenuineIntel",
+    )
+
+
+def _number(leaf: tuple[Part, str, Links]) -> int:
+    return int(leaf[0].name[3:])
+
+
+def _processor(cpu: ElementTree.Element) -> Processor:
+    family = int(cpu.get("familyid", "0"))
+    return Processor(
+        arch=cpu.get("arch", ""),
+        vendor=cpu.get("vendor", ""),
+        # NCCL writes the extended family in the upper four bits, the kernel adds it.
+        family=(family & 15) + (family >> 4),
+        model=int(cpu.get("modelid", "0")),
+    )
+
+
+def _leaves(cpu: ElementTree.Element) -> Iterator[tuple[Part, str, Links]]:
+    """The GPUs and NICs below a CPU, their bus ids and NVLinks."""
+    numa = cpu.get("numaid", "")
+    root = Place(Level.NUMA, f"NUMA {numa}")
+    common = Part(name="", kind=Kind.GPU, numa=numa, cpus=_cpu_list(cpu.get("affinity", "")))
+    bridge = Place(Level.BRIDGE, f"CPU {numa}")
+    for pci in cpu.findall("pci"):
+        yield from _below(pci, replace(common, above=(root, bridge)))
+    for nic in cpu.findall("nic"):
+        yield from _nets(nic, replace(common, above=(root, bridge)), "")
+
+
+def _below(pci: ElementTree.Element, part: Part) -> Iterator[tuple[Part, str, Links]]:
+    bus = pci.get("busid", "").lower()
+    rate = pcie_rate(pci.get("link_speed", ""), int(pci.get("link_width", "16") or 16))
+    if pci.get("class", "").startswith(_SWITCH):
+        part = replace(part, above=(*part.above, Place(Level.SWITCH, f"switch {bus}", rate)))
+    for child in pci.findall("pci"):
+        yield from _below(child, part)
+    for gpu in pci.findall("gpu"):
+        sm = int(gpu.get("sm", "0"))
+        found = replace(
+            part,
+            name=f"GPU{int(gpu.get('dev', ''))}",
+            title=f"sm_{sm}",
+            rate=rate,
+            nvlink=nvlink_rate(sm),
+        )
+        yield found, bus, _links(gpu)
+    for nic in pci.findall("nic"):
+        port = Place(Level.PORT, f"port {bus}", rate)
+        yield from _nets(nic, replace(part, above=(*part.above, port)), bus)
+
+
+def _nets(nic: ElementTree.Element, part: Part, bus: str) -> Iterator[tuple[Part, str, Links]]:
+    for net in nic.findall("net"):
+        speed = int(net.get("speed", "-1"))
+        network = (speed if speed > 0 else 10_000) * 1e6 / 8
+        name, title = f"NIC{int(net.get('dev', ''))}", net.get("name", "")
+        yield replace(part, kind=Kind.NIC, name=name, title=title, network=network), bus, {}
+
+
+def _links(gpu: ElementTree.Element) -> Links:
+    """NVLinks by target; those to NVSwitches together, since every GPU reaches each through all."""
+    links: Links = {}
+    for link in gpu.findall("nvlink"):
+        switch = link.get("tclass", "") == _NVSWITCH
+        target = _NVSWITCH if switch else link.get("target", "").lower()
+        links[target] = links.get(target, 0) + int(link.get("count", "1"))
+    return links
+
+
+def _nvlinks(gpus: list[tuple[str, Links]]) -> dict[tuple[int, int], int]:
+    found = {}
+    for (a, (_, mine)), (b, (bus, theirs)) in combinations(enumerate(gpus), 2):
+        direct = mine.get(bus, 0)
+        switched = min(mine.get(_NVSWITCH, 0), theirs.get(_NVSWITCH, 0))
+        if direct or switched:
+            found[a, b] = direct or switched
+    return found
+
+
+def _cpu_list(mask: str) -> str:
+    """``000000ff,ffff0000`` as ``16-39``: a mask of the kernel's as a list of CPUs."""
+    bits = int(mask.replace(",", "") or "0", 16)
+    cpus = [cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1]
+    firsts = [cpu for cpu in cpus if cpu == 0 or not bits >> (cpu - 1) & 1]
+    lasts = [cpu for cpu in cpus if not bits >> (cpu + 1) & 1]
+    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in zip(firsts, lasts, strict=True))
