@@ -83,7 +83,7 @@ def test_the_page_on_collectives_shows_what_its_commands_print(tmp_path):
     assert listed == [(a.collective.name, a.name) for a in all_algorithms() if a.serves(8)]
 
 
-@pytest.mark.parametrize("verb", ["compare", "train"])
+@pytest.mark.parametrize("verb", ["compare", "simulate", "train"])
 def test_every_option_that_a_page_names_exists(verb, tmp_path):
     text = (ROOT / "docs" / f"{verb}.md").read_text()
     known = set(re.findall(r"--[a-z-]+", run(f"steptime {verb} --help", tmp_path).stdout))

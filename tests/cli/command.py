@@ -1,4 +1,7 @@
-"""The command as its users run it: a process of its own, with a deadline, that leaves nothing."""
+"""The command as its users run it: a process of its own, with a deadline, that leaves nothing.
+
+And in this process, for what does not depend on that: a verb that starts no ranks.
+"""
 
 import json
 import os
@@ -8,11 +11,15 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from shutil import which
 from typing import Any
+from unittest.mock import patch
+
+from steptime.cli import main
 
 BINARIES = Path(sys.executable).parent
 STEPTIME = str(BINARIES / "steptime")
@@ -101,6 +108,22 @@ def run(*words: str, timeout: float = 60, **where: Any) -> Ended:
     """Run the command to its end; it must leave no process behind."""
     with started(*words, **where) as running:
         return running.end(timeout)
+
+
+def here(*words: str, folder: Path) -> Ended:
+    """Run the command in this process, for a terminal of 80 columns, which is no terminal."""
+    out, err = StringIO(), StringIO()
+    environ = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    start = time.monotonic()
+    with (
+        chdir(folder),
+        patch.dict(os.environ, environ | {"COLUMNS": "80"}, clear=True),
+        patch.object(sys, "argv", ["steptime", *words]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = main()
+    return Ended(code, out.getvalue(), err.getvalue(), time.monotonic() - start)
 
 
 def options(**given: object) -> list[str]:

@@ -43,6 +43,19 @@ def test_help_and_bad_usage_do_not_wait_for_torch(words: Sequence[str], tmp_path
     assert (done.stdout.splitlines() or [""])[-1] == ""
 
 
+def test_help_of_what_needs_no_ranks_does_not_wait_for_numpy(tmp_path: Path) -> None:
+    verbs = ["cluster", "show", "simulate", "topo"]
+    script = (
+        "import sys\nfrom steptime.cli import build_app\n"
+        f"for verb in {verbs}:\n    build_app()([verb, '--help'])\n"
+        "sys.exit('numpy' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Usage: ") == len(verbs)
+
+
 def test_help_names_the_verbs(tmp_path: Path) -> None:
     ended = run("--help", folder=tmp_path)
     assert re.search(r"compare +Which gradient-sync strategy is fastest here", ended.out)

@@ -10,6 +10,7 @@ from steptime.timeline import Phase, Recorder, Timeline, merge
 
 RANKS, STEPS, LAYERS = 4, 9, 4
 MODEL_BYTES = 842_496 * 4
+LINKS = [f"host{n} → switch" for n in range(3)]
 
 # seconds of exposed communication, bytes sent and received by each rank in a step
 STRATEGIES = {
@@ -101,6 +102,29 @@ def run_of(*names: str) -> dict[str, Any]:
     }
 
 
+def simulated_run_of(*names: str) -> dict[str, Any]:
+    """The same, as a simulation would have it."""
+    run = run_of(*names)
+    for field in ("threads", "backend", "data"):
+        del run[field]
+    run |= {"verb": "simulate", "source": "simulated", "fidelity": "message"}
+    run |= {"cluster": "office", "cluster_title": "Four desks", "world_size": 4}
+    run |= {"messages": 1234, "wall_s": 0.25, "ranks": [{"rank": n} for n in range(4)]}
+    for entry in run["strategies"].values():
+        median = entry["step_time_s"]["median"]
+        entry |= {"source": "simulated", "loss": [], "parameter_hash": []}
+        entry |= {"wire_bytes_sent_per_rank": None, "wire_bytes_received_per_rank": None}
+        entry["step_time_s"] = dict.fromkeys(("median", "p10", "p90"), median)
+        entry["link_use"] = {
+            "bin_s": median / 4,
+            "begin_s": 0.0,
+            "links": LINKS,
+            "utilisation": [[1.0, 0.5, 0.0, 0.0]] * 3,
+            "left_out": 7,
+        }
+    return run
+
+
 def timeline_of(*names: str, ranks: int = RANKS, steps: int = STEPS) -> Timeline:
     """Every strategy in turn; each step computes, then communicates while it still computes."""
     random = np.random.default_rng(0)
@@ -145,6 +169,11 @@ def make_run() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
+def make_simulated() -> Callable[..., dict[str, Any]]:
+    return simulated_run_of
+
+
+@pytest.fixture
 def make_timeline() -> Callable[..., Timeline]:
     return timeline_of
 
@@ -158,7 +187,10 @@ QUIET = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real browser; a test that asks for it is skipped where there is none."""
+    """A real browser; a test that asks for it is skipped where there is none.
+
+    One for each file: while playwright runs, so does an event loop, and others may start their own.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     if CHROMIUM is None:
         pytest.skip("no chromium here: apt-get install chromium")

@@ -1,7 +1,8 @@
 """Leaving a run's files and printing its answer."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from steptime.cli.printing import say
 from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
 from steptime.report import write_report
+from steptime.report.flows import print_flows
 from steptime.report.terminal import print_run
 from steptime.timeline import Timeline, write_chrome_trace
 
@@ -22,10 +24,7 @@ def answer(
     ranks: RankOptions,
     output: OutputOptions,
 ) -> None:
-    """Write run.json, trace.json.gz and report.html, then print the answer.
-
-    Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
-    """
+    """Leave the files of a live run and print its answer, as ``leave`` does."""
     run = {
         **record,
         "run": str(place.out),
@@ -34,28 +33,61 @@ def answer(
         "backend": ranks.backend,
         "launcher": place.world.launcher,
     }
-    _write(run, timeline, place.out)
+    leave(run, timeline, place.out, output)
+
+
+def leave(run: Mapping[str, Any], timeline: Timeline, out: Path, output: OutputOptions) -> None:
+    """Write run.json, trace.json.gz and report.html, then print the answer.
+
+    Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
+    """
+    _write(run, timeline, out)
     hashes = {name: set(entry["parameter_hash"]) for name, entry in run["strategies"].items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
         console = output.console()
         with console.capture() as table:
             print_run(console, run)
-        say(f"{table.get()}\nreport: {place.out / 'report.html'}")
+        say(f"{table.get()}\nreport: {out / 'report.html'}")
     elif not diverged:
         say(json.dumps(run))
     if diverged:
         raise SteptimeError(
             f"after training under {diverged[0]} the parameters differ between ranks: "
-            f"{place.out / 'run.json'} holds their hashes; please report this"
+            f"{out / 'run.json'} holds their hashes; please report this"
         )
 
 
+def leave_flows(
+    run: Mapping[str, Any], timeline: Timeline, out: Path, output: OutputOptions
+) -> None:
+    """Write run.json and trace.json.gz of simulated flows, then print when each is done.
+
+    Raises SteptimeError when that cannot be.
+    """
+    with _writing(out):
+        rundir.write_json(out / "run.json", run)
+        write_chrome_trace(out / "trace.json.gz", timeline)
+    if output.json:
+        say(json.dumps(run))
+        return
+    console = output.console()
+    with console.capture() as table:
+        print_flows(console, run)
+    say(f"{table.get()}\nrun: {out}")
+
+
 def _write(run: Mapping[str, Any], timeline: Timeline, out: Path) -> None:
-    try:
+    with _writing(out):
         rundir.write_json(out / "run.json", run)
         write_chrome_trace(out / "trace.json.gz", timeline)
         write_report(out / "report.html", run, timeline)
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise SteptimeError(
             f"cannot write the run to {out}: {error.strerror}; choose another folder with --out"

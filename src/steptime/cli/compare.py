@@ -1,15 +1,22 @@
 """The verb ``compare``: train under every gradient-sync strategy in turn."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.ranks import Place, on_ranks
+from steptime.cluster import Cluster
+from steptime.cluster.files import cluster_named
+from steptime.errors import UsageError
 from steptime.train.data import check_data
 from steptime.train.options import DataOptions, DtypeName, JobOptions, ModelOptions, TrainOptions
 from steptime.train.strategies import check_backend, strategies, strategy_named
 from steptime.train.strategy import Strategy
+
+if TYPE_CHECKING:
+    from steptime.study.comparison import Comparison
+    from steptime.train.job import Job
 
 
 def compare(
@@ -22,6 +29,7 @@ def compare(
     ranks: Flat[RankOptions] = RankOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
     names: Annotated[str, Parameter(name="--strategies")] = "all",
+    cluster: str | None = None,
     steps: int = 20,
     warmup: int = 3,
     precision: DtypeName = "fp32",
@@ -36,6 +44,9 @@ def compare(
         What is trained.
     names
         Strategies to run, with commas between them; all are those that can run on these ranks.
+    cluster
+        Simulate the same steps on this cluster too, a file or a name that `steptime cluster list`
+        shows, with the compute measured here; what both say stands side by side.
     steps
         Timed steps of each strategy.
     warmup
@@ -66,11 +77,25 @@ def compare(
         train.rows_per_micro_batch(size)
         context = model.row(model.config(vocabulary=1))
         check_data(data, context=context, batch=train.batch, ranks=size)
+        if cluster is not None:
+            _check_cluster(cluster_named(cluster), asked, size)
 
     def work(place: Place) -> None:
-        _compare(options, asked or _possible(place, ranks), place, ranks, output)
+        _compare(options, asked or _possible(place, ranks), cluster, place, ranks, output)
 
     return on_ranks("compare", ranks, output, 4, check, work)
+
+
+def _check_cluster(cluster: Cluster, asked: list[Strategy], size: int) -> None:
+    """Raise UsageError where a cluster cannot hold so many ranks, or run any strategy asked for."""
+    from steptime.study.cases import able_strategies
+
+    cluster.placed(size)
+    if asked and not {strategy.name for strategy in asked} & set(able_strategies(cluster)):
+        raise UsageError(
+            f"the ranks of {cluster.name} have no memory in common, and {asked[0].name} needs it: "
+            "leave --cluster out or name another strategy"
+        )
 
 
 def _possible(place: Place, ranks: RankOptions) -> list[Strategy]:
@@ -82,6 +107,7 @@ def _possible(place: Place, ranks: RankOptions) -> list[Strategy]:
 def _compare(
     options: JobOptions,
     chosen: list[Strategy],
+    cluster: str | None,
     place: Place,
     ranks: RankOptions,
     output: OutputOptions,
@@ -104,10 +130,24 @@ def _compare(
 
         comparison = study.compare(job, chosen, advance)
     if comparison:
-        answer(
-            training_record("compare", comparison, job),
-            comparison.timeline,
-            place,
-            ranks,
-            output,
-        )
+        record = training_record("compare", comparison, job)
+        if cluster is not None:
+            record["simulated"] = _simulated(comparison, job, cluster_named(cluster), output)
+        answer(record, comparison.timeline, place, ranks, output)
+
+
+def _simulated(
+    comparison: "Comparison", job: "Job", cluster: Cluster, output: OutputOptions
+) -> dict[str, Any]:
+    """The same steps on a cluster, as run.json holds them."""
+    from steptime.study.elsewhere import asked_of_comparison, elsewhere_record
+    from steptime.study.options import HowOptions
+    from steptime.study.simulate import prepare_all, study
+
+    asked = asked_of_comparison(comparison, job.options, job.config, cluster)
+    how = HowOptions()
+    prepared = prepare_all(asked, cluster, how)
+    with output.progress(0) as progress:
+        bar = progress.add_task(f"on {cluster.name}", total=len(asked.cases))
+        simulated = study(asked, cluster, how, prepared, lambda _: progress.advance(bar))
+    return elsewhere_record(simulated)

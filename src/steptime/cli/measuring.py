@@ -9,9 +9,8 @@ from typing import Any
 
 from steptime import rundir
 from steptime.cli.options import OutputOptions, RankOptions
-from steptime.cli.printing import say
+from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place
-from steptime.errors import SteptimeError
 from steptime.world import detect
 
 
@@ -64,7 +63,5 @@ def write_text(path: str, text: str) -> None:
     if path == "-":
         say(text.rstrip("\n"))
         return
-    try:
+    with writing(Path(path)):
         rundir.write_atomic(Path(path), text.encode())
-    except OSError as error:
-        raise SteptimeError(f"cannot write {path}: {error.strerror}; name another file") from None

@@ -70,7 +70,12 @@ class PrintOptions:
     def console(self, *, stderr: bool = False) -> Console:
         """Where to print: stdout for the answer, stderr for all else."""
         plain = self.no_color or os.environ.get("NO_COLOR")
-        return Console(stderr=stderr, color_system=None if plain else "auto", highlight=False)
+        return Console(
+            stderr=stderr,
+            color_system=None if plain else "auto",
+            highlight=False,
+            markup=False,  # brackets in a title are no style
+        )
 
     @contextmanager
     def progress(self, rank: int) -> Iterator[Progress]:

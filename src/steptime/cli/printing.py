@@ -3,11 +3,11 @@
 import json
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from steptime.errors import SteptimeError, UsageError
-from steptime.launch import report_error
-from steptime.world import detect
 
 
 def say(text: str) -> None:
@@ -23,11 +23,22 @@ def say(text: str) -> None:
         raise SteptimeError(f"cannot print to stdout: {error.strerror}") from None
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise SteptimeError where a file that the user named cannot be written within the block."""
+    try:
+        yield
+    except OSError as error:
+        raise SteptimeError(f"cannot write {path}: {error.strerror}; name another file") from None
+
+
 def tell_error(error: SteptimeError, *, as_json: bool) -> None:
     """Print ``error`` on stderr and, on rank 0 and with ``as_json``, as an object on stdout.
 
     A rank of steptime's launcher leaves both to it.
     """
+    from steptime.launch import report_error
+
     if report_error(os.environ, error):
         return
     print(f"steptime: {error}", file=sys.stderr)
@@ -38,6 +49,8 @@ def tell_error(error: SteptimeError, *, as_json: bool) -> None:
 
 def _first() -> bool:
     """Whether no other rank may print to stdout."""
+    from steptime.world import detect
+
     try:
         world = detect(os.environ)
     except UsageError:

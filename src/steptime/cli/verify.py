@@ -10,14 +10,14 @@ from cyclopts import Parameter
 
 from steptime import rundir
 from steptime.cli.options import Flat, PrintOptions
-from steptime.cli.printing import say
+from steptime.cli.printing import say, writing
 from steptime.cli.schedules import bytes_of, hosts_of, parse_ranks
 from steptime.collectives.algorithm import Algorithm
 from steptime.collectives.export import goal_text, msccl_xml
 from steptime.collectives.lookup import find_algorithms
 from steptime.collectives.verification import Verdict, safe_schedule
 from steptime.collectives.verification import verify as prove
-from steptime.errors import SteptimeError, UsageError
+from steptime.errors import UsageError
 from steptime.report.collective.verdicts import print_verdicts
 
 _FORMATS = (".xml", ".goal")
@@ -105,7 +105,5 @@ def _export(
     text = (
         msccl_xml(schedule) if path.suffix == ".xml" else goal_text(schedule, bytes_of(ranks, size))
     )
-    try:
+    with writing(path):
         rundir.write_atomic(path, text.encode())
-    except OSError as error:
-        raise SteptimeError(f"cannot write {path}: {error.strerror}; name another file") from None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from steptime.report.about import byte_sources
 from steptime.report.palette import CURVES, ORANGE, PARTS, SKY
 from steptime.units import format_bytes, format_seconds
 
@@ -28,6 +29,7 @@ _DASHES = (
 )
 _STRIPE = 10  # pixels
 _AGREE = 1e-3  # relative
+MAX_BARS = 32  # a strategy: what the eye tells apart
 _GROUP = 0.76  # of the height of a strategy: what its bars fill
 
 
@@ -189,8 +191,12 @@ def loss_figure(strategies: Mapping[str, Any]) -> Figure:
 
 
 def bytes_figure(strategies: Mapping[str, Any]) -> Figure:
-    """Bytes into each rank in one step: a group of bars a strategy, a bar a rank, rank 0 apart."""
-    ranks = max(len(entry["bytes_received_per_rank"]) for entry in strategies.values())
+    """Bytes into each rank in one step: a group of bars a strategy, a bar a rank, rank 0 apart.
+
+    Of many ranks the first MAX_BARS are shown.
+    """
+    most = max(len(entry["bytes_received_per_rank"]) for entry in strategies.values())
+    ranks = min(most, MAX_BARS)
     thickness = _GROUP / ranks
     group_height = max(34, min(13 * ranks, 120))  # pixels
     received = _marks_by_rank(strategies, "bytes_received_per_rank", ranks)
@@ -200,9 +206,10 @@ def bytes_figure(strategies: Mapping[str, Any]) -> Figure:
     bars = {"type": "bar", "orientation": "h", "width": thickness}
     line = {"color": "--paper", "width": 1 if ranks <= 16 else 0}
     tick = {"symbol": "line-ns", "size": group_height * thickness / 1.4}
+    name = {"name": byte_sources(strategies.values())}
     data = [
-        _byte_marks(first) | bars | {"name": "computed", "marker": {"color": ORANGE, "line": line}},
-        _byte_marks(others) | bars | {"name": "computed", "marker": {"color": SKY, "line": line}},
+        _byte_marks(first) | bars | name | {"marker": {"color": ORANGE, "line": line}},
+        _byte_marks(others) | bars | name | {"marker": {"color": SKY, "line": line}},
         _byte_marks([mark for _, mark in wire])
         | {"type": "scatter", "mode": "markers", "name": "measured"}
         | {"marker": tick | {"line": {"color": "--ink", "width": 2 if ranks <= 16 else 1}}},
@@ -233,7 +240,7 @@ def _marks_by_rank(
             ),
         )
         for group, (name, entry) in enumerate(strategies.items())
-        for rank, count in enumerate(entry.get(field) or ())
+        for rank, count in enumerate((entry.get(field) or ())[:ranks])
     ]
 
 

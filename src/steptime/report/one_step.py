@@ -15,6 +15,7 @@ from steptime.units import format_bytes, format_seconds
 MAX_RANKS = 32
 MAX_INTERVALS = 5000  # of one figure: more would make the page heavy and the bars too thin to see
 
+_MANY = 1500  # intervals
 _BESIDE = 0.04  # of the step: what is shown before its begin and after its end
 _GAP = 0.45  # rows between two ranks
 _STREAMS = ("compute", "comm")
@@ -38,25 +39,42 @@ class _Window:
 
 
 def step_figures(timeline: Timeline, strategies: Iterable[str]) -> dict[str, Figure]:
-    """A figure of the median step of every strategy that the timeline holds, by strategy.
+    """A figure of one step of every strategy that the timeline holds, by strategy.
+
+    The median one of those measured; of those simulated the last, which is in the steady state.
 
     Beside ``data`` and ``layout`` a figure has ``note``, the sentence that says what is shown.
     """
-    windows = {name: _median_step(timeline.steps_named(name)) for name in strategies}
+    chosen = _last_step if timeline.source == "simulated" else _median_step
+    windows = {name: chosen(timeline.steps_named(name)) for name in strategies}
     return {name: _figure(timeline, name, w) for name, w in windows.items() if w is not None}
 
 
 def _median_step(steps: NDArray[np.void]) -> _Window | None:
     """The step whose time, first rank's begin to last rank's end, is the (lower) median."""
+    table = _by_rank(steps)
+    if table is None:
+        return None
+    length = table["end"].max(axis=0) - table["start"].min(axis=0)
+    return _window(table, int(np.argsort(length, kind="stable")[(len(length) - 1) // 2]))
+
+
+def _last_step(steps: NDArray[np.void]) -> _Window | None:
+    table = _by_rank(steps)
+    return None if table is None else _window(table, table.shape[1] - 1)
+
+
+def _by_rank(steps: NDArray[np.void]) -> NDArray[np.void] | None:
+    """The steps that all ranks have, shape (ranks, steps)."""
     if not len(steps):
         return None
-    ranks = np.unique(steps["rank"])
-    own = [steps[steps["rank"] == rank] for rank in ranks]
+    own = [steps[steps["rank"] == rank] for rank in np.unique(steps["rank"])]
     count = min(len(rows) for rows in own)
-    table = np.stack([rows[:count] for rows in own])  # (ranks, steps)
-    length = table["end"].max(axis=0) - table["start"].min(axis=0)
-    median = int(np.argsort(length, kind="stable")[(count - 1) // 2])
-    return _Window(table[:, median], median + 1, count)
+    return np.stack([rows[:count] for rows in own])
+
+
+def _window(table: NDArray[np.void], step: int) -> _Window:
+    return _Window(table[:, step], step + 1, table.shape[1])
 
 
 def _figure(timeline: Timeline, name: str, window: _Window) -> Figure:
@@ -85,7 +103,7 @@ def _figure(timeline: Timeline, name: str, window: _Window) -> Figure:
             | {"range": [-1e3 * beside, 1e3 * (end - window.start)]},
             yaxis=_rank_axis(ranks, [timeline.streams[stream] for stream in streams], pitch),
         ),
-        "note": _note(name, window, len(ranks)),
+        "note": _note(timeline, name, window, len(ranks)),
     }
 
 
@@ -146,6 +164,7 @@ def _traces(
     start, end = np.maximum(rows["start"], shown[0]), np.minimum(rows["end"], shown[1])
     step = window.steps[np.searchsorted(window.steps["rank"], rows["rank"])]
     own = (rows["start"] >= step["start"]) & (rows["start"] < step["end"])
+    edge = 0.6 if len(rows) <= _MANY else 0  # edges of very thin bars would hide them
     traces = []
     kinds = zip(rows["phase"].tolist(), rows["name"].tolist(), own.tolist(), strict=True)
     for phase, name, inside in sorted(set(kinds)):
@@ -166,7 +185,7 @@ def _traces(
                 "customdata": [_hover(row) for row in rows[mine]],
                 "hovertemplate": f"<b>%{{fullData.name}}</b> · {Phase(phase).name.lower()}"
                 "<br>rank %{customdata[0]} · %{customdata[1]}<extra></extra>",
-                "marker": {"color": part.color, "line": {"color": "--paper", "width": 0.6}},
+                "marker": {"color": part.color, "line": {"color": "--paper", "width": edge}},
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "insidetextfont": {"color": part.text_color},
@@ -217,10 +236,11 @@ def _rank_axis(ranks: NDArray[np.int32], streams: Sequence[str], pitch: float) -
     )
 
 
-def _note(name: str, window: _Window, shown: int) -> str:
+def _note(timeline: Timeline, name: str, window: _Window, shown: int) -> str:
     ranks = len(window.steps)
+    which = "its steady state" if timeline.source == "simulated" else "its median step"
     note = (
-        f"Step {window.number} of {window.count} of {name}, its median step: "
+        f"Step {window.number} of {window.count} of {name}, {which}: "
         f"{format_seconds(window.length)} from the first rank's begin to the last rank's end."
     )
     return note if shown == ranks else f"{note} The first {shown} of {ranks} ranks are shown."

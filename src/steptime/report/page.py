@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from steptime.report.about import byte_sources, place, rank_counts, sources, world_size
+from steptime.report.beside import TITLES, beside_of
+from steptime.report.bounds import bounds_of
 from steptime.report.figures import (
+    MAX_BARS,
     bytes_figure,
     curves,
     loss_figure,
@@ -14,12 +20,16 @@ from steptime.report.figures import (
     losses_agree,
     parts_figure,
 )
+from steptime.report.link_use import link_figures
 from steptime.report.one_step import MAX_RANKS, step_figures
 from steptime.report.palette import ORANGE, PARTS, SKY
-from steptime.report.table import percent, share, sources, strategy_table
+from steptime.report.published import published_rows
+from steptime.report.table import percent, share, strategy_table
 from steptime.report.template import write_html
 from steptime.timeline import Timeline
 from steptime.units import format_bytes, format_seconds
+
+_RANKS_NAMED = 16
 
 
 def write_report(path: Path, run: Mapping[str, Any], timeline: Timeline) -> None:
@@ -40,34 +50,59 @@ def context(run: Mapping[str, Any], timeline: Timeline) -> dict[str, Any]:
     strategies = run["strategies"]
     winner = _winner(run)
     steps = step_figures(timeline, strategies)
+    links = link_figures(strategies, list(steps))
+    live = any(entry["loss"] for entry in strategies.values())
+    figures = {
+        "parts": parts_figure(_parts_rows(strategies, timeline)),
+        "steps": list(steps.values()),
+        "links": links,
+        "bytes": bytes_figure(strategies),
+    }
     return {
         "run": run,
+        "world_size": world_size(run),
         "headline": headline(run),
         "doubt": _doubt(run),
         "facts": _facts(run),
         "several": len(strategies) > 1,
-        "source": sources(list(strategies.values())),
+        "source": sources(strategies.values()),
+        "byte_source": byte_sources(strategies.values()),
         "timeline_source": timeline.source,
         "table": strategy_table(strategies),
+        "published": published_rows(run),
+        "beside": beside_of(run),
+        "beside_titles": TITLES,
+        "bounds": bounds_of(run),
         "summaries": {name: entry.get("summary", "") for name, entry in strategies.items()},
         "parts_key": [(part.color, part.label) for part in PARTS],
         "steps_key": [(part.color, part.phase.name.lower()) for part in PARTS],
-        "curves": curves(strategies),
-        "loss_sentence": _loss_sentence(strategies),
+        "curves": curves(strategies) if live else [],
+        "loss_sentence": _loss_sentence(strategies) if live else "",
         "bytes_sentence": _bytes_sentence(strategies),
+        "bytes_shown": MAX_BARS if world_size(run) > MAX_BARS else 0,
         "wire": any(e.get("wire_bytes_received_per_rank") for e in strategies.values()),
         "bytes_key": [(ORANGE, "rank 0"), (SKY, "the other ranks, in order")],
-        "figures": {
-            "parts": parts_figure(_parts_rows(strategies)),
-            "loss": loss_figure(strategies),
-            "steps": list(steps.values()),
-            "bytes": bytes_figure(strategies),
-        },
+        "figures": figures | ({"loss": loss_figure(strategies)} if live else {}),
         "shown": list(steps),
+        "representatives": _representatives(strategies, timeline),
+        "links_shown": any(links),
         "first_shown": list(steps).index(winner) if winner in steps else 0,
         "environment": _environment(run["environment"]),
         "command": shlex.join(run["environment"]["command"]),
     }
+
+
+def _representatives(strategies: Mapping[str, Any], timeline: Timeline) -> str:
+    """Which ranks the timeline holds, where it does not hold all."""
+    for name, entry in strategies.items():
+        held = np.unique(timeline.steps_named(name)["rank"])
+        if 0 < len(held) < len(entry.get("ranks", ())):
+            ranks = ", ".join(f"{rank:,}" for rank in held[:_RANKS_NAMED].tolist())
+            return (
+                f"Of {len(entry['ranks']):,} ranks the timeline holds {len(held)}, one of each "
+                f"kind of work: {ranks}{' …' * (len(held) > _RANKS_NAMED)}."
+            )
+    return ""
 
 
 def headline(run: Mapping[str, Any]) -> str:
@@ -76,11 +111,13 @@ def headline(run: Mapping[str, Any]) -> str:
     entry = run["strategies"][name]
     time = format_seconds(entry["step_time_s"]["median"])
     if len(run["strategies"]) == 1:
-        opening = f"A step of {name} takes {time}"
+        where = f" {place(run)}, simulated" if entry["source"] == "simulated" else ""
+        opening = f"A step of {name} takes {time}{where}"
     else:
         speed = entry.get("speed_against_server")
         against = f", {speed:.2f}× server" if speed and name != "server" else ""
-        opening = f"{name} is the fastest here: {time} a step{against}"
+        simulated = "simulated " * (entry["source"] == "simulated")
+        opening = f"{name} is the fastest {place(run)}: {time} a {simulated}step{against}"
     return f"{opening}; {_bound(entry)}"
 
 
@@ -111,7 +148,9 @@ def _doubt(run: Mapping[str, Any]) -> str:
     near = [
         name
         for name, entry in strategies.items()
-        if name != winner and entry["step_time_s"]["median"] <= slowest
+        if name != winner
+        and entry["source"] == "measured"
+        and entry["step_time_s"]["median"] <= slowest
     ]
     if not near:
         return ""
@@ -132,29 +171,40 @@ def _facts(run: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         "{layers} layers, {heads} heads, width {embd}, context {context}, "
         "vocabulary {vocabulary:,}, {parameters:,} parameters"
     )
-    threads = run["threads"]
-    return [
+    threads = run.get("threads")
+    each = f"{threads} thread{'s' * (threads != 1)} each" if threads else ""
+    facts = [
         ("model", run["model"], shape.format(**config) if config else ""),
-        ("ranks", str(run["ranks"]), f"{threads} thread{'s' * (threads != 1)} each"),
-        ("backend", run["backend"], ""),
-        ("precision", run["precision"], ""),
-        *([("batch", str(run["batch"]), "")] if run.get("batch") else []),
-        *([("data", run["data"], "")] if run.get("data") else []),
+        ("ranks", rank_counts(run).rpartition(" ")[0], each),
+        ("cluster", run.get("cluster"), run.get("cluster_title", "")),
+        ("fidelity", run.get("fidelity"), ""),
+        ("backend", run.get("backend"), ""),
+        ("precision", run.get("precision"), ""),
+        ("batch", run.get("batch"), ""),
+        ("data", run.get("data"), ""),
     ]
+    return [(name, str(value), small) for name, value, small in facts if value]
 
 
-def _parts_rows(strategies: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:
-    """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out."""
+def _parts_rows(
+    strategies: Mapping[str, Any], timeline: Timeline
+) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out.
+
+    Of its ranks those that the timeline holds: of very many they stand for all.
+    """
     rows = [
         (name, format_seconds(entry["step_time_s"]["median"]), entry)
         for name, entry in strategies.items()
     ]
     if len(rows) > 1:
         return rows
-    ranks = rows[0][2].get("ranks", ())[:MAX_RANKS]
+    name, _, entry = rows[0]
+    held = set(timeline.steps_named(name)["rank"].tolist())
+    ranks = [rank for rank in entry.get("ranks", ()) if not held or rank["rank"] in held]
     return rows + [
         (f"rank {rank['rank']} on {rank['host']}", format_seconds(rank["step_time_s"]), rank)
-        for rank in ranks
+        for rank in ranks[:MAX_RANKS]
     ]
 
 

@@ -3,6 +3,7 @@
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const config = { displayModeBar: false, responsive: true, doubleClick: false };
 const stepFigure = document.getElementById("step-figure");
+const linksFigure = document.getElementById("links-figure");
 // On a touch screen a finger on the figure scrolls the page; the buttons zoom.
 const touch = matchMedia("(pointer: coarse)");
 let strategy = stepFigure ? Number(stepFigure.dataset.first) : 0;
@@ -30,6 +31,14 @@ function drawAll(width) {
     draw(element, figures[element.dataset.figure], width);
   }
   if (stepFigure) drawStep(stepFigure.layout?.xaxis.range, width);
+  if (linksFigure) drawLinks(width);
+}
+
+function drawLinks(width) {
+  const figure = figures.links[strategy];
+  linksFigure.hidden = !figure;
+  document.getElementById("links-note").textContent = figure?.note ?? "";
+  if (figure) draw(linksFigure, figure, width);
 }
 
 function drawStep(range, width) {
@@ -52,6 +61,7 @@ for (const input of document.querySelectorAll("input[name=strategy]")) {
   input.addEventListener("change", () => {
     strategy = Number(input.value);
     drawStep();
+    if (linksFigure) drawLinks();
   });
 }
 for (const button of document.querySelectorAll("[data-zoom]")) {

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from steptime.report.about import byte_sources, sources
 from steptime.report.palette import PARTS
 from steptime.units import format_bytes, format_seconds
 
@@ -51,11 +52,6 @@ def percent(fraction: float) -> str:
     return "<\u00a01\u00a0%" if 0 < fraction < 0.005 else f"{100 * fraction:.0f}\u00a0%"
 
 
-def sources(entries: Sequence[Entry]) -> str:
-    """How the times of these strategies came about: ``measured``, or ``measured, simulated``."""
-    return ", ".join(dict.fromkeys(entry["source"] for entry in entries))
-
-
 def strategy_table(strategies: Mapping[str, Any]) -> Table:
     """The table of ``strategies`` as run.json holds them; one alone is compared with nothing."""
     entries = list(strategies.values())
@@ -70,11 +66,18 @@ def strategy_table(strategies: Mapping[str, Any]) -> Table:
 
 
 def _groups(entries: Sequence[Entry]) -> list[tuple[str, list[Column]]]:
-    return [
-        ("Time of a step", _time_columns(sources(entries))),
-        ("Bytes of a step", _byte_columns(entries)),
-        ("Speed", _speed_columns(entries)),
+    """The columns under their titles, without those that no strategy has a value for."""
+    source, of_bytes = sources(entries), byte_sources(entries)
+    groups = [
+        ("Time of a step", _time_columns(source)),
+        ("Bytes of a step", _byte_columns(of_bytes)),
+        ("Speed", _speed_columns(source, compared=len(entries) > 1)),
     ]
+    had = [
+        (title, [c for c in columns if any(c.value(entry) is not None for entry in entries)])
+        for title, columns in groups
+    ]
+    return [(title, columns) for title, columns in had if columns]
 
 
 def _time_columns(source: str) -> list[Column]:
@@ -84,11 +87,16 @@ def _time_columns(source: str) -> list[Column]:
     spread = Column(
         "p10–p90",
         source,
-        lambda entry: entry["step_time_s"]["p10"],
+        _p10,
         format_seconds,
         note=lambda entry: f"– {format_seconds(entry['step_time_s']['p90'])}",
     )
     return [median, spread, *(_part_column(part.field, part.label, source) for part in PARTS)]
+
+
+def _p10(entry: Entry) -> float | None:
+    """A simulated step has no spread."""
+    return entry["step_time_s"]["p10"] if entry["source"] == "measured" else None
 
 
 def _part_column(field: str, title: str, source: str) -> Column:
@@ -102,11 +110,11 @@ def _part_column(field: str, title: str, source: str) -> Column:
     )
 
 
-def _byte_columns(entries: Sequence[Entry]) -> list[Column]:
-    columns = [
+def _byte_columns(source: str) -> list[Column]:
+    return [
         Column(
             "sent per rank",
-            "computed",
+            source,
             lambda entry: max(entry["bytes_sent_per_rank"]),
             format_bytes,
             "least",
@@ -114,15 +122,13 @@ def _byte_columns(entries: Sequence[Entry]) -> list[Column]:
         ),
         Column(
             "most into one rank",
-            "computed",
+            source,
             lambda entry: max(entry["bytes_received_per_rank"]),
             format_bytes,
             "least",
         ),
+        Column("on the wire", "measured", _most_on_wire, format_bytes, "least"),
     ]
-    if any(entry.get("wire_bytes_received_per_rank") for entry in entries):
-        columns.append(Column("on the wire", "measured", _most_on_wire, format_bytes, "least"))
-    return columns
 
 
 def _least_sent(entry: Entry) -> str:
@@ -134,22 +140,21 @@ def _most_on_wire(entry: Entry) -> float | None:
     return max(entry.get("wire_bytes_received_per_rank") or (), default=None)
 
 
-def _speed_columns(entries: Sequence[Entry]) -> list[Column]:
+def _speed_columns(source: str, *, compared: bool) -> list[Column]:
     tokens = Column(
         "tokens/s",
-        sources(entries),
+        source,
         lambda entry: entry["tokens_per_s"],
         lambda value: f"{value:,.0f}",
         "most",
     )
     against = Column(
         "against server",
-        sources(entries),
+        source,
         lambda entry: entry.get("speed_against_server"),
         lambda value: f"{value:.2f}×",
         "most",
     )
-    compared = len(entries) > 1 and any(e.get("speed_against_server") for e in entries)
     return [tokens, against] if compared else [tokens]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.rundir import write_atomic
+from steptime.units import format_seconds
 
 _FOLDER = Path(__file__).parent
 
@@ -23,5 +24,6 @@ def write_html(path: Path, template: str, context: Mapping[str, Any]) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["seconds"] = format_seconds
     page = environment.get_template(template).render(context)
     write_atomic(path, page.encode())

@@ -1,6 +1,7 @@
 """A run as a person in a terminal wants it first: one table, and what it says in a sentence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich import box
@@ -8,8 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.report.about import place, rank_counts, sources
+from steptime.report.beside import beside_of, print_beside
+from steptime.report.bounds import print_bounds
+from steptime.report.link_use import OVERBOOKED, overbooked
+from steptime.report.published import print_published
 from steptime.units import format_bytes, format_seconds
 
+_ROUNDING = 1e-9  # relative: steps that differ by less are as fast
 _WIDE = 114  # columns from which the strategies' names and the measured bytes have room
 
 
@@ -17,54 +24,86 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
     """Print what ``run``, the content of run.json, found."""
     strategies: Mapping[str, Any] = run["strategies"]
     console.print()
+    if sources(strategies.values()) == "simulated":
+        console.print(Text(f"Simulated on {run['cluster']}, {run['cluster_title']}"))
     console.print(_table(strategies, wide=console.width >= _WIDE))
     for sentence in _sentences(run):
         console.print(Text(sentence))
+    print_published(console, run)
+    beside = beside_of(run)
+    if beside:
+        print_beside(console, beside)
+    print_bounds(console, run)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A heading and what stands below it; None where a strategy has nothing of the kind."""
+
+    title: str
+    text: Callable[[Mapping[str, Any]], str | None]
 
 
 def _table(strategies: Mapping[str, Any], *, wide: bool) -> Table:
-    """One row a strategy, the fastest first."""
+    """One row a strategy, the fastest first; columns that none has a figure for are left out."""
     entries = list(strategies.values())
-    unit, second = (
-        ("s", 1.0) if max(e["step_time_s"]["p90"] for e in entries) >= 10 else ("ms", 1e-3)
-    )
-    most = max(max(e["bytes_sent_per_rank"] + e["bytes_received_per_rank"]) for e in entries)
-    size, byte = next((name, count) for name, count in _SIZES if most >= count or count == 1)
-    compared = len(strategies) > 1
-
+    compared = len(entries) > 1
+    columns = [c for c in _columns(entries, wide=wide) if any(c.text(e) for e in entries)]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, int(wide)))
     table.add_column("strategy", no_wrap=True)
-    for title in [
-        f"step\n{unit}",
-        f"p10–p90\n{unit}",
-        f"compute\n{unit}",
-        f"exposed\ncomm {unit}",
-        f"update\n{unit}",
-        f"sent a\nrank {size}",
-        f"into\none {size}",
-        *([f"on the\nwire {size}"] if wide else []),
-        "tokens\n/s",
-        *(["against\nserver"] if compared else []),
-    ]:
-        table.add_column(title, justify="right", no_wrap=True)
-
+    for column in columns:
+        table.add_column(column.title, justify="right", no_wrap=True)
     ranking = sorted(strategies.items(), key=lambda item: item[1]["step_time_s"]["median"])
-    for place, (name, entry) in enumerate(ranking):
-        times, wire = entry["step_time_s"], entry["wire_bytes_received_per_rank"]
-        speed = entry["speed_against_server"]
+    for rank, (name, entry) in enumerate(ranking):
         table.add_row(
             name if wide else name.replace("overlapped_", "overlapped\n  _"),
-            _digits(times["median"] / second),
-            f"{_digits(times['p10'] / second)}–{_digits(times['p90'] / second)}",
-            *(_digits(entry[f] / second) for f in ("compute_s", "exposed_comm_s", "update_s")),
-            _digits(max(entry["bytes_sent_per_rank"]) / byte),
-            _digits(max(entry["bytes_received_per_rank"]) / byte),
-            *([_digits(max(wire) / byte) if wire else "–"] if wide else []),
-            f"{entry['tokens_per_s']:,.0f}",
-            *([f"{speed:.2f}×" if speed else "–"] if compared else []),
-            style="bold green" if compared and place == 0 else None,
+            *(column.text(entry) or "–" for column in columns),
+            style="bold green" if compared and rank == 0 else None,
         )
     return table
+
+
+def _columns(entries: Sequence[Mapping[str, Any]], *, wide: bool) -> list[_Column]:
+    longest = max(entry["step_time_s"]["p90"] for entry in entries)
+    unit, second = ("s", 1.0) if longest >= 10 else ("ms", 1e-3)
+    most = max(max(e["bytes_sent_per_rank"] + e["bytes_received_per_rank"]) for e in entries)
+    size, byte = next((name, count) for name, count in _SIZES if most >= count or count == 1)
+
+    def seconds(field: str) -> Callable[[Mapping[str, Any]], str]:
+        return lambda entry: _digits(entry[field] / second)
+
+    def spread(entry: Mapping[str, Any]) -> str | None:
+        times = entry["step_time_s"]
+        if entry["source"] == "simulated":
+            return None
+        return f"{_digits(times['p10'] / second)}–{_digits(times['p90'] / second)}"
+
+    def most_of(field: str) -> Callable[[Mapping[str, Any]], str | None]:
+        return lambda entry: _digits(max(entry[field]) / byte) if entry[field] else None
+
+    def against(entry: Mapping[str, Any]) -> str | None:
+        speed = entry["speed_against_server"]
+        return f"{speed:.2f}×" if speed else None
+
+    def tokens(entry: Mapping[str, Any]) -> str | None:
+        return f"{entry['tokens_per_s']:,.0f}" if entry["tokens_per_s"] else None
+
+    return [
+        _Column(f"step\n{unit}", lambda e: _digits(e["step_time_s"]["median"] / second)),
+        _Column(f"p10–p90\n{unit}", spread),
+        _Column(f"compute\n{unit}", seconds("compute_s")),
+        _Column(f"exposed\ncomm {unit}", seconds("exposed_comm_s")),
+        _Column(f"update\n{unit}", seconds("update_s")),
+        _Column(f"sent a\nrank {size}", most_of("bytes_sent_per_rank")),
+        _Column(f"into\none {size}", most_of("bytes_received_per_rank")),
+        *(
+            [_Column(f"on the\nwire {size}", most_of("wire_bytes_received_per_rank"))]
+            if wide
+            else []
+        ),
+        _Column("tokens\n/s", tokens),
+        *([_Column("against\nserver", against)] if len(entries) > 1 else []),
+    ]
 
 
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
@@ -73,31 +112,46 @@ _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 def _sentences(run: Mapping[str, Any]) -> Sequence[str]:
     """What the table means, in the order in which a person wants to know."""
     strategies: Mapping[str, Any] = run["strategies"]
-    sentences = []
-    if len(strategies) > 1:
-        sentences.append(_verdict(run))
-    sentences += [s for s in (_wire_surplus(run), _agreement(strategies)) if s]
-    sentences.append(
+    said = [
+        _verdict(run) if len(strategies) > 1 else None,
+        _wire_surplus(run),
+        _agreement(strategies),
+        _provenance(run),
+        OVERBOOKED if any(overbooked(e.get("link_use")) for e in strategies.values()) else None,
+    ]
+    return [sentence for sentence in said if sentence]
+
+
+def _provenance(run: Mapping[str, Any]) -> str:
+    """How the figures came about."""
+    if sources(run["strategies"].values()) == "simulated":
+        return (
+            f"Every figure is simulated, at {run['fidelity']} fidelity: "
+            f"{rank_counts(run)} on {run['cluster']}, {run['messages']:,} messages a step"
+            f"{' in all' * (len(run['strategies']) > 1)}, in {format_seconds(run['wall_s'])} on "
+            "this computer."
+        )
+    return (
         f"Times are medians of {_count(run['steps'] - run['warmup'], 'step')}, measured on "
         f"{_count(run['ranks'], 'rank')} of {_count(run['threads'], 'thread')} ({run['backend']}, "
         f"{run['precision']}); bytes are those of one step, computed from the calls."
     )
-    return sentences
 
 
 def _verdict(run: Mapping[str, Any]) -> str:
-    """Who is fastest, and whether the spread of the measurement bears that out."""
+    """Who is fastest, and whether the spread of a measurement bears that out."""
     strategies, winner = run["strategies"], run["winner"]
     times = strategies[winner]["step_time_s"]
     exposed = strategies[winner]["exposed_comm_s"] / times["median"]
     rivals = [
         name
         for name, entry in strategies.items()
-        if name != winner and entry["step_time_s"]["median"] <= times["p90"]
+        if name != winner and entry["step_time_s"]["median"] <= times["p90"] * (1 + _ROUNDING)
     ]
-    doubt = f"; within its spread lie {', '.join(rivals)}" if rivals else ""
+    spread = "within its spread lie" if times["p90"] > times["p10"] else "as fast are"
+    doubt = f"; {spread} {', '.join(rivals)}" if rivals else ""
     return (
-        f"{winner} is the fastest here: {format_seconds(times['median'])} a step, "
+        f"{winner} is the fastest {place(run)}: {format_seconds(times['median'])} a step, "
         f"{100 * exposed:.0f} % of it exposed communication{doubt}."
     )
 
@@ -121,8 +175,11 @@ def _wire_surplus(run: Mapping[str, Any]) -> str | None:
     )
 
 
-def _agreement(strategies: Mapping[str, Any]) -> str:
+def _agreement(strategies: Mapping[str, Any]) -> str | None:
+    """What the losses and the parameters of a live run say."""
     curves = [entry["loss"] for entry in strategies.values()]
+    if not all(curves):
+        return None
     first, last = curves[0][0], curves[0][-1]
     text = f"Loss {first:.3f} → {last:.3f} nats a token in {len(curves[0])} steps"
     if len(curves) > 1:

@@ -2,39 +2,19 @@
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch.distributed as dist
 
 from steptime.errors import SteptimeError
-from steptime.timeline import Timeline, merge
-from steptime.train.figures import RankRecord, StrategyFigures, strategy_figures
+from steptime.study.comparison import Comparison
+from steptime.timeline import merge
+from steptime.train.figures import RankRecord, strategy_figures
 from steptime.train.job import Job, gather, measure_strategy
 from steptime.train.loop import StepOutcome
-from steptime.train.strategies import BASELINE, strategies
+from steptime.train.strategies import strategies
 from steptime.train.strategy import Strategy
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Figures of every strategy, and the timeline of all of them in turn."""
-
-    strategies: dict[str, StrategyFigures]
-    timeline: Timeline
-
-    @property
-    def winner(self) -> str:
-        """The strategy with the shortest median step."""
-        return min(self.strategies, key=lambda name: self.strategies[name].step_time_s.median)
-
-    def speed_against_server(self, name: str) -> float | None:
-        """How many steps of ``name`` fit into one of the server strategy, if that ran too."""
-        if BASELINE not in self.strategies:
-            return None
-        baseline = self.strategies[BASELINE].step_time_s.median
-        return baseline / self.strategies[name].step_time_s.median
 
 
 def compare(

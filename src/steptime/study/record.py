@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from steptime import rundir
-from steptime.study.compare import Comparison
+from steptime.study.comparison import Comparison
 from steptime.train.config import name_of
 from steptime.train.job import Job
 
@@ -27,9 +27,6 @@ def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, An
         "seed": options.seed,
         "data": job.tokens.description,
         "winner": comparison.winner,
-        "strategies": {
-            name: asdict(figures) | {"speed_against_server": comparison.speed_against_server(name)}
-            for name, figures in comparison.strategies.items()
-        },
+        "strategies": comparison.entries(),
         "environment": rundir.environment(),
     }

@@ -57,7 +57,8 @@ class StrategyFigures:
     """The answer of one strategy, with the fields that the command line's JSON promises.
 
     The phases divide the median step as they divide all timed steps of all ranks together, so they
-    add up to it. Bytes are those of one step.
+    add up to it. Bytes are those of one step. A simulation trains nothing and has no wire: it has
+    no losses, no hashes and no bytes on one, and no tokens where its program says nothing of them.
     """
 
     source: Source
@@ -73,7 +74,7 @@ class StrategyFigures:
     wire_bytes_received_per_rank: list[int] | None
     bytes_sent_per_host: dict[str, int]
     bytes_received_per_host: dict[str, int]
-    tokens_per_s: float
+    tokens_per_s: float | None
     loss: list[float]
     parameter_hash: list[str]
     ranks: list[RankFigures]
@@ -115,8 +116,8 @@ def strategy_figures(
         wire_bytes_received_per_rank=[w.received // steps_timed for w in wires]
         if measured
         else None,
-        bytes_sent_per_host=_sum_by(hosts, sent),
-        bytes_received_per_host=_sum_by(hosts, received),
+        bytes_sent_per_host=sum_by(hosts, sent),
+        bytes_received_per_host=sum_by(hosts, received),
         tokens_per_s=tokens_per_step / median,
         loss=[float(x) for x in np.mean([record.losses for record in records], axis=0)],
         parameter_hash=[record.parameter_hash for record in records],
@@ -135,5 +136,9 @@ def strategy_figures(
     )
 
 
-def _sum_by(hosts: list[str], values: list[int]) -> dict[str, int]:
-    return {host: sum(v for h, v in zip(hosts, values, strict=True) if h == host) for host in hosts}
+def sum_by(hosts: Sequence[str], values: Sequence[int]) -> dict[str, int]:
+    """What the ranks of each host have together."""
+    sums = dict.fromkeys(hosts, 0)
+    for host, value in zip(hosts, values, strict=True):
+        sums[host] += value
+    return sums

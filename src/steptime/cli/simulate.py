@@ -1,0 +1,213 @@
+"""The verb ``simulate``: how long a step, or any traffic, would take on a cluster."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from steptime.cli.options import Flat, OutputOptions
+from steptime.errors import UsageError
+from steptime.study.options import HowOptions, WorkloadOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.progress import Progress
+
+    from steptime.cluster import Cluster
+    from steptime.simulate.prepare import Prepared
+    from steptime.study.cases import Asked
+    from steptime.study.simulate import Study
+
+
+def simulate(
+    workload: Annotated[str | None, Parameter(name="MODEL|PROGRAM")] = None,
+    /,
+    *,
+    cluster: str | None = None,
+    preset: str | None = None,
+    flows: Path | None = None,
+    what_if: str | None = None,
+    ideal: bool = False,
+    sensitivity: bool = False,
+    model: Flat[WorkloadOptions] = WorkloadOptions(),
+    how: Flat[HowOptions] = HowOptions(),
+    output: Flat[OutputOptions] = OutputOptions(),
+) -> None:
+    """How long would it take there?
+
+    Simulates a training step on a cluster that you need not have. Every figure is simulated.
+
+    Parameters
+    ----------
+    workload
+        A model (gpt2-124M … gpt2-1558M, gpt3-125M … gpt3-175B), or a program: a folder of Chakra
+        .et files, one a rank.
+    cluster
+        A cluster file, or a name that `steptime cluster list` shows.
+    preset
+        A published run, with its cluster and its published figures beside: marenostrum5-nine.
+    flows
+        Simulate traffic instead: a CSV file with the columns src,dst,bytes,start_s, of which src
+        and dst are devices.
+    what_if
+        The same once more with other figures of the cluster, as bandwidth=2x,latency=0,
+        compute=1.5x.
+    ideal
+        The same once more on a network of no latency and infinite bandwidth.
+    sensitivity
+        Tell which links or devices bound the step.
+
+    """
+    changes = _changes(what_if, ideal=ideal)
+    given = [name for name, value in _ways(workload, preset, flows) if value]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} both say" if given else "nothing says"
+        raise UsageError(
+            f"{what} what to simulate: give one of a model, a program, --preset or --flows"
+        )
+    if flows is not None:
+        _refuse_model_options(model, str(flows))
+        _refuse_step_options(how, sensitivity=sensitivity)
+        _simulate_flows(flows, _cluster(cluster), changes, output)
+        return
+    _simulate(_asked(workload, preset, cluster, model, how), how, changes, sensitivity, output)
+
+
+def _ways(workload: str | None, preset: str | None, flows: Path | None) -> list[tuple[str, object]]:
+    return [(f"'{workload}'", workload), ("--preset", preset), ("--flows", flows)]
+
+
+def _changes(what_if: str | None, *, ideal: bool) -> str | None:
+    """What is changed of the cluster, if anything is."""
+    from steptime.simulate.what_if import IDEAL
+
+    if what_if is not None and ideal:
+        raise UsageError("--ideal and --what-if both say what to change: leave one out")
+    return IDEAL if ideal else what_if
+
+
+def _changed(cluster: "Cluster", changes: str) -> "Cluster":
+    from steptime.simulate.what_if import parse_what_if, what_if
+
+    return what_if(cluster, parse_what_if(changes))
+
+
+def _cluster(name: str | None) -> "Cluster":
+    from steptime.cluster.files import cluster_named
+
+    if name is None:
+        raise UsageError(
+            "nothing says on which cluster: give --cluster a file, or a name that steptime "
+            "cluster list shows"
+        )
+    return cluster_named(name)
+
+
+def _folder(output: OutputOptions) -> Path:
+    from datetime import datetime
+
+    from steptime import rundir
+
+    return rundir.create(output.out or rundir.default_path("simulate", datetime.now()))
+
+
+def _refuse_model_options(model: WorkloadOptions, of: str) -> None:
+    """Raise UsageError where an option about a model is given with something that is none."""
+    if model.given():
+        option = model.given()[0].replace("_", "-")
+        raise UsageError(f"--{option} is about a model, and {of} says it itself: leave it out")
+
+
+def _refuse_step_options(how: HowOptions, *, sensitivity: bool) -> None:
+    """Raise UsageError where an option about steps is given with flows."""
+    given = [*how.given(), *["sensitivity"] * sensitivity]
+    if given:
+        raise UsageError(f"--{given[0]} is about a step, and flows have none: leave it out")
+
+
+def _asked(
+    workload: str | None,
+    preset: str | None,
+    cluster: str | None,
+    model: WorkloadOptions,
+    how: HowOptions,
+) -> "Asked":
+    from steptime.study import cases
+
+    algorithms = how.algorithms()
+    if preset is not None:
+        from steptime.workloads.presets import preset_named
+
+        _refuse_model_options(model, f"the preset {preset}")
+        if cluster is not None:
+            raise UsageError(f"the preset {preset} has its own cluster: leave --cluster out")
+        chosen = preset_named(preset)
+        return cases.asked_of_preset(chosen, _cluster(chosen.cluster), algorithms)
+    assert workload is not None  # noqa: S101
+    if cases.is_program(workload):
+        _refuse_model_options(model, workload)
+        return cases.asked_of_program(Path(workload), _cluster(cluster), algorithms)
+    return cases.asked_of_model(workload, _cluster(cluster), model, algorithms)
+
+
+def _simulate(
+    asked: "Asked", how: HowOptions, changes: str | None, sensitivity: bool, output: OutputOptions
+) -> None:
+    from steptime import rundir
+    from steptime.cli.answer import leave
+    from steptime.study.simulate import prepare_all, record, study, what_if_record
+
+    changed = _changed(asked.cluster, changes) if changes is not None else None
+    prepared = prepare_all(asked, asked.cluster, how)
+    out = _folder(output)
+    with output.progress(0) as progress:
+
+        def counted(cluster: "Cluster", cases: "Mapping[str, Prepared]", what: str) -> "Study":
+            bar = progress.add_task(what, total=len(cases))
+            return study(asked, cluster, how, cases, lambda _: progress.advance(bar))
+
+        base = counted(asked.cluster, prepared, "steps")
+        run = {"verb": "simulate", "run": str(out), **asked.facts, **record(base)}
+        if changed is not None:
+            other = counted(changed, prepare_all(asked, changed, how), "what if")
+            run["what_if"] = what_if_record(base, other, str(changes))
+        if sensitivity:
+            for name, answers in _bounds(base, progress).items():
+                run["strategies"][name]["sensitivity"] = answers
+    run["environment"] = rundir.environment()
+    leave(run, base.comparison.timeline, out, output)
+
+
+def _bounds(study: "Study", progress: "Progress") -> dict[str, list[dict[str, Any]]]:
+    """What bounds the step of each case."""
+    from steptime.study.simulate import bounds_of, probes_of, sensitivity_record
+
+    probes = {name: probes_of(study, name) for name in study.simulations}
+    bar = progress.add_task("what bounds it", total=sum(map(len, probes.values())))
+    found = {}
+    for name, asked in probes.items():
+        answers = []
+        for answer in bounds_of(study, name, asked):
+            answers.append(answer)
+            progress.advance(bar)
+        found[name] = sensitivity_record(answers)
+    return found
+
+
+def _simulate_flows(
+    path: Path, cluster: "Cluster", changes: str | None, output: OutputOptions
+) -> None:
+    from steptime import rundir
+    from steptime.cli.answer import leave_flows
+    from steptime.study.flows import read_flows, simulate_flows
+
+    changed = _changed(cluster, changes) if changes is not None else None
+    flows = read_flows(path, cluster.devices)
+    out = _folder(output)
+    study = simulate_flows(cluster, flows)
+    run = {"verb": "simulate", "run": str(out)} | study.record()
+    if changed is not None:
+        run["what_if"] = {"changes": changes} | simulate_flows(changed, flows).record()
+    run["environment"] = rundir.environment()
+    leave_flows(run, study.timeline(), out, output)

@@ -1,0 +1,74 @@
+"""What was measured here, simulated on a cluster: the same steps with the same compute."""
+
+from typing import Any
+
+from steptime.cluster import Cluster
+from steptime.study.cases import Asked, able_strategies
+from steptime.study.comparison import Comparison
+from steptime.study.simulate import Study
+from steptime.train.config import GPT2Config, name_of
+from steptime.train.figures import StrategyFigures
+from steptime.train.options import JobOptions
+from steptime.workloads.data_parallel import data_parallel
+from steptime.workloads.models import Transformer
+from steptime.workloads.presets import Case
+
+
+def asked_of_comparison(
+    comparison: Comparison, options: JobOptions, config: GPT2Config, cluster: Cluster
+) -> Asked:
+    """The steps that were measured, each with the compute and update that its strategy took here.
+
+    Strategies that cannot run on the cluster are left out.
+    """
+    able = able_strategies(cluster)
+    return Asked(
+        cluster=cluster,
+        cases=[
+            _case(name, figures, options, config)
+            for name, figures in comparison.strategies.items()
+            if name in able
+        ],
+        facts={},
+        tokens=options.train.batch * options.model.row(config),
+    )
+
+
+def _case(name: str, figures: StrategyFigures, options: JobOptions, config: GPT2Config) -> Case:
+    model = Transformer(
+        name=name_of(config),
+        layers=config.layers,
+        hidden=config.embd,
+        heads=config.heads,
+        vocabulary=config.vocabulary,
+        context=config.context,
+    )
+    program = data_parallel(
+        model,
+        name,
+        ranks=len(figures.ranks),
+        batch=options.train.batch,
+        context=options.model.row(config),
+        accumulate=options.train.accumulate,
+        dtype=options.precision,
+        reduce_dtype=options.train.reduce_dtype,
+        bucket_bytes=options.train.bucket,
+        clip=options.train.clip > 0,
+        compute_s=figures.compute_s,
+        # Where one rank updates for all, the others took no time for it.
+        update_s=max(rank.update_s for rank in figures.ranks),
+    )
+    return Case(name=name, summary=figures.summary, program=program, algorithms={})
+
+
+def elsewhere_record(study: Study) -> dict[str, Any]:
+    """What run.json holds of it."""
+    best = study.simulations[study.comparison.winner]
+    return {
+        "source": "simulated",
+        "cluster": study.cluster.name,
+        "cluster_title": study.cluster.title,
+        "fidelity": best.fidelity,
+        "winner": study.comparison.winner,
+        "strategies": study.comparison.entries(),
+    }

@@ -1,0 +1,151 @@
+"""Any traffic on a cluster: flows from a file, and when each is done."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.cluster import Cluster
+from steptime.errors import UsageError
+from steptime.simulate.flows import finish_times
+from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
+from steptime.units import parse_bytes
+
+COLUMNS = ("src", "dst", "bytes", "start_s")
+
+FLOW = np.dtype(
+    [
+        ("src", np.int32),  # a device
+        ("dst", np.int32),
+        ("bytes", np.int64),
+        ("start", np.float64),  # seconds
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class FlowStudy:
+    """Flows, dtype FLOW, and when each is done, in seconds; both of shape (flows,)."""
+
+    cluster: Cluster
+    flows: NDArray[np.void]
+    finish: NDArray[np.float64]
+
+    def record(self) -> dict[str, Any]:
+        """What run.json holds of it."""
+        return {
+            "source": "simulated",
+            "cluster": self.cluster.name,
+            "cluster_title": self.cluster.title,
+            "flows": [
+                {"src": src, "dst": dst, "bytes": size, "start_s": start, "finish_s": finish}
+                for (src, dst, size, start), finish in zip(
+                    self.flows.tolist(), self.finish.tolist(), strict=True
+                )
+            ],
+        }
+
+    def timeline(self) -> Timeline:
+        """Every flow as a communication of its source, and as a message."""
+        flows = self.flows
+        intervals = np.zeros(len(flows), INTERVAL)
+        messages = np.zeros(len(flows), MESSAGE)
+        intervals["rank"] = messages["src"] = flows["src"]
+        messages["dst"] = flows["dst"]
+        intervals["phase"] = Phase.COMMUNICATION
+        intervals["start"] = messages["sent"] = flows["start"]
+        intervals["end"] = messages["received"] = self.finish
+        intervals["bytes"] = messages["bytes"] = flows["bytes"]
+        return Timeline(
+            source="simulated",
+            ranks=self.cluster.devices,
+            names=("flow",),
+            streams=("comm",),
+            intervals=intervals,
+            messages=messages,
+        )
+
+
+def simulate_flows(cluster: Cluster, flows: NDArray[np.void]) -> FlowStudy:
+    """When each of the ``flows``, dtype FLOW, is done on a cluster."""
+    finish = finish_times(cluster, flows["src"], flows["dst"], flows["bytes"], flows["start"])
+    return FlowStudy(cluster, flows, np.asarray(finish))
+
+
+def read_flows(path: Path, devices: int) -> NDArray[np.void]:
+    """The flows of a CSV file, dtype FLOW, between so many devices.
+
+    Its first line names the columns src, dst (device numbers), bytes and start_s, in any order.
+    Raises UsageError naming the line where one is wrong.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UsageError(f"cannot read the flows {path}: {why}") from None
+    rows = csv.reader(text.splitlines())
+    header = [column.strip() for column in next(rows, [])]
+    _check_header(path, header)
+    flows = []
+    for cells in rows:
+        if not any(cell.strip() for cell in cells):
+            continue
+        where = f"line {rows.line_num} of {path}"
+        if len(cells) != len(header):
+            raise UsageError(
+                f"{where} has {len(cells)} columns and the first line {len(header)}: "
+                f"write {','.join(header)}"
+            )
+        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        flows.append(
+            (
+                _device(row, "src", where, devices),
+                _device(row, "dst", where, devices),
+                _size(row, where),
+                _start(row, where),
+            )
+        )
+    if not flows:
+        raise UsageError(f"{path} has no flows: below its first line write one in each line")
+    return np.array(flows, FLOW)
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    unknown = [column for column in header if column not in COLUMNS]
+    if unknown or len(set(header)) < len(COLUMNS) or len(header) > len(COLUMNS):
+        what = f"the column {unknown[0]!r}" if unknown else f"the columns {','.join(header)!r}"
+        raise UsageError(f"line 1 of {path} has {what}: it must be {','.join(COLUMNS)}")
+
+
+def _device(row: Mapping[str, str], column: str, where: str, devices: int) -> int:
+    text = row[column]
+    if not text.isdecimal() or int(text) >= devices:
+        raise UsageError(
+            f"{where}: {column} is {text!r}, and the cluster's devices are 0 to {devices - 1}"
+        )
+    return int(text)
+
+
+def _size(row: Mapping[str, str], where: str) -> int:
+    try:
+        size = parse_bytes(row["bytes"])
+    except UsageError as error:
+        raise UsageError(f"{where}: bytes are wrong: {error}") from None
+    if size >= 2**63:
+        raise UsageError(f"{where}: {row['bytes']} bytes are too many: at most 2^63 - 1 fit")
+    return size
+
+
+def _start(row: Mapping[str, str], where: str) -> float:
+    text = row["start_s"]
+    try:
+        start = float(text)
+    except ValueError:
+        start = np.nan
+    if not 0 <= start < np.inf:
+        raise UsageError(f"{where}: start_s is {text!r}: it must be a number of seconds from 0 up")
+    return start

@@ -1,0 +1,120 @@
+"""What a simulation can be asked for: frozen, checked, and quick to import."""
+
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+from steptime.errors import UsageError
+from steptime.units import Size
+
+FidelityName: TypeAlias = Literal["auto", "message", "collective"]
+Precision: TypeAlias = Literal["fp32", "bf16", "fp16"]
+
+MOST_RANKS_BY_MESSAGE = 128
+"""Up to so many ranks auto simulates every message: a handful of seconds for a GPT-2."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadOptions:
+    """How a model is trained, where the workload is a model; None where nothing was said."""
+
+    ranks: int | None = None
+    """Ranks in all; default: as many as the cluster has places for."""
+
+    strategy: str | None = None
+    """Gradient-sync strategy, or several with commas; all, the default, are those that can run
+    there. With --tensor or --pipeline: replicated, the default, or sharded."""
+
+    batch: int | None = None
+    """Rows of the global batch; default: 8 for each rank that computes."""
+
+    context: int | None = None
+    """Tokens a row, if not the model's."""
+
+    accumulate: int | None = None
+    """Micro-batches whose gradients add up to one step of plain data parallelism; default: 1."""
+
+    precision: Precision | None = None
+    """The dtype of the computation; default: bf16 where the cluster's devices have it."""
+
+    reduce_dtype: Precision | None = None
+    """The dtype in which gradients are communicated; default: fp32."""
+
+    bucket: Size | None = None
+    """Bucket size of the overlapped strategies; default: 25MiB."""
+
+    tensor: int | None = None
+    """Ranks that share each layer."""
+
+    pipeline: int | None = None
+    """Stages that share the layers."""
+
+    data: int | None = None
+    """Replicas; default: what tensor and pipeline leave of the ranks."""
+
+    micro_batches: int | None = None
+    """Micro-batches of a step that each pipeline runs; default: as many as it has rows."""
+
+    def __post_init__(self) -> None:
+        for name in self.given():
+            value = getattr(self, name)
+            if isinstance(value, int) and value < 1:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} is {value}: it must be at least 1")
+
+    def given(self) -> list[str]:
+        """The fields about which something was said."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether ranks share a model's layers or the layers among them."""
+        return any((self.tensor, self.pipeline, self.data, self.micro_batches))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HowOptions:
+    """How the step is simulated."""
+
+    fidelity: FidelityName = "auto"
+    """message: every message shares the links with all others under way; collective: each
+    collective by itself, for thousands of ranks; auto: message up to 128 ranks."""
+
+    algorithm: str = ""
+    """Algorithms of collectives, as all_reduce=ring,broadcast=binomial; default: for each the one
+    that is cheapest there."""
+
+    steps: int = 2
+    """Steps to simulate, at least 2; the last is shown."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 2:
+            raise UsageError(
+                f"--steps is {self.steps}: it must be at least 2, for only what follows a step is "
+                "in the steady state"
+            )
+        self.algorithms()
+
+    def given(self) -> list[str]:
+        """The fields about which something else than the default was said."""
+        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+
+    def fidelity_of(self, ranks: int) -> Literal["message", "collective"]:
+        """The fidelity for so many ranks."""
+        if self.fidelity == "auto":
+            return "message" if ranks <= MOST_RANKS_BY_MESSAGE else "collective"
+        return self.fidelity
+
+    def algorithms(self) -> dict[str, str]:
+        """The algorithm asked for of each kind of collective.
+
+        Raises UsageError when the text names none, or two of one kind.
+        """
+        chosen: dict[str, str] = {}
+        for part in self.algorithm.split(",") if self.algorithm else ():
+            kind, equals, name = (word.strip() for word in part.partition("="))
+            if not (kind and equals and name):
+                raise UsageError(f"--algorithm has {part!r}: write KIND=NAME, as all_reduce=ring")
+            if kind in chosen:
+                raise UsageError(f"--algorithm names two for {kind}: leave one out")
+            chosen[kind] = name
+        return chosen

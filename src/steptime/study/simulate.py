@@ -1,0 +1,301 @@
+"""Steps simulated on a cluster: one case after the other, and what is said of each."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from steptime.cluster import Cluster
+from steptime.cluster.cluster import Floats
+from steptime.errors import UsageError
+from steptime.simulate.prepare import Prepared, prepare
+from steptime.simulate.sensitivity import Probe, Sensitivity, probes, sensitivities
+from steptime.simulate.simulation import Simulation
+from steptime.simulate.step import simulate_prepared
+from steptime.study.cases import Asked
+from steptime.study.comparison import Comparison
+from steptime.study.options import HowOptions
+from steptime.timeline import Timeline, merge
+from steptime.train.figures import RankFigures, Spread, StrategyFigures, sum_by
+from steptime.workloads.presets import Case, seconds_of
+
+MOST_LINKS = 1000
+"""Links of which a run tells what they carry."""
+
+BUSIEST = 40
+"""Links whose use over time a run keeps of each strategy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """The simulations of some steps on one cluster, by the names of their cases."""
+
+    asked: Asked
+    cluster: Cluster
+    how: HowOptions
+    simulations: Mapping[str, Simulation]
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The figures of all cases, and their timelines one after the other."""
+        figures = {case.name: _figures(self, case) for case in self.asked.cases}
+        timelines = [simulation.timeline for simulation in self.simulations.values()]
+        return Comparison(figures, merge(list(_in_turn(timelines))))
+
+
+def prepare_all(asked: Asked, cluster: Cluster, how: HowOptions) -> dict[str, Prepared]:
+    """What every case comes to on the cluster, by name, before anything is simulated.
+
+    Raises UsageError where a case cannot be simulated, or none calls a collective that an algorithm
+    is asked for.
+    """
+    prepared = {case.name: _prepared(case, cluster, how) for case in asked.cases}
+    called = {call.kind for one in prepared.values() for call in one.met.calls}
+    unread = [kind for kind in how.algorithms() if kind not in called]
+    if unread:
+        steps = "no step calls it" if len(prepared) > 1 else "the step does not call it"
+        raise UsageError(f"--algorithm names one of {unread[0]}, and {steps}: leave it out")
+    return prepared
+
+
+def study(
+    asked: Asked,
+    cluster: Cluster,
+    how: HowOptions,
+    prepared: Mapping[str, Prepared],
+    on_case: Callable[[Case], None],
+) -> Study:
+    """Simulate every case as it was prepared for the cluster; ``on_case`` hears of each done."""
+    simulations = {}
+    for case in asked.cases:
+        simulations[case.name] = simulate_prepared(prepared[case.name])
+        on_case(case)
+    return Study(asked, cluster, how, simulations)
+
+
+def probes_of(study: Study, name: str) -> list[Probe]:
+    """What may bound the step of a case."""
+    simulation = study.simulations[name]
+    busy = simulation.ranks["compute_s"] + simulation.ranks["update_s"]
+    devices = study.cluster.placed(len(simulation.ranks))
+    return probes(study.cluster, simulation.link_bytes, busy, devices)
+
+
+def bounds_of(study: Study, name: str, asked: Sequence[Probe]) -> Iterator[Sensitivity]:
+    """How far each probe bounds the step of a case, as the answers come."""
+    case = next(case for case in study.asked.cases if case.name == name)
+    base = float(study.simulations[name].step_s[-1])
+
+    def step_s(cluster: Cluster) -> float:
+        return float(simulate_prepared(_prepared(case, cluster, study.how)).step_s[-1])
+
+    return sensitivities(base, asked, step_s)
+
+
+def _prepared(case: Case, cluster: Cluster, how: HowOptions) -> Prepared:
+    return prepare(
+        case.program,
+        cluster,
+        fidelity=how.fidelity_of(case.program.ranks),
+        algorithms=case.algorithms,
+        steps=how.steps,
+    )
+
+
+def _in_turn(timelines: Sequence[Timeline]) -> Iterator[Timeline]:
+    """The timelines such that each begins when the one before it has ended."""
+    begin = 0.0
+    for timeline in timelines:
+        intervals, messages = timeline.intervals.copy(), timeline.messages.copy()
+        for rows, fields in ((intervals, ("start", "end")), (messages, ("sent", "received"))):
+            for field in fields:
+                rows[field] += begin
+        yield replace(timeline, intervals=intervals, messages=messages)
+        begin = float(intervals["end"].max(initial=begin))
+
+
+def _figures(study: Study, case: Case) -> StrategyFigures:
+    """What is printed of a case: its last step, by then in the steady state."""
+    simulation, cluster = study.simulations[case.name], study.cluster
+    step = float(simulation.step_s[-1])
+    ranks = simulation.ranks
+    whole = float(ranks["step_s"].sum())
+    tokens = study.asked.tokens
+
+    def share(field: str) -> float:
+        return step * float(ranks[field].sum()) / whole if whole else 0.0
+
+    hosts = [f"host{host}" for host in cluster.host_of[cluster.placed(len(ranks))].tolist()]
+    sent, received = _whole(simulation.bytes_sent), _whole(simulation.bytes_received)
+    return StrategyFigures(
+        source="simulated",
+        summary=case.summary,
+        step_time_s=Spread(step, step, step),
+        compute_s=share("compute_s"),
+        exposed_comm_s=share("exposed_comm_s"),
+        update_s=share("update_s"),
+        other_s=share("other_s"),
+        bytes_sent_per_rank=sent,
+        bytes_received_per_rank=received,
+        wire_bytes_sent_per_rank=None,
+        wire_bytes_received_per_rank=None,
+        bytes_sent_per_host=sum_by(hosts, sent),
+        bytes_received_per_host=sum_by(hosts, received),
+        tokens_per_s=tokens / step if tokens and step else None,
+        loss=[],
+        parameter_hash=[],
+        ranks=[
+            RankFigures(
+                rank=rank,
+                host=host,
+                step_time_s=seconds,
+                compute_s=compute,
+                exposed_comm_s=exposed,
+                update_s=update,
+                other_s=other,
+            )
+            for host, (rank, seconds, compute, exposed, update, other) in zip(
+                hosts, ranks.tolist(), strict=True
+            )
+        ],
+    )
+
+
+def _whole(counts: Floats) -> list[int]:
+    """Bytes as whole numbers."""
+    return [round(count) for count in counts.tolist()]
+
+
+def record(study: Study) -> dict[str, Any]:
+    """What run.json holds of a study: the fastest case in full, and figures of all."""
+    comparison = study.comparison
+    winner = comparison.winner
+    best = study.simulations[winner]
+    entries = comparison.entries()
+    for name, simulation in study.simulations.items():
+        entries[name] |= {
+            "fidelity": simulation.fidelity,
+            "messages": simulation.messages,
+            "wall_s": simulation.wall_s,
+            "link_use": _link_use(study.cluster, simulation, name),
+        }
+    return {
+        "source": "simulated",
+        "fidelity": best.fidelity,
+        "cluster": study.cluster.name,
+        "cluster_title": study.cluster.title,
+        "cluster_source": study.cluster.source,
+        "world_size": max(len(one.ranks) for one in study.simulations.values()),
+        "winner": winner,
+        "step_time_s": float(best.step_s[-1]),
+        "wall_s": sum(simulation.wall_s for simulation in study.simulations.values()),
+        "messages": sum(simulation.messages for simulation in study.simulations.values()),
+        "simulated_steps": study.how.steps,
+        "ranks": _rank_rows(best),
+        "links": _links(study.cluster, best),
+        "strategies": entries,
+        **_published(study),
+    }
+
+
+def _published(study: Study) -> dict[str, Any]:
+    """The published figures of a preset beside the simulated ones."""
+    if not study.asked.published:
+        return {}
+    return {
+        "published": {
+            "source": study.asked.facts["preset_source"],
+            "rows": [
+                {
+                    "label": row.label,
+                    "strategy": row.case,
+                    "published_s": row.seconds,
+                    "simulated_s": seconds_of(row.what, study.simulations[row.case].timeline),
+                    "how": row.how,
+                }
+                for row in study.asked.published
+            ],
+        }
+    }
+
+
+def _rank_rows(simulation: Simulation) -> list[dict[str, float]]:
+    """Of every rank what it does in a step; idle is what is left of the longest rank's."""
+    rows = simulation.ranks
+    longest = float(rows["step_s"].max())
+    idle = longest - rows["compute_s"] - rows["exposed_comm_s"] - rows["update_s"]
+    return [
+        {
+            "rank": int(row["rank"]),
+            "compute_s": float(row["compute_s"]),
+            "exposed_comm_s": float(row["exposed_comm_s"]),
+            "update_s": float(row["update_s"]),
+            "idle_s": max(0.0, float(left)),
+        }
+        for row, left in zip(rows, idle, strict=True)
+    ]
+
+
+def _seconds_used(cluster: Cluster, simulation: Simulation) -> Floats:
+    """What each link needs for the bytes of a step at its full bandwidth, shape (links,)."""
+    return np.asarray(simulation.link_bytes / cluster.links.bandwidth)
+
+
+def _links(cluster: Cluster, simulation: Simulation) -> list[dict[str, Any]]:
+    """The links that carry something, the busiest, and how much of their bandwidth a step uses."""
+    used = _seconds_used(cluster, simulation) / float(simulation.step_s[-1] or 1.0)
+    busiest = np.sort(np.argsort(-used, kind="stable")[:MOST_LINKS])
+    return [
+        {
+            "name": cluster.links.names[link],
+            "bytes": round(float(simulation.link_bytes[link])),
+            "utilisation": float(used[link]),
+        }
+        for link in busiest.tolist()
+        if simulation.link_bytes[link]
+    ]
+
+
+def _link_use(cluster: Cluster, simulation: Simulation, name: str) -> dict[str, Any]:
+    """The use of the busiest links over the last step, in one bin where no messages were simulated.
+
+    ``begin_s``: when the first bin begins, from the begin of the step.
+    """
+    need = _seconds_used(cluster, simulation)
+    count = int(np.count_nonzero(need))
+    busiest = np.argsort(-need, kind="stable")[: min(BUSIEST, count)]
+    steps = simulation.timeline.steps_named(name)
+    last = steps[steps["step"] == steps["step"].max()]
+    begin, end = float(last["start"].min()), float(last["end"].max())
+    width, offset, utilisation = end - begin, 0.0, need[busiest][:, None] / (end - begin or 1.0)
+    series = simulation.link_series
+    if series is not None and series.width:
+        first, past = int(begin / series.width), ceil(end / series.width)
+        columns = np.searchsorted(series.links, busiest)
+        width, offset = series.width, first * series.width - begin
+        utilisation = series.utilisation[first:past, columns].T
+    return {
+        "bin_s": width,
+        "begin_s": offset,
+        "links": [cluster.links.names[link] for link in busiest.tolist()],
+        "utilisation": np.round(utilisation, 4).tolist(),
+        "left_out": count - len(busiest),
+    }
+
+
+def what_if_record(base: Study, other: Study, changes: str) -> dict[str, Any]:
+    """What run.json holds of the same cases on a cluster that was changed."""
+    return {
+        "changes": changes,
+        "source": "simulated",
+        "cluster": base.cluster.name,
+        "strategies": other.comparison.entries(),
+    }
+
+
+def sensitivity_record(answers: Sequence[Sensitivity]) -> list[dict[str, Any]]:
+    """What run.json holds of what bounds a step."""
+    return [asdict(answer) | {"source": "simulated"} for answer in answers]

@@ -1,0 +1,256 @@
+"""The page and the terminal of simulated steps: marked as such, without what no simulation has."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from rich.console import Console
+
+from steptime.report import write_report
+from steptime.report.beside import Quantity, beside_of
+from steptime.report.bounds import bounds_of
+from steptime.report.figures import MAX_BARS, bytes_figure
+from steptime.report.link_use import OVERBOOKED, link_figures
+from steptime.report.one_step import step_figures
+from steptime.report.page import context, headline
+from steptime.report.table import strategy_table
+from steptime.report.terminal import print_run
+from steptime.timeline import Timeline
+
+NAMES = ("server", "replicated", "sharded")
+
+MakeRun = Callable[..., dict[str, Any]]
+MakeTimeline = Callable[..., Timeline]
+
+
+def answer(what: str, kind: str, elasticity: float, *, faster: bool = True) -> dict[str, Any]:
+    return {"what": what, "kind": kind, "faster": faster, "elasticity": elasticity}
+
+
+SENSITIVITY = [
+    answer("all devices", "compute", 0.3),
+    answer("all links", "bandwidth", 0.62),
+    answer("all links", "latency", 0.08),
+    answer("all NIC links", "bandwidth", 0.61),
+    answer("all device links", "bandwidth", 0.0),
+    answer("switch → host0", "bandwidth", 0.55, faster=False),
+]
+
+
+@pytest.fixture
+def timeline(make_timeline: MakeTimeline) -> Timeline:
+    return replace(make_timeline(*NAMES, steps=2), source="simulated")
+
+
+def printed(run: dict[str, Any], width: int = 80) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as text:
+        print_run(console, run)
+    return text.get()
+
+
+def section(page: str, name: str) -> str:
+    found = re.search(rf'<section id="{name}">.*?</section>', page, re.S)
+    assert found, name
+    return found[0]
+
+
+def test_the_page_marks_every_figure_and_leaves_out_what_no_simulation_has(
+    tmp_path: Path, make_simulated: MakeRun, timeline: Timeline
+) -> None:
+    write_report(tmp_path / "report.html", make_simulated(*NAMES), timeline)
+    page = (tmp_path / "report.html").read_text().partition("<script>")[0]
+    assert re.findall(r'<section id="(\w+)">', page) == [
+        "strategies",
+        "parts",
+        "timeline",
+        "links",
+        "bytes",
+        "environment",
+    ]
+    for part in ("parts", "timeline", "links", "bytes"):
+        assert '<span class="source">simulated</span>' in section(page, part)
+    table = section(page, "strategies")
+    assert re.findall(r"<small>(measured|computed|simulated)</small>", table) == ["simulated"] * 9
+    for absent in ("p10", "on the wire", "measured"):
+        assert absent not in page
+    assert "counted from the simulated messages" in section(page, "bytes")
+
+
+def test_the_headline_says_simulated_and_where(make_simulated: MakeRun) -> None:
+    several, one = headline(make_simulated(*NAMES)), headline(make_simulated("sharded"))
+    assert several.startswith(
+        "replicated is the fastest on office: 34.1 ms a simulated step, 1.40×"
+    )
+    assert one.startswith("A step of sharded takes 36.4 ms on office, simulated; compute bounds")
+
+
+def test_a_simulated_step_has_no_spread_to_doubt(
+    make_simulated: MakeRun, timeline: Timeline
+) -> None:
+    run = make_simulated(*NAMES)
+    for entry in run["strategies"].values():
+        entry["step_time_s"] = dict.fromkeys(("median", "p10", "p90"), 0.03)
+    assert context(run, timeline)["doubt"] == ""
+    assert "median" in [column.title for column in strategy_table(run["strategies"]).columns]
+
+
+def test_the_last_simulated_step_is_shown(timeline: Timeline) -> None:
+    figures = step_figures(timeline, NAMES)
+    assert {figure["note"].partition(" of ")[0] for figure in figures.values()} == {"Step 2"}
+    assert "its steady state" in figures["server"]["note"]
+
+
+def test_the_page_says_which_ranks_stand_for_all(
+    make_simulated: MakeRun, timeline: Timeline
+) -> None:
+    run = make_simulated(*NAMES)
+    assert context(run, timeline)["representatives"] == ""
+    for entry in run["strategies"].values():
+        entry["ranks"] = [entry["ranks"][0] | {"rank": rank} for rank in range(4096)]
+    some = replace(timeline, intervals=timeline.intervals[timeline.intervals["rank"] % 2 == 0])
+    assert context(run, some)["representatives"] == (
+        "Of 4,096 ranks the timeline holds 2, one of each kind of work: 0, 2."
+    )
+    run |= {"winner": "server", "strategies": {"server": run["strategies"]["server"]}}
+    shown = context(run, some)["figures"]["parts"]["layout"]["yaxis"]["ticktext"]
+    assert [label.partition("<")[0] for label in shown] == ["server", "rank 0 on a", "rank 2 on a"]
+
+
+def test_bytes_of_thousands_of_ranks_are_a_few_bars(
+    make_simulated: MakeRun, timeline: Timeline
+) -> None:
+    run = make_simulated("server")
+    entry = run["strategies"]["server"]
+    entry["bytes_received_per_rank"] = entry["bytes_sent_per_rank"] = list(range(16384))
+    run["world_size"] = 16384
+    figure = bytes_figure(run["strategies"])
+    assert sum(len(trace["x"]) for trace in figure["data"]) == MAX_BARS
+    assert context(run, timeline)["bytes_shown"] == MAX_BARS
+    assert "16.4 kB into rank 16383" in context(run, timeline)["bytes_sentence"]
+
+
+def test_the_heat_map_of_links_is_one_that_plotly_knows(make_simulated: MakeRun) -> None:
+    strategies = make_simulated(*NAMES)["strategies"]
+    strategies["server"]["link_use"] = None
+    nothing, figure, _ = link_figures(strategies, NAMES)
+    assert nothing is None
+    assert figure is not None
+    drawn = json.dumps({part: figure[part] for part in ("data", "layout")})
+    go.Figure(json.loads(re.sub(r'"--\w+"', '"#123456"', drawn)))
+    (heat,) = figure["data"]
+    assert heat["z"] == [[1.0, 0.5, 0.0, 0.0]] * 3
+    median = 1e3 * strategies["replicated"]["step_time_s"]["median"]
+    assert (heat["x0"], heat["dx"]) == pytest.approx((median / 8, median / 4))
+    assert figure["layout"]["xaxis"]["range"] == pytest.approx([0, median])
+    assert (
+        "The busiest 3 links are shown, and 7 that carry something are left out."
+        in (figure["note"])
+    )
+
+
+def test_a_link_that_carries_more_than_it_can_is_owned_up_to(make_simulated: MakeRun) -> None:
+    run = make_simulated("replicated")
+    assert OVERBOOKED not in " ".join(printed(run).split())
+    run["strategies"]["replicated"]["link_use"]["utilisation"] = [[1.2], [0.1], [0.0]]
+    assert OVERBOOKED in " ".join(printed(run).split())
+    (figure,) = link_figures(run["strategies"], ["replicated"])
+    assert figure is not None
+    assert OVERBOOKED in figure["note"]
+
+
+def test_the_terminal_says_simulated_and_has_no_columns_that_nobody_has(
+    make_simulated: MakeRun,
+) -> None:
+    text = printed(make_simulated(*NAMES))
+    assert "Simulated on office, Four desks" in text
+    assert "replicated is the fastest on office: 34.1 ms a step" in text
+    assert "Every figure is simulated, at message fidelity: 4 ranks on office" in text
+    for absent in ("p10", "Loss", "measured", "wire"):
+        assert absent not in text
+    wide = printed(make_simulated(*NAMES), width=160)
+    assert "wire" not in wide
+
+
+def test_what_if_stands_beside_what_is(make_simulated: MakeRun) -> None:
+    run = make_simulated(*NAMES)
+    other = make_simulated(*NAMES)["strategies"]
+    other["sharded"]["step_time_s"]["median"] = 0.0182
+    run["what_if"] = {"changes": "bandwidth=2x", "strategies": other}
+    beside = beside_of(run)
+    assert beside is not None
+    name, (step, compute, _) = beside.rows[0]
+    assert (name, step.difference, compute.difference) == ("sharded", "−50 %", "0 %")
+    assert "What if bandwidth=2x" in printed(run)
+
+
+def test_simulated_stands_beside_measured(
+    make_run: MakeRun, make_simulated: MakeRun, make_timeline: MakeTimeline, tmp_path: Path
+) -> None:
+    run = make_run(*NAMES)
+    run |= {"steps": 9, "warmup": 1}
+    simulated = make_simulated("server", "replicated")
+    run["simulated"] = {
+        field: simulated[field] for field in ("cluster", "cluster_title", "fidelity", "strategies")
+    }
+    text = printed(run)
+    assert "Measured here and simulated on Four desks" in text
+    assert len(re.findall(r"^server ", text, re.MULTILINE)) == 2
+    assert len(re.findall(r"^sharded ", text, re.MULTILINE)) == 1
+    write_report(tmp_path / "report.html", run, make_timeline(*NAMES))
+    page = (tmp_path / "report.html").read_text()
+    assert '<span class="source">measured</span> <span class="source">simulated</span>' in section(
+        page, "beside"
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "text"),
+    [
+        (1.0, 1.5, "+50 %"),
+        (1.0, 1.0123, "+1.2 %"),
+        (1.0, 0.5, "−50 %"),
+        (1.0, 1.0001, "0 %"),
+        (0.0, 0.0, "0 %"),
+        (0.0, 1.0, "–"),
+    ],
+)
+def test_differences(left: float, right: float, text: str) -> None:
+    assert Quantity(left, right).difference == text
+
+
+def test_what_bounds_the_step_is_said_in_a_sentence_and_shown(make_simulated: MakeRun) -> None:
+    run = make_simulated("replicated")
+    assert bounds_of(run) == []
+    run["strategies"]["replicated"]["sensitivity"] = SENSITIVITY
+    (bounds,) = bounds_of(run)
+    assert bounds.sentence.replace("\u00a0", " ") == (
+        "1 % more bandwidth of all links saves 0.62 % (NIC links 0.61 %), compute speed 0.30 %, "
+        "latency 0.08 %; 1 % less bandwidth of switch → host0 alone costs 0.55 %."
+    )
+    assert bounds.gains[0] == ("1 % more bandwidth of all links", "0.62\u00a0%")
+    assert bounds.gains[-1] == ("1 % more bandwidth of all device links", "0\u00a0%")
+    assert ("1 % less latency of all links", "0.08\u00a0%") in bounds.gains
+    assert re.search(r"switch → host0 +costs 0.55", printed(run))
+    for width in range(60, 80):  # no line begins with the unit of what is saved
+        assert not re.search(r"^%[,;.)]", printed(run, width), re.MULTILINE)
+
+
+def test_a_step_that_nothing_bounds_says_so(make_simulated: MakeRun) -> None:
+    run = make_simulated("replicated")
+    run["strategies"]["replicated"]["sensitivity"] = [answer("all links", "latency", 0.0)]
+    assert bounds_of(run)[0].sentence == "nothing that is made 1 % faster saves anything."
+
+
+def test_published_figures_stand_beside(make_simulated: MakeRun, timeline: Timeline) -> None:
+    run = make_simulated(*NAMES)
+    row = {"label": "reduce", "published_s": 0.5, "simulated_s": 0.52, "how": "calibrated: x"}
+    run["published"] = {"source": "A paper (2024)", "rows": [row]}
+    assert context(run, timeline)["published"][0][:4] == ("reduce", "500 ms", "520 ms", "+4.0 %")
+    assert re.search(r"^reduce +500 ms +520 ms +\+4.0 % +calibrated: x", printed(run), re.MULTILINE)
+    assert "A paper (2024)" in printed(run)

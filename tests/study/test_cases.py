@@ -1,0 +1,109 @@
+"""From what is asked for to programs: ranks, batch, precision and strategies that fit a cluster."""
+
+import pytest
+
+from steptime.cluster.files import cluster_named
+from steptime.errors import UsageError
+from steptime.study.cases import able_strategies, asked_of_model, is_program
+from steptime.study.options import HowOptions, WorkloadOptions
+
+
+def asked(cluster="dgx-h100", model="gpt2-124M", **given):
+    return asked_of_model(model, cluster_named(cluster), WorkloadOptions(**given), {})
+
+
+def test_a_model_fills_the_cluster_under_every_strategy_that_can_run_there():
+    found = asked()
+    assert [case.name for case in found.cases] == able_strategies(cluster_named("dgx-h100"))
+    assert {case.program.ranks for case in found.cases} == {8}
+    assert {case.program.name for case in found.cases} == {case.name for case in found.cases}
+    assert found.facts["batch"] == 64
+    assert found.facts["precision"] == "bf16"
+    assert found.tokens == 64 * 1024
+
+
+def test_ranks_share_memory_on_a_bus_alone():
+    assert "shared" in able_strategies(cluster_named("laptop"))
+    assert "shared" not in able_strategies(cluster_named("dgx-h100"))
+    with pytest.raises(UsageError, match="the strategy shared keeps parameters in memory"):
+        asked(strategy="shared")
+
+
+def test_hybrid_takes_the_ranks_that_tensor_and_pipeline_leave_as_replicas():
+    found = asked(tensor=2, pipeline=2, batch=8, context=128)
+    assert found.cases[0].program.axes == {"tensor": 2, "data": 2, "pipeline": 2}
+    assert found.facts["micro_batches"] == 4
+    assert found.facts["model"] == "gpt2-124M, tensor 2 × data 2 × pipeline 2"
+    assert found.tokens == 8 * 128
+    assert [case.name for case in asked(tensor=2, strategy="all").cases] == [
+        "replicated",
+        "sharded",
+    ]
+    assert asked(tensor=2, pipeline=2, data=1).cases[0].program.ranks == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"ranks": 9}, "9 ranks do not fit on dgx-h100, which has 8"),
+        ({"tensor": 3}, "tensor 3 × data 2 × pipeline 1 is 6 ranks and not 8"),
+        ({"tensor": 2, "data": 8}, "16 ranks do not fit on dgx-h100"),
+        ({"tensor": 2, "data": 2, "ranks": 8}, "is 4 ranks and not 8"),
+        ({"batch": 12}, "--batch 12 does not divide among 8 replicas of 1 micro-batch each"),
+        ({"tensor": 2, "batch": 6, "micro_batches": 2}, "the nearest that does is 8"),
+        ({"pipeline": 8}, "8 pipeline stages do not divide the 12 layers"),
+        ({"strategy": "nonesuch"}, "there is no strategy 'nonesuch'"),
+        ({"strategy": "server,"}, "there is no strategy ''"),
+        ({"strategy": ""}, "there is no strategy ''"),
+        ({"pipeline": 12}, "12 ranks do not fit on dgx-h100"),
+        ({"tensor": 2, "strategy": "server"}, "no strategy 'server'"),
+        ({"tensor": 2, "accumulate": 2}, "--accumulate is about plain data parallelism"),
+        ({"context": 2048}, "positions for 1 to 1024"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given, sentence):
+    with pytest.raises(UsageError) as refused:
+        asked(**given)
+    assert sentence in str(refused.value)
+
+
+def test_a_dtype_that_the_devices_lack_is_refused():
+    with pytest.raises(UsageError, match="the devices of laptop have no rate for fp16"):
+        asked("laptop", precision="fp16")
+    assert asked("laptop").facts["precision"] == "fp32"
+
+
+@pytest.mark.parametrize("field", ["ranks", "batch", "tensor", "micro_batches", "bucket"])
+def test_numbers_below_1_are_refused(field):
+    with pytest.raises(UsageError, match=f"--{field.replace('_', '-')} is 0: it must be at least"):
+        WorkloadOptions(**{field: 0})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("ring", "write KIND=NAME"),
+        ("all_reduce=", "write KIND=NAME"),
+        ("all_reduce=ring,all_reduce=flat", "names two for all_reduce"),
+    ],
+)
+def test_algorithms_are_pairs(text, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        HowOptions(algorithm=text)
+
+
+def test_fidelity_goes_by_the_number_of_ranks_unless_it_is_named():
+    assert HowOptions().fidelity_of(128) == "message"
+    assert HowOptions().fidelity_of(129) == "collective"
+    assert HowOptions(fidelity="message").fidelity_of(4096) == "message"
+    assert HowOptions(algorithm="all_reduce=ring, broadcast=flat").algorithms() == {
+        "all_reduce": "ring",
+        "broadcast": "flat",
+    }
+
+
+def test_a_program_is_told_from_a_model_by_its_path(tmp_path):
+    assert is_program(str(tmp_path))
+    assert is_program("step.0.et")
+    assert is_program("./traces")
+    assert not is_program("gpt2-124M")
