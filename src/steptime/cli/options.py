@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from steptime.errors import UsageError
 from steptime.units import parse_seconds
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 CompileChoice: TypeAlias = Literal["auto", "on", "off"]
 PrecisionChoice: TypeAlias = Literal["auto", "fp32", "bf16", "fp16"]
@@ -35,7 +37,7 @@ class RankOptions:
 
     backend: Literal["gloo", "nccl", "steptime", "mpi"] = "gloo"
     """What communicates; nccl puts each rank on its own GPU, steptime shares memory within a host,
-    and mpi, for bench and tune, does without torch."""
+    and mpi, for bench, tune and proxy, does without torch."""
 
     timeout: str = "5min"
     """How long a rank waits for another before it gives up."""
@@ -78,8 +80,10 @@ class PrintOptions:
         )
 
     @contextmanager
-    def progress(self, rank: int) -> Iterator[Progress]:
+    def progress(self, rank: int) -> "Iterator[Progress]":
         """A progress bar on stderr, of rank 0 alone, gone when the work is done."""
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
         console = self.console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         shown = rank == 0 and not self.quiet and console.is_terminal
