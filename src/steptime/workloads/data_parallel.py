@@ -1,4 +1,4 @@
-"""Data parallelism: one step of a transformer under a gradient-sync strategy, as ``train`` runs it.
+"""Data parallelism: one step of a model under a gradient-sync strategy, as ``train`` runs it.
 
 The collectives are those of the live training: the same calls over the same buckets in the same
 order.
@@ -14,7 +14,7 @@ from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Op, Program, Wait
 from steptime.timeline import Phase
 from steptime.workloads.buckets import Bucket, cut_units
-from steptime.workloads.models import Transformer, Unit
+from steptime.workloads.models import Model, Unit
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.sync import Sync, sync_named
 
@@ -22,7 +22,7 @@ AXIS = "data"
 
 
 def data_parallel(
-    model: Transformer,
+    model: Model,
     strategy: str,
     *,
     ranks: int,
@@ -40,6 +40,7 @@ def data_parallel(
     """One step of ``model`` on ``ranks`` ranks along the axis ``data``, named after the strategy.
 
     ``batch`` rows of ``context`` tokens, of all ranks together, in ``accumulate`` micro-batches;
+    of a model that has no rows, ``batch`` samples;
     computed in ``dtype`` and gradients reduced in ``reduce_dtype``, in buckets of ``bucket_bytes``
     where the strategy overlaps. With ``clip`` the norm of the whole gradient is computed.
 

@@ -1,0 +1,113 @@
+"""What models are made of: tensors in parts, and parts in units, with what each computes."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One parameter of a model. ``split``: tensor parallelism cuts it among its ranks.
+
+    ``expert``: it is one of several experts', of which a token meets but some.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    split: bool
+    expert: bool = False
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A stretch of the model that tensor-parallel ranks compute without a word to each other.
+
+    A token is also a sample of a model that has no rows of tokens: an image, a volume.
+
+    ``multiplied``: parameters that a pass reads to multiply with, those of a tied table included.
+    ``attending``: FLOP that one token spends in forward on each token of its row.
+    ``multiply_adds``: of one token in forward, where they are not one for each of ``multiplied``:
+    a convolution uses a parameter at many places, a token meets but some experts.
+    """
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    multiplied: int
+    attending: int = 0
+    multiply_adds: int | None = None
+
+    @property
+    def parameters(self) -> int:
+        """Elements of its tensors."""
+        return size(self.tensors)
+
+    def parameters_of_shard(self, ranks: int) -> int:
+        """Elements that each of ``ranks`` tensor-parallel ranks holds."""
+        return sum(t.size // ranks if t.split else t.size for t in self.tensors)
+
+    def forward_flops(self, row: int) -> float:
+        """FLOP of the forward of one token in a row of ``row``; backward takes twice as many."""
+        return self.weight_flops + float(self.attending) * row
+
+    @property
+    def weight_flops(self) -> float:
+        """FLOP of one token with parameters: forward, and for the gradient of either factor."""
+        return 2.0 * (self.multiplied if self.multiply_adds is None else self.multiply_adds)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What forward runs one after the other: the embedding, each block, the head.
+
+    ``activations``: elements of one token that leave it forward.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    activations: int
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of its parts, in order."""
+        return tuple(tensor for part in self.parts for tensor in part.tensors)
+
+    @property
+    def parameters(self) -> int:
+        """Elements of its tensors."""
+        return sum(part.parameters for part in self.parts)
+
+    def forward_flops(self, row: int) -> float:
+        """FLOP of the forward of one token in a row of ``row``; backward takes twice as many."""
+        return sum(part.forward_flops(row) for part in self.parts)
+
+
+def size(tensors: Iterable[Tensor]) -> int:
+    """Elements of all ``tensors`` together."""
+    return sum(tensor.size for tensor in tensors)
+
+
+def linear(
+    name: str,
+    inputs: int,
+    outputs: int,
+    *,
+    biased: bool = True,
+    by_column: bool = False,
+    split: bool = True,
+    expert: bool = False,
+) -> Iterator[Tensor]:
+    """Cut by column the bias is cut too; by row every rank adds to all outputs (Megatron-LM)."""
+    yield Tensor(f"{name}.weight", (outputs, inputs), split, expert)
+    if biased:
+        yield Tensor(f"{name}.bias", (outputs,), split and by_column, expert)
+
+
+def norm(name: str, width: int, *, biased: bool = True) -> Iterator[Tensor]:
+    """LayerNorm or BatchNorm or, without a bias, RMSNorm; every rank has all of it."""
+    for which in ("weight", "bias")[: 1 + biased]:
+        yield Tensor(f"{name}.{which}", (width,), split=False)
