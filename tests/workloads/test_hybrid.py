@@ -108,6 +108,24 @@ def test_sharded_replicas_reduce_scatter_update_their_part_and_gather():
         assert update.nbytes == reduce.nbytes / 4 / 4 * (28 + 2)
 
 
+def test_gradients_of_more_than_two_billion_elements_a_rank_are_counted_right():
+    """Llama 3 70B on 8 stages of 4 tensor ranks, where 32 bits do not suffice."""
+    model = model_named("llama3-70B")
+    program = hybrid(model, tensor=4, data=2, pipeline=8, micro_batches=16, rows=1)
+    check(program)
+    reduced = [op for ops in program.lists for op in of(Collective, ops) if op.group == ("data",)]
+    elements = [op.nbytes // 4 for op in reduced]
+    assert len(elements) == 8
+    assert max(elements) > 2**31
+    norms = (2 * model.layers + 1) * model.hidden  # on every tensor rank
+    padding = 2 * (model.padded(128 * 4).vocabulary - model.vocabulary) * model.hidden
+    assert 4 * (sum(elements) - norms) == model.parameters - norms + padding
+    run = simulate(program, cluster_named("h100-16384"), steps=1, fidelity="collective")
+    sent = 2 * max(elements) * 4 // 2  # a ring of two ranks
+    assert run.bytes_sent.max() > sent > 2**33
+    assert run.step_s[0] > 0
+
+
 def test_one_stage_and_no_tensor_ranks_is_data_parallelism():
     (ops,) = hybrid(SMALL, data=4, micro_batches=1, clip=False).lists
     (reduce,) = of(Collective, ops)
@@ -121,6 +139,10 @@ def test_one_stage_and_no_tensor_ranks_is_data_parallelism():
         ({"pipeline": 3}, "3 pipeline stages do not divide the 8 layers of small.*2 and 4"),
         ({"pipeline": 16}, "16 pipeline stages do not divide the 8 layers.*8"),
         ({"tensor": 5}, "5 tensor ranks do not divide the 8 heads of small.*4 and 8"),
+        (
+            {"tensor": 8, "inner": 100},
+            "8 tensor ranks do not divide the 100 inner columns.*5 and 10",
+        ),
         ({"data": 0}, "number of data is 0"),
         ({"micro_batches": 0}, "number of micro-batches is 0"),
         ({"strategy": "server"}, "no strategy 'server': choose replicated or sharded"),
@@ -128,8 +150,10 @@ def test_one_stage_and_no_tensor_ranks_is_data_parallelism():
     ],
 )
 def test_what_does_not_divide_is_refused(wrong, message):
+    model = replace(SMALL, inner=wrong.get("inner", 256))
+    options = {name: value for name, value in wrong.items() if name != "inner"}
     with pytest.raises(UsageError, match=message):
-        hybrid(SMALL, **{"micro_batches": 2} | wrong)
+        hybrid(model, **{"micro_batches": 2} | options)
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [(1, 3), (2, 2), (4, 8), (8, 5)])

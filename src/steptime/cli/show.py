@@ -1,13 +1,15 @@
-"""The verb ``show``: draw collective algorithms, in the terminal or as a page that plays them."""
+"""The verb ``show``: draw collective algorithms, or a pipeline, in the terminal or to a file."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, PrintOptions
+from steptime.cli.pipelines import PipelineOptions, show_pipeline
 from steptime.cli.printing import say, writing
 from steptime.cli.schedules import bytes_of, hosts_of
 from steptime.errors import SteptimeError, UsageError
@@ -25,7 +27,7 @@ _ALPHA, _BANDWIDTH = "5us", "10GB/s"
 
 
 def show(
-    names: Annotated[str, Parameter(name="NAMES|FILE.py")],
+    names: Annotated[str, Parameter(name="NAMES|FILE.py|pipeline")],
     /,
     *,
     output: Flat[PrintOptions] = PrintOptions(),
@@ -40,6 +42,7 @@ def show(
     cluster: str | None = None,
     html: Path | None = None,
     chart: Path | None = None,
+    pipeline: Flat[PipelineOptions] = PipelineOptions(),
 ) -> None:
     """What does it look like, step by step?
 
@@ -48,6 +51,7 @@ def show(
     names
         Algorithms with commas between them (ring, all_reduce/ring,circulant), or a Python file
         with algorithms of your own. Of a name that several collectives have, the first is shown.
+        Or the word pipeline: how the stages of a model take turns.
     collective
         Show the algorithms of this collective.
     ranks
@@ -74,6 +78,14 @@ def show(
         named, with the sizes where another one becomes the fastest; simulated with --cluster.
 
     """
+    if names == "pipeline":
+        _refuse_what_algorithms_take(locals())
+        show_pipeline(pipeline, output)
+        return
+    if pipeline.given():
+        raise UsageError(
+            f"{names} has no {' and no '.join(pipeline.given())}: drop it, or say show pipeline"
+        )
     from steptime.collectives.algorithm import DEFAULT_BLOCKS
     from steptime.collectives.lookup import find_algorithms
     from steptime.collectives.verification import safe_schedule
@@ -119,6 +131,20 @@ def show(
         with writing(html):
             write_page(html, shown)
     _answer(shown, html, output)
+
+
+def _refuse_what_algorithms_take(given: Mapping[str, object]) -> None:
+    """Raise UsageError where an option of ``show`` is given that a pipeline has no use for."""
+    strange = [
+        "--bytes" if name == "size" else f"--{name}"
+        for name, parameter in signature(show).parameters.items()
+        if name not in ("names", "output", "pipeline") and given[name] != parameter.default
+    ]
+    if strange:
+        raise UsageError(
+            f"a pipeline has no {' and no '.join(strange)}: it takes --stages, --microbatches, "
+            "--schedule, --interleave and --svg"
+        )
 
 
 def _named(cluster: str) -> "Cluster":

@@ -11,6 +11,7 @@ import numpy as np
 from steptime.errors import UsageError
 from steptime.program import Program
 from steptime.workloads.models import Part, Transformer
+from steptime.workloads.pipelines import pipeline as pipeline_of
 from steptime.workloads.stage import DATA, PIPELINE, TENSOR, Stage, stage_ops
 from steptime.workloads.sync import Sync, sync_named
 
@@ -22,6 +23,8 @@ def hybrid(
     data: int = 1,
     pipeline: int = 1,
     micro_batches: int,
+    schedule: str = "1f1b",
+    interleave: int = 1,
     rows: int = 1,
     context: int | None = None,
     dtype: str = "bf16",
@@ -32,15 +35,18 @@ def hybrid(
     """One step on tensor × data × pipeline ranks, of which the tensor axis varies fastest.
 
     Each of the ``data`` replicas runs ``micro_batches`` micro-batches of ``rows`` rows of
-    ``context`` tokens through its stages, one forward and one backward in turn (1F1B). Tensor
+    ``context`` tokens through its stages in the order of the pipeline ``schedule``, which has a
+    name of ``schedule_names``. With ``interleave`` v each stage holds v chunks of layers, and
+    micro-batches pass from the last stage to the first as often as there are chunks to go. Tensor
     parallelism sums activations after each half of a block, forward and backward, and around the
     split vocabulary. Activations and their gradients travel between stages while others are
     computed. At the end the stages at both ends add up the gradients of the tied table, gradients
     are reduced among the replicas and parameters shared as ``strategy`` says: ``replicated`` or
     ``sharded``. Nothing is recomputed in backward.
 
-    Raises UsageError where the stages do not divide the layers or the tensor ranks the heads, a
-    number is below 1, or there is no such strategy or dtype here.
+    Raises UsageError where the stages or their chunks do not divide the layers or the tensor ranks
+    the heads or the width of the MLP, a number is below 1, the schedule does not serve these
+    numbers, or there is no such schedule, strategy or dtype here.
     """
     sync = _checked_sync(strategy)
     sizes = {TENSOR: tensor, DATA: data, PIPELINE: pipeline}
@@ -48,18 +54,26 @@ def hybrid(
         if value < 1:
             raise UsageError(f"the number of {name} is {value}: it must be at least 1")
     _check_divides("pipeline stages", pipeline, "layers", model.layers, model.name)
-    _check_divides("tensor ranks", tensor, "heads", model.heads, model.name)
+    if interleave > 1:
+        each = model.layers // pipeline
+        _check_divides("chunks a stage", interleave, "layers of a stage", each, model.name)
+    split = {"heads": model.heads, "key heads": model.kv_heads, "inner columns": model.inner}
+    for what, count in split.items():
+        _check_divides("tensor ranks", tensor, what, count, model.name)
+    order = pipeline_of(schedule, stages=pipeline, micro_batches=micro_batches, chunks=interleave)
     laid_out = model.padded(128 * tensor)
     row = model.row(context)
+    shares_table = pipeline > 1 and model.architecture.tied
+    pieces = _cut(laid_out, order.shape.pieces)
     stages = [
         Stage(
             number=number,
-            parts=parts,
-            table=laid_out.vocabulary * laid_out.hidden // tensor if pipeline > 1 else 0,
+            order=order,
+            chunks=tuple(pieces[number::pipeline]),
+            table=laid_out.vocabulary * laid_out.hidden // tensor if shares_table else 0,
             tensor=tensor,
             data=data,
             pipeline=pipeline,
-            micro_batches=micro_batches,
             tokens=rows * row,
             row=row,
             hidden=model.hidden,
@@ -68,7 +82,7 @@ def hybrid(
             sync=sync,
             clip=clip,
         )
-        for number, parts in enumerate(_cut(laid_out, pipeline))
+        for number in range(pipeline)
     ]
     class_of = np.repeat(np.arange(pipeline, dtype=np.int32), tensor * data)
     shape = " × ".join(f"{axis} {size}" for axis, size in sizes.items())
@@ -94,19 +108,20 @@ def _check_divides(what: str, count: int, of: str, total: int, model: str) -> No
         able = [n for n in range(1, total + 1) if not total % n]
         below = max(n for n in able if n < count) if count > 1 else 1
         above = min((n for n in able if n > count), default=total)
+        nearest = " and ".join(str(n) for n in sorted({below, above}))
         raise UsageError(
             f"{count} {what} do not divide the {total} {of} of {model}: the nearest that do are "
-            f"{below} and {above}"
+            f"{nearest}"
         )
 
 
-def _cut(model: Transformer, stages: int) -> list[tuple[Part, ...]]:
-    """The parts of each stage: as many blocks on all, embedding and head on the first and last."""
+def _cut(model: Transformer, pieces: int) -> list[tuple[Part, ...]]:
+    """The parts of each piece: as many blocks in all, embedding and head in the first and last."""
     embedding, *blocks, head = (unit.parts for unit in model.units)
-    if stages > 1:  # the last stage holds a copy of the tied table
+    if pieces > 1 and model.architecture.tied:  # the last stage holds a copy of the tied table
         table = model.units[0].tensors[0]
         head = tuple(replace(part, tensors=(table, *part.tensors)) for part in head)
-    each = model.layers // stages
+    each = model.layers // pieces
     cuts = [
         tuple(part for block in blocks[start : start + each] for part in block)
         for start in range(0, model.layers, each)

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from steptime.program import Collective, Compute, Op, Recv, Send, Wait
 from steptime.timeline import Phase
 from steptime.workloads.models import Part
+from steptime.workloads.pipelines import Kind, Pass, Pipeline
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.sync import Sync
 
 TENSOR, DATA, PIPELINE = "tensor", "data", "pipeline"
-Direction: TypeAlias = Literal["forward", "backward"]
 After: TypeAlias = tuple[int, ...]
 
 _TAGS = {"forward": 0, "backward": 1, "table": 2}
@@ -22,17 +22,18 @@ _LOSS_REDUCES = 3  # greatest logit, sum of exponentials, logit of the target
 class Stage:
     """One stage of a pipeline, and what a step asks of it.
 
-    ``table``: elements of a rank's shard of the tied table where the first and the last stage hold
-    one each, else 0. ``tokens`` are those of a micro-batch, ``row`` those of one row.
+    ``chunks``: the parts of each of its pieces of the model, in forward order. ``table``: elements
+    of a rank's shard of the tied table where the first and the last stage hold one each, else 0.
+    ``tokens`` are those of a micro-batch, ``row`` those of one row.
     """
 
     number: int
-    parts: tuple[Part, ...]
+    order: Pipeline
+    chunks: tuple[tuple[Part, ...], ...]
     table: int
     tensor: int
     data: int
     pipeline: int
-    micro_batches: int
     tokens: int
     row: int
     hidden: int
@@ -54,7 +55,7 @@ class Stage:
     @property
     def parameters(self) -> int:
         """Elements that each of its ranks holds."""
-        return sum(part.parameters_of_shard(self.tensor) for part in self.parts)
+        return sum(part.parameters_of_shard(self.tensor) for chunk in self.chunks for part in chunk)
 
     @property
     def activation_bytes(self) -> int:
@@ -62,26 +63,12 @@ class Stage:
         return self.tokens * self.hidden * element_bytes(self.dtype)
 
 
-def one_forward_one_backward(stage: Stage) -> Iterator[tuple[Direction, int]]:
-    """The passes of a stage in order, each with the number of its micro-batch.
-
-    A stage runs ahead by as many forwards as stages follow it, then one backward for each forward
-    (PipeDream-Flush; arXiv 2104.04473, section 2.2.1).
-    """
-    ahead = min(stage.pipeline - 1 - stage.number, stage.micro_batches)
-    yield from (("forward", number) for number in range(ahead))
-    for number in range(stage.micro_batches):
-        if number + ahead < stage.micro_batches:
-            yield "forward", number + ahead
-        yield "backward", number
-
-
 def stage_ops(stage: Stage) -> tuple[Op, ...]:
     """The step of each rank of a stage."""
     ops: list[Op] = []
     after: After = ()
-    for direction, number in one_forward_one_backward(stage):
-        after = _pass(stage, ops, direction, number)
+    for run in stage.order.passes(stage.number):
+        after = _pass(stage, ops, run)
     _finish(stage, ops, after)
     return tuple(ops)
 
@@ -92,16 +79,17 @@ def _add(ops: list[Op], op: Op) -> After:
     return (len(ops) - 1,)
 
 
-def _pass(stage: Stage, ops: list[Op], direction: Direction, number: int) -> After:
-    """One micro-batch through the stage: received, computed part by part, sent on.
+def _pass(stage: Stage, ops: list[Op], run: Pass) -> After:
+    """One micro-batch through a chunk of the stage: received, computed part by part, sent on.
 
     Every movement has a stream of its own: it waits for what it moves, and computing waits for
-    what it needs, and for nothing else. Returns where the last part is done.
+    what it needs, and for nothing else. Gradients of weights need what their stage has already
+    and nobody else needs them. Returns where the last part is done.
     """
-    forward = direction == "forward"
-    by, tag, nbytes = (1 if forward else -1), _TAGS[direction], stage.activation_bytes
-    receives = not (stage.is_first if forward else stage.is_last)
-    sends = not (stage.is_last if forward else stage.is_first)
+    receives, sends = _ends(stage, run)
+    direction = "forward" if run.forward else "backward"
+    by, tag, nbytes = (1 if run.forward else -1), _TAGS[direction], stage.activation_bytes
+    number = _number(stage, run)
     after: After = ()
     if receives:
         what = f"receive {direction}"
@@ -109,9 +97,10 @@ def _pass(stage: Stage, ops: list[Op], direction: Direction, number: int) -> Aft
             name=f"{what} {number}", axis=PIPELINE, by=-by, nbytes=nbytes, tag=tag, stream=what
         )
         after = _add(ops, receive)
-    for part in stage.parts if forward else reversed(stage.parts):
-        after = _add(ops, _compute(stage, part, direction, number, after))
-        for reduce in _reduces(stage, part, direction):
+    parts = stage.chunks[run.chunk]
+    for part in parts if run.forward else reversed(parts):
+        after = _add(ops, _compute(stage, part, run.kind, number, after))
+        for reduce in _reduces(stage, part, run.kind):
             after = _add(ops, replace(reduce, after=after))
     if sends:
         what = f"send {direction}"
@@ -122,28 +111,51 @@ def _pass(stage: Stage, ops: list[Op], direction: Direction, number: int) -> Aft
     return after
 
 
-def _compute(stage: Stage, part: Part, direction: Direction, number: int, after: After) -> Compute:
-    passes = 1 if direction == "forward" else 2
-    weights = part.multiplied // stage.tensor * element_bytes(stage.dtype)
+def _ends(stage: Stage, run: Pass) -> tuple[bool, bool]:
+    """Whether a pass needs what another stage computed, and another stage what it computes."""
+    if run.kind == "backward weight":
+        return False, False
+    shape = stage.order.shape
+    piece = shape.piece(stage.number, run.chunk)
+    before, behind = piece > 0, piece < shape.pieces - 1
+    return (before, behind) if run.forward else (behind, before)
+
+
+def _number(stage: Stage, run: Pass) -> str:
+    """The micro-batch and, where a stage has several, the chunk."""
+    return f"{run.micro_batch}" + f".{run.chunk}" * (len(stage.chunks) > 1)
+
+
+def _compute(stage: Stage, part: Part, kind: Kind, number: str, after: After) -> Compute:
+    """What a part computes; backward is a gradient of its input and one of its weights."""
+    forward, weights = part.forward_flops(stage.row), part.weight_flops
+    flops, passes = {
+        "forward": (forward, 1),
+        "backward": (2 * forward, 2),
+        "backward input": (2 * forward - weights, 1),
+        "backward weight": (weights, 1),
+    }[kind]
     return Compute(
-        name=f"{direction} {number} {part.name}",
-        flops=passes * stage.tokens * part.forward_flops(stage.row) / stage.tensor,
-        nbytes=passes * weights,
+        name=f"{kind} {number} {part.name}",
+        flops=stage.tokens * flops / stage.tensor,
+        nbytes=passes * (part.multiplied // stage.tensor * element_bytes(stage.dtype)),
         dtype=stage.dtype,
         after=after,
     )
 
 
-def _reduces(stage: Stage, part: Part, direction: Direction) -> Iterator[Collective]:
+def _reduces(stage: Stage, part: Part, kind: Kind) -> Iterator[Collective]:
     """What tensor-parallel ranks sum after a part (arXiv 1909.08053, section 3)."""
-    if stage.tensor == 1 or (part.name == "embedding" and direction == "backward"):
+    if stage.tensor == 1 or kind == "backward weight":
+        return
+    if part.name == "embedding" and kind != "forward":
         return
     calls, nbytes, dtype = 1, stage.activation_bytes, stage.dtype
-    if part.name == "head" and direction == "forward":
+    if part.name == "head" and kind == "forward":
         calls, nbytes, dtype = _LOSS_REDUCES, stage.tokens * element_bytes("fp32"), "fp32"
     for _ in range(calls):
         yield Collective(
-            name=f"{direction} {part.name}",
+            name=f"{kind} {part.name}",
             kind="all_reduce",
             group=(TENSOR,),
             nbytes=nbytes,

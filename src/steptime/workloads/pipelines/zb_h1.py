@@ -1,0 +1,32 @@
+"""ZB-H1: backward in two, of which the half that nobody waits for fills the bubble.
+
+Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241, section 2.1).
+"""
+
+from collections.abc import Iterator
+
+from steptime.workloads.pipelines.schedule import Pass, Schedule, Shape
+
+
+def passes(shape: Shape, stage: int) -> Iterator[Pass]:
+    """1F1B in which a stage puts off weight gradients by as many micro-batches as stages precede.
+
+    Every stage thus keeps as many micro-batches as the first one does under 1F1B.
+    """
+    ahead = min(shape.stages - 1 - stage, shape.micro_batches)
+    yield from (Pass("forward", number) for number in range(ahead))
+    for number in range(shape.micro_batches):
+        if number + ahead < shape.micro_batches:
+            yield Pass("forward", number + ahead)
+        yield Pass("backward input", number)
+        if number >= stage:
+            yield Pass("backward weight", number - stage)
+    done = max(shape.micro_batches - stage, 0)
+    yield from (Pass("backward weight", number) for number in range(done, shape.micro_batches))
+
+
+SCHEDULE = Schedule(
+    name="zb-h1",
+    summary="1F1B that puts off the gradients of weights: a third of its bubble.",
+    passes=passes,
+)
