@@ -1,0 +1,55 @@
+"""GPT-3 175B: pipeline, tensor (4 ways) and data parallelism."""
+
+from dataclasses import replace
+
+from steptime.program import Program
+from steptime.workloads.compat.calls import collective
+from steptime.workloads.compat.gpipe import (
+    ACTIVATION,
+    DEFAULT_STAGES,
+    HIDDEN,
+    ONE_STEP_DEFECTS,
+    STEP_DEFECTS,
+    Layer,
+    one_step,
+    whole_step,
+)
+from steptime.workloads.compat.layerwise import DATA
+from steptime.workloads.compat.original import original
+
+_TENSOR, _WAYS = "tensor", 4
+
+_LAYER = Layer(
+    name="gpt3",
+    axis=_TENSOR,
+    ways=_WAYS,
+    forward_us=15_915,
+    backward_us=31_830,
+    operator=collective("activations", "all_reduce", (_TENSOR,), ACTIVATION, stream="tensor"),
+    sums=(collective("gradients", "all_reduce", (DATA,), 12 * HIDDEN**2 // _WAYS, stream="data"),),
+)
+
+
+@original(
+    warm_up=8,
+    runs=128,
+    defects=(
+        "The output calls it 1F1B.",
+        "The total of parameters is cut down to whole billions.",
+        *STEP_DEFECTS,
+    ),
+)
+def gpt3(*, ranks: int, stages: int = DEFAULT_STAGES, scale: int | None = None) -> Program:
+    """As many layers as stages; ``scale`` times as many micro-batches or, without it, 192.
+
+    The 4 tensor ranks of a stage are ``stages`` ranks apart, so neighbours in a pipeline are next
+    to each other.
+    """
+    return whole_step(_LAYER, ranks=ranks, stages=stages, scale=scale)
+
+
+@original(warm_up=0, runs=1, defects=ONE_STEP_DEFECTS)
+def gpt3_one_pipe_step(*, ranks: int, stages: int = DEFAULT_STAGES) -> Program:
+    """One micro-batch: even stages forward, odd ones backward, each pair exchanging the results."""
+    layer = replace(_LAYER, name="gpt3_one_pipe_step")
+    return one_step(layer, ranks=ranks, stages=stages)
