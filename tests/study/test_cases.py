@@ -22,11 +22,28 @@ def test_a_model_fills_the_cluster_under_every_strategy_that_can_run_there():
     assert found.tokens == 64 * 1024
 
 
+def test_a_model_of_images_is_data_parallel_and_has_no_tokens():
+    found = asked(model="resnet50", strategy="replicated")
+    assert found.cases[0].program.axes == {"data": 8}
+    assert found.facts["batch"] == 64
+    assert found.tokens is None
+    with pytest.raises(UsageError, match=r"resnet50 is .* no heads or blocks to cut"):
+        asked(model="resnet50", tensor=2)
+
+
 def test_ranks_share_memory_on_a_bus_alone():
     assert "shared" in able_strategies(cluster_named("laptop"))
     assert "shared" not in able_strategies(cluster_named("dgx-h100"))
     with pytest.raises(UsageError, match="the strategy shared keeps parameters in memory"):
         asked(strategy="shared")
+
+
+def test_the_schedule_of_a_pipeline_is_passed_on():
+    orders = [
+        [op.name for op in asked(pipeline=2, data=1, batch=8, **more).cases[0].program.lists[0]]
+        for more in ({}, {"schedule": "gpipe"}, {"schedule": "interleaved"}, {"schedule": "zb-h1"})
+    ]
+    assert len({tuple(names) for names in orders}) == 4
 
 
 def test_hybrid_takes_the_ranks_that_tensor_and_pipeline_leave_as_replicas():
@@ -51,6 +68,7 @@ def test_hybrid_takes_the_ranks_that_tensor_and_pipeline_leave_as_replicas():
         ({"tensor": 2, "data": 2, "ranks": 8}, "is 4 ranks and not 8"),
         ({"batch": 12}, "--batch 12 does not divide among 8 replicas of 1 micro-batch each"),
         ({"tensor": 2, "batch": 6, "micro_batches": 2}, "the nearest that does is 8"),
+        ({"schedule": "gpipe"}, "--schedule is about a pipeline"),
         ({"pipeline": 8}, "8 pipeline stages do not divide the 12 layers"),
         ({"strategy": "nonesuch"}, "there is no strategy 'nonesuch'"),
         ({"strategy": "server,"}, "there is no strategy ''"),

@@ -41,8 +41,8 @@ def simulate(
     Parameters
     ----------
     workload
-        A model (gpt2-124M … gpt2-1558M, gpt3-125M … gpt3-175B), or a program: a folder of Chakra
-        .et files, one a rank.
+        A model that steptime proxy list shows (gpt2-124M, llama3-70B, resnet50, …), or a program:
+        a folder of Chakra .et files, one a rank.
     cluster
         A cluster file, or a name that `steptime cluster list` shows.
     preset

@@ -13,7 +13,7 @@ from steptime.study.options import WorkloadOptions
 from steptime.train.strategies import strategies
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.hybrid import hybrid
-from steptime.workloads.models import Transformer, model_named
+from steptime.workloads.models import Model, Transformer, model_named, transformer_of
 from steptime.workloads.presets import Case, Preset, Published
 
 _ROWS_OF_A_RANK = 8
@@ -90,11 +90,13 @@ def asked_of_model(
         cluster=cluster,
         cases=cases,
         facts=_facts(model, layout, options),
-        tokens=layout.batch * model.row(options.context),
+        tokens=layout.batch * model.row(options.context)
+        if isinstance(model, Transformer)
+        else None,
     )
 
 
-def _named_model(name: str) -> Transformer:
+def _named_model(name: str) -> Model:
     """The model of that name; raises UsageError where there is neither it nor such a file."""
     try:
         return model_named(name)
@@ -169,23 +171,30 @@ def _batch(options: WorkloadOptions, ranks: int, data: int, pipeline: int) -> tu
     return options.batch, options.micro_batches or max(1, options.batch // data)
 
 
-def _facts(model: Transformer, layout: _Layout, options: WorkloadOptions) -> dict[str, Any]:
+def _facts(model: Model, layout: _Layout, options: WorkloadOptions) -> dict[str, Any]:
     """What run.json holds of the model and how it is trained."""
     axes = f"tensor {layout.tensor} × data {layout.data} × pipeline {layout.pipeline}"
     return {
         "model": f"{model.name}, {axes}" if options.hybrid else model.name,
-        "model_config": {
-            "layers": model.layers,
-            "heads": model.heads,
-            "embd": model.hidden,
-            "context": model.row(options.context),
-            "vocabulary": model.vocabulary,
-            "parameters": model.parameters,
-        },
+        "model_config": _config(model, options),
         "precision": layout.precision,
         "reduce_dtype": layout.reduce_dtype,
         "batch": layout.batch,
         "micro_batches": layout.micro_batches,
+    }
+
+
+def _config(model: Model, options: WorkloadOptions) -> dict[str, Any] | None:
+    """The dimensions of a transformer as ``train`` calls them; None of another model."""
+    if not isinstance(model, Transformer):
+        return None
+    return {
+        "layers": model.layers,
+        "heads": model.heads,
+        "embd": model.hidden,
+        "context": model.row(options.context),
+        "vocabulary": model.vocabulary,
+        "parameters": model.parameters,
     }
 
 
@@ -195,6 +204,9 @@ def _check_options(options: WorkloadOptions) -> None:
     for name in unread:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is about plain data parallelism: leave it out")
+    for name in ("schedule", "interleave"):
+        if getattr(options, name) is not None and (options.pipeline or 1) == 1:
+            raise UsageError(f"--{name} is about a pipeline: give --pipeline 2 or more too")
 
 
 def able_strategies(cluster: Cluster) -> list[str]:
@@ -225,7 +237,7 @@ def _strategies(cluster: Cluster, options: WorkloadOptions) -> list[str]:
 
 
 def _data_parallel_program(
-    model: Transformer, strategy: str, layout: _Layout, options: WorkloadOptions
+    model: Model, strategy: str, layout: _Layout, options: WorkloadOptions
 ) -> Program:
     return data_parallel(
         model,
@@ -241,10 +253,11 @@ def _data_parallel_program(
 
 
 def _hybrid_program(
-    model: Transformer, strategy: str, layout: _Layout, options: WorkloadOptions
+    model: Model, strategy: str, layout: _Layout, options: WorkloadOptions
 ) -> Program:
+    schedule = options.schedule or "1f1b"
     return hybrid(
-        model,
+        transformer_of(model),
         tensor=layout.tensor,
         data=layout.data,
         pipeline=layout.pipeline,
@@ -254,4 +267,6 @@ def _hybrid_program(
         dtype=layout.precision,
         reduce_dtype=layout.reduce_dtype,
         strategy=strategy,
+        schedule=schedule,
+        interleave=options.interleave or (2 if schedule == "interleaved" else 1),
     )

@@ -54,6 +54,12 @@ class WorkloadOptions:
     micro_batches: int | None = None
     """Micro-batches of a step that each pipeline runs; default: as many as it has rows."""
 
+    schedule: str | None = None
+    """Order in which stages run micro-batches: gpipe, 1f1b, interleaved or zb-h1; default: 1f1b."""
+
+    interleave: int | None = None
+    """Chunks of layers that each stage holds; default: 1, of an interleaved pipeline 2."""
+
     def __post_init__(self) -> None:
         for name in self.given():
             value = getattr(self, name)
