@@ -20,6 +20,7 @@ _VERBS = {
     "topo": "What is this machine?",
     "cluster": "What is that cluster?",
     "simulate": "How long would it take there?",
+    "proxy": "How would this model's traffic run here?",
 }
 
 

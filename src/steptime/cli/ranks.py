@@ -17,7 +17,7 @@ from steptime.errors import SteptimeError, UsageError
 from steptime.launch import end_rank, follow_launcher, run_mpi_ranks, run_ranks
 from steptime.world import SINGLE, World, check_ranks, detect
 
-_WITHOUT_TORCH = ("bench", "tune")
+_WITHOUT_TORCH = ("bench", "tune", "proxy")
 """The verbs that can run on MPI."""
 
 

@@ -1,0 +1,1 @@
+"""Replay: a program's traffic on live ranks, its computation stood in for."""

@@ -1,0 +1,258 @@
+"""What a program asks of its ranks: calls, elements, bytes, memory and time, class by class."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, prod
+
+import numpy as np
+
+from steptime.errors import UsageError
+from steptime.measure.operation import OPERATIONS, Operation
+from steptime.program import Collective, Compute, Op, Program, Recv, Send
+from steptime.program.program import Ints
+from steptime.replay.device import Device
+from steptime.world.traffic import Traffic, traffic_of
+
+ITEM_BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much an op moves: ``count`` is what its call is given, in elements of ``dtype``.
+
+    ``whole`` and ``part`` are the elements of the two vectors that it needs: all ranks' data, and
+    one rank's where that lies elsewhere.
+    """
+
+    dtype: str
+    count: int
+    whole: int
+    part: int
+    members: int
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Calls of one kind in a step, and the sum of their counts."""
+
+    calls: int = 0
+    elements: int = 0
+
+    def plus(self, count: int) -> "Calls":
+        """One call more."""
+        return Calls(self.calls + 1, self.elements + count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """What one step asks of each rank of a class.
+
+    ``collectives``: by kind, axes and members. ``memory_bytes``: of the buffers alone.
+    """
+
+    sends: Calls
+    receives: Calls
+    collectives: Mapping[tuple[str, tuple[str, ...], int], Calls]
+    compute_s: float
+    memory_bytes: int
+
+
+def axes_of(op: Collective | Send | Recv) -> tuple[str, ...]:
+    """The axes along which an op communicates."""
+    return op.group if isinstance(op, Collective) else (op.axis,)
+
+
+def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Extent:
+    """How much ``op`` moves; a Send or Recv is counted in elements of the dtype ``messages``.
+
+    Raises UsageError for a kind or dtype that cannot be replayed, and for bytes that are no whole
+    number of elements for each member.
+    """
+    dtype = op.dtype if isinstance(op, Collective) else messages
+    if dtype not in ITEM_BYTES:
+        raise UsageError(
+            f"{op.name!r} of {program.name} is of {dtype!r}, which cannot be replayed: choose one "
+            f"of {', '.join(ITEM_BYTES)}"
+        )
+    members = prod(program.axes[axis] for axis in axes_of(op)) if _among(op) else 2
+    elements, rest = divmod(op.nbytes, ITEM_BYTES[dtype])
+    operation = _operation(program, op)
+    shares = operation.elements(1, members)
+    if rest or elements % shares:
+        raise UsageError(
+            f"{op.name!r} of {program.name} has {op.nbytes} bytes, which are no whole number of "
+            f"{dtype} elements for each of {shares} ranks: make it a multiple of "
+            f"{ITEM_BYTES[dtype] * shares}"
+        )
+    count = elements // shares
+    part = 0
+    if shares > 1 or operation.shares_in or operation.shares_out:
+        part = elements if operation.name == "all_to_all" else count
+    return Extent(dtype, count, elements, part, members)
+
+
+def _among(op: Op) -> bool:
+    return isinstance(op, Collective)
+
+
+def _operation(program: Program, op: Collective | Send | Recv) -> Operation:
+    name = op.kind if isinstance(op, Collective) else "sendrecv"
+    if name not in OPERATIONS:
+        raise UsageError(f"{op.name!r} of {program.name} is a {name!r}, which cannot be replayed")
+    return OPERATIONS[name]
+
+
+def buffers(
+    program: Program, ops: Sequence[Op], messages: str
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """The elements of the whole and the part buffer of each stream and dtype: the largest there.
+
+    The ops of a stream run one after another, so that they can share them.
+    """
+    sizes: dict[tuple[str, str], tuple[int, int]] = {}
+    for op in ops:
+        if isinstance(op, Collective | Send | Recv):
+            found = extent(program, op, messages)
+            if found.members == 1:
+                continue  # nothing moves in a group of one
+            whole, part = sizes.get((op.stream, found.dtype), (0, 0))
+            sizes[op.stream, found.dtype] = (max(whole, found.whole), max(part, found.part))
+    return sizes
+
+
+def memory_bytes(program: Program, ops: Sequence[Op], messages: str) -> int:
+    """Bytes of all buffers of a rank with these ops."""
+    sizes = buffers(program, ops, messages)
+    return sum(ITEM_BYTES[dtype] * sum(both) for (_, dtype), both in sizes.items())
+
+
+def demands(program: Program, device: Device, messages: str = "fp32") -> tuple[Demand, ...]:
+    """What a step asks of the ranks of each class; raises UsageError as ``extent`` does."""
+    return tuple(_demand(program, ops, device, messages) for ops in program.lists)
+
+
+def _demand(program: Program, ops: Iterable[Op], device: Device, messages: str) -> Demand:
+    listed = tuple(ops)
+    sends, receives = Calls(), Calls()
+    collectives: dict[tuple[str, tuple[str, ...], int], Calls] = {}
+    for op in listed:
+        if not isinstance(op, Collective | Send | Recv):
+            continue
+        found = extent(program, op, messages)
+        if isinstance(op, Send):
+            sends = sends.plus(found.count)
+        elif isinstance(op, Recv):
+            receives = receives.plus(found.count)
+        else:
+            key = (op.kind, op.group, found.members)
+            collectives[key] = collectives.get(key, Calls()).plus(found.count)
+    return Demand(
+        sends=sends,
+        receives=receives,
+        collectives=collectives,
+        compute_s=sum(device.seconds(op) for op in listed if isinstance(op, Compute)),
+        memory_bytes=memory_bytes(program, listed, messages),
+    )
+
+
+def label_of(op: Collective | Send | Recv) -> str:
+    """The axes of an op as one word."""
+    return "+".join(axes_of(op))
+
+
+def labels_of(program: Program) -> tuple[str, ...]:
+    """The axes along which any rank communicates, as words, in alphabetical order."""
+    found = {
+        label_of(op)
+        for ops in program.lists
+        for op in ops
+        if isinstance(op, Collective | Send | Recv)
+    }
+    return tuple(sorted(found))
+
+
+def predicted(program: Program) -> list[Mapping[str, Traffic]]:
+    """The bytes that a step makes each rank send and receive, by axes.
+
+    Rooted collectives move what their definition says, all others what their bandwidth-optimal
+    algorithms do: a library may send more.
+    """
+    roots: dict[tuple[str, ...], set[int]] = {}
+    for ops in program.lists:
+        for op in ops:
+            if isinstance(op, Collective) and OPERATIONS[op.kind].rooted:
+                roots.setdefault(op.group, set()).add(op.root)
+    # Ranks of a class differ in what they send only where one of them is a root.
+    places = {axes: _places(program, axes) for axes in roots}
+    for axes, places_of in places.items():
+        places_of[~np.isin(places_of, list(roots[axes]))] = -1
+    known: dict[tuple[int, ...], Mapping[str, Traffic]] = {}
+    found = []
+    for rank, kind in enumerate(program.class_of.tolist()):
+        key = (kind, *(int(of[rank]) for of in places.values()))
+        if key not in known:
+            known[key] = _predicted(
+                program, program.lists[kind], dict(zip(places, key[1:], strict=True))
+            )
+        found.append(known[key])
+    return found
+
+
+def _places(program: Program, axes: tuple[str, ...]) -> Ints:
+    """The place of each rank in its group, shape (ranks,)."""
+    groups = program.groups(axes)
+    places = np.empty(program.ranks, np.int32)
+    places[groups] = np.arange(groups.shape[1], dtype=np.int32)
+    return places
+
+
+def _predicted(
+    program: Program, ops: Iterable[Op], places: Mapping[tuple[str, ...], int]
+) -> Mapping[str, Traffic]:
+    total: dict[str, Traffic] = {}
+    for op in ops:
+        if isinstance(op, Collective):
+            members = prod(program.axes[axis] for axis in op.group)
+            moved = moved_by(op, members, places.get(op.group, 0))
+        elif isinstance(op, Send):
+            moved = Traffic(op.nbytes, 0)
+        elif isinstance(op, Recv):
+            moved = Traffic(0, op.nbytes)
+        else:
+            continue
+        total[label_of(op)] = total.get(label_of(op), Traffic(0, 0)).plus(moved)
+    return total
+
+
+def moved_by(op: Collective, members: int, rank: int) -> Traffic:
+    """What a collective makes a member of its group send and receive, in bytes."""
+    others, here = members - 1, rank == op.root
+    part = op.nbytes // members
+    match op.kind:
+        case "all_to_all":
+            return Traffic(others * part, others * part)
+        case "gather":
+            return Traffic(0, others * part) if here else Traffic(part, 0)
+        case "scatter":
+            return Traffic(others * part, 0) if here else Traffic(0, part)
+        case "all_reduce" | "reduce_scatter" | "all_gather" | "reduce" | "broadcast" | "barrier":
+            return traffic_of(op.kind, op.nbytes, rank, members, op.root)
+    raise UsageError(f"{op.name!r} is a {op.kind!r}, which cannot be replayed")
+
+
+def scaled(program: Program, fraction: Fraction, messages: str = "fp32") -> Program:
+    """The same with messages of a ``fraction`` of their bytes, at least one element each.
+
+    Counts are rounded up, so that all members of a group agree.
+    """
+
+    def smaller(op: Op) -> Op:
+        if not isinstance(op, Collective | Send | Recv) or not op.nbytes:
+            return op
+        found = extent(program, op, messages)
+        count = max(1, ceil(found.count * fraction))
+        return replace(op, nbytes=op.nbytes // found.count * count)
+
+    lists = tuple(tuple(map(smaller, ops)) for ops in program.lists)
+    return replace(program, lists=lists)

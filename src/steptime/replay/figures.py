@@ -1,0 +1,143 @@
+"""From what each rank measured to the figures of the run and its timeline."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.measure.carrier import Carrier
+from steptime.program import Collective, Compute, Program, Recv, Send, Wait
+from steptime.replay.demand import labels_of
+from steptime.replay.replay import ROW, RankReplay
+from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
+
+Floats = NDArray[np.float64]
+STEP = "step"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What all ranks measured.
+
+    ``step_s``: shape (ranks, steps). ``spent``, ``under_way``: seconds as in RankReplay, each
+    of shape (ranks, steps). ``wire``: bytes sent and received in a step, shape (ranks, 2), None
+    where nothing went over TCP. ``timeline``: the last steps.
+    """
+
+    step_s: Floats
+    spent: Mapping[str, Floats]
+    under_way: Mapping[str, Floats]
+    wire: Floats | None
+    checked: int
+    wrong: int
+    timeline: Timeline
+
+
+def gathered(carrier: Carrier, mine: RankReplay, program: Program) -> Replayed:
+    """What all ranks measured, on every rank; each calls it with its own."""
+    labels, steps = labels_of(program), mine.bounds.size - 1
+    what, none = ("compute", "update", *labels), np.zeros(steps)
+    spent = carrier.gather(np.stack([mine.spent.get(one, none) for one in what]))
+    under_way = carrier.gather(
+        np.stack([none, *(mine.under_way.get(one, none) for one in labels)])
+    )[:, 1:]
+    wire = mine.wire or (np.nan, np.nan)
+    ends = carrier.gather(np.array([mine.checked, mine.wrong, *wire], float))
+    bounds = carrier.gather(mine.bounds)
+    wired = ends[:, 2:] / steps
+    counted = bool(wired.any())  # memory that ranks share is no wire, nor are MPI's own channels
+    return Replayed(
+        step_s=np.diff(bounds, axis=1),
+        spent={one: spent[:, place] for place, one in enumerate(what)},
+        under_way={one: under_way[:, place] for place, one in enumerate(labels)},
+        wire=wired if counted and not np.isnan(wired).any() else None,
+        checked=int(ends[:, 0].sum()),
+        wrong=int(ends[:, 1].sum()),
+        timeline=_timeline(program, bounds, _all_rows(carrier, mine)),
+    )
+
+
+def _all_rows(carrier: Carrier, mine: RankReplay) -> list[NDArray[np.void]]:
+    """The rows of each rank, dtype ROW."""
+    counts = carrier.gather(np.array(float(mine.rows.size))).astype(int)
+    own = np.zeros((int(counts.max()), len(ROW.names or ())))
+    for column, field in enumerate(ROW.names or ()):
+        own[: mine.rows.size, column] = mine.rows[field]
+    every = carrier.gather(own)
+    found = []
+    for rank, count in enumerate(counts.tolist()):
+        rows = np.empty(count, ROW)
+        for column, field in enumerate(ROW.names or ()):
+            rows[field] = every[rank, :count, column]
+        found.append(rows)
+    return found
+
+
+def _timeline(program: Program, bounds: Floats, rows: Sequence[NDArray[np.void]]) -> Timeline:
+    ops = [op for of_class in program.lists for op in of_class]
+    names = {
+        name: at for at, name in enumerate(dict.fromkeys([program.name, *(o.name for o in ops)]))
+    }
+    streams = {name: at for at, name in enumerate(dict.fromkeys([STEP, *(o.stream for o in ops)]))}
+    parts = []
+    for rank, own in enumerate(rows):
+        listed = program.lists[program.class_of[rank]]
+        kept = own[[not isinstance(listed[place], Wait) for place in own["place"]]]
+        found = np.zeros(kept.size, INTERVAL)
+        for field in ("step", "start", "end"):
+            found[field] = kept[field]
+        for field, value in (
+            ("stream", [streams[op.stream] for op in listed]),
+            ("name", [names[op.name] for op in listed]),
+            (
+                "phase",
+                [op.phase if isinstance(op, Compute) else Phase.COMMUNICATION for op in listed],
+            ),
+            ("bytes", [o.nbytes if isinstance(o, Collective | Send | Recv) else 0 for o in listed]),
+        ):
+            found[field] = np.array(value)[kept["place"]] if kept.size else 0
+        first = int(own["step"].min()) if own.size else 0
+        count = int(own["step"].max()) - first + 1 if own.size else 0
+        steps = np.zeros(count, INTERVAL)
+        steps["start"], steps["end"] = (
+            bounds[rank, -count - 1 : -1],
+            bounds[rank, bounds.shape[1] - count :],
+        )
+        steps["step"], steps["phase"] = np.arange(first, first + count), Phase.STEP
+        steps["name"], steps["stream"] = names[program.name], streams[STEP]
+        for one in (found, steps):
+            one["rank"] = rank
+        parts += [steps, found]
+    return Timeline(
+        source="measured",
+        ranks=program.ranks,
+        names=tuple(names),
+        streams=tuple(streams),
+        intervals=np.concatenate(parts),
+        messages=np.empty(0, MESSAGE),
+    )
+
+
+def figures(run: Replayed) -> dict[str, Any]:
+    """The figures of the run: a step takes as long as on its slowest rank."""
+    step_s = run.step_s.max(axis=0)
+    busy = sum(run.spent.values(), np.zeros_like(run.step_s))
+    spent = {**run.spent, "other": np.maximum(run.step_s - busy, 0.0)}
+    return {
+        "source": "measured",
+        "step_time_s": {
+            "median": float(np.median(step_s)),
+            "p10": float(np.percentile(step_s, 10)),
+            "p90": float(np.percentile(step_s, 90)),
+            "cv": float(step_s.std() / step_s.mean()) if step_s.mean() else 0.0,
+        },
+        "steps_s": step_s.tolist(),
+        "phases": {
+            what: {"mean_s": float(of.mean()), "max_s": float(of.mean(axis=1).max())}
+            for what, of in spent.items()
+        },
+        "under_way": {what: float(of.mean()) for what, of in run.under_way.items()},
+        "verified": {"checked": run.checked, "wrong": run.wrong},
+    }

@@ -1,0 +1,100 @@
+import json
+from pathlib import Path
+
+import pytest
+from command import MPIEXEC, here, run
+
+DLRM = ("proxy", "dlrm", "--compat", "dnn-cpp-proxies", "--ranks", "2")
+SMALL = ("--layers", "2", "--context", "32")
+
+
+def test_the_plan_of_any_number_of_ranks_starts_none(tmp_path: Path) -> None:
+    words = ("--ranks", "16384", "--tensor", "8", "--pipeline", "8", "--dry-run", "--json")
+    told = here("proxy", "gpt3-175B", *words, folder=tmp_path).json
+    assert told["step_time_s"] is None
+    assert told["axes"] == {"data": 256, "tensor": 8, "pipeline": 8, "expert": 1, "context": 1}
+    last = told["per_rank"][16383]
+    assert last["coords"] == {"tensor": 7, "data": 255, "pipeline": 7}
+    assert {(one["kind"], one["axis"], one["group_size"]) for one in last["collectives"]} == {
+        ("all_reduce", "tensor", 8),
+        ("all_reduce", "data", 256),
+        ("all_reduce", "tensor+pipeline", 64),
+    }
+    assert last["sends"]["calls"] == 17  # 16 micro-batches backward, and the tied table
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_original_dlrm_keeps_its_counts(tmp_path: Path) -> None:
+    words = ("proxy", "dlrm", "--compat", "dnn-cpp-proxies", "--ranks", "8", "--dry-run", "--json")
+    (one, *_) = here(*words, folder=tmp_path).json["per_rank"]
+    assert one["collectives"] == [
+        {"kind": "all_to_all", "axis": "data", "group_size": 8, "calls": 2, "elements": 65536},
+        {"kind": "all_reduce", "axis": "data", "group_size": 8, "calls": 2, "elements": 777601},
+    ]
+    assert one["compute_s"] == pytest.approx(3091e-6)
+    assert one["predicted_bytes"]["data"]["sent"] == 1835008 + 5443207
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+def test_a_proxy_runs_live_and_every_value_is_right(backend: str, tmp_path: Path) -> None:
+    if backend == "mpi" and not MPIEXEC:
+        pytest.skip("there is no MPI here")
+    words = ("--backend", backend, "--steps", "2", "--warmup", "1", "--verify", "--json")
+    ended = run(*DLRM, *words, "--out", "out", folder=tmp_path)
+    assert ended.code == 0, ended.err
+    told = ended.json
+    assert told == json.loads((tmp_path / "out" / "run.json").read_text())
+    assert told["source"] == "measured"
+    assert told["step_time_s"]["median"] >= 3091e-6
+    assert told["verified"]["wrong"] == 0
+    # 3 steps of 2 ranks: two all_to_all of 262144 and two all_reduces
+    assert told["verified"]["checked"] == 3 * 2 * (2 * 262144 + 777601)
+    assert len(told["steps_s"]) == 2
+    assert (tmp_path / "out" / "trace.json.gz").exists()
+    if backend == "gloo":
+        for one in told["per_rank"]:
+            predicted = one["predicted_bytes"]["data"]["sent"]
+            assert one["wire_bytes"]["sent"] == pytest.approx(predicted, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gpt2-124M", "--ranks", "8", "--tensor", "3"), "the nearest number of ranks that goes"),
+        (("gpt2-124M", "--ranks", "5", "--pipeline", "5"), "the nearest that do are 4 and 6"),
+        (("gpt2-124M", "--scale-bytes", "0"), "write a fraction up to 1"),
+        (("gpt2-124M", "--scale-bytes", "much"), "write a fraction, as 1/16"),
+        (("gpt2-124M", "--compute", "busy"), "give --device-flops, as 312TFLOP/s"),
+        (("gpt2-124M", "--micro-batches", "0"), "it must be at least 1"),
+        (("gpt2-124M", "--backend", "nccl"), "nccl is still to come"),
+        (("gpt3-175B", "--ranks", "4"), "of memory and"),
+        (("dlrm", "--compat", "dnn-cpp-proxies", "--tensor", "2"), "leave it out"),
+        (("gpt9",), "gpt9"),
+        (("resnet50", "--layers", "3"), "choose data parallelism alone"),
+        (("describe",), "proxy describe MODEL"),
+        (("gpt2-124M", "gpt2-355M"), "proxy describe MODEL"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_rank_starts(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    ended = here("proxy", *words, folder=tmp_path)
+    assert ended.code == 2
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_smaller_messages_are_told_loudly(tmp_path: Path) -> None:
+    words = ("--ranks", "4", "--pipeline", "2", "--scale-bytes", "1/16", "--dry-run", *SMALL)
+    told = here("proxy", "gpt2-124M", *words, folder=tmp_path).out
+    assert "NOT THE REAL MESSAGES: each is shrunk to 1/16 of its bytes" in told
+    assert max(map(len, told.splitlines())) <= 80
+
+
+def test_models_are_listed_and_described(tmp_path: Path) -> None:
+    models = here("proxy", "list", "--json", folder=tmp_path).json["models"]
+    assert {one["name"]: one["parameters"] for one in models}["gpt2-124M"] == 124_439_808
+    told = here("proxy", "describe", "gpt2-124M", folder=tmp_path)
+    assert told.code == 0
+    assert "124,439,808" in told.out

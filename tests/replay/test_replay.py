@@ -1,0 +1,109 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from program_made import everything
+
+from ranks import on_ranks
+from steptime.program import Collective, Compute, Program, Wait
+from steptime.replay.device import Device
+from steptime.replay.replay import RankReplay, replay
+from steptime.replay.standin import nothing, sleep
+from steptime.timeline import Phase
+
+NOWHERE = Device()
+
+
+def run(program: Program, **how: Any) -> RankReplay:
+    from steptime.replay.torch_calls import TorchCaller
+
+    asked = {"steps": 2, "warmup": 0, "compute": nothing, "device": NOWHERE, "verify": True}
+    return replay(program, TorchCaller(), **(asked | how))
+
+
+def every_op() -> list[tuple[int, int, float]]:
+    found = []
+    for dtype, verify in (("fp32", True), ("bf16", True), ("fp32", False)):
+        done = run(everything(2, 2, dtype), verify=verify, messages=dtype)
+        found.append((done.checked, done.wrong, float(np.diff(done.bounds).min())))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["gloo", "steptime"])
+def test_every_value_that_every_kind_of_call_moves_is_right(backend: str, tmp_path: Path) -> None:
+    for rank in on_ranks(4, every_op, tmp_path, backend=backend):
+        for _, wrong, least in rank:
+            assert wrong == 0
+            assert least > 0
+        assert rank[0][0] == rank[1][0] > 4 * 70_000 * 4
+        assert rank[2][0] == 0
+
+
+def overlapping() -> dict[str, Any]:
+    """A collective beside computing that does not wait for it, then computing that does."""
+    from steptime.replay.figures import gathered
+    from steptime.replay.torch_calls import TorchCaller
+
+    ops = (
+        Compute(name="first", seconds=0.01),
+        Collective(name="sum", kind="all_reduce", group=("data",), nbytes=4096, after=(0,)),
+        Compute(name="second", seconds=0.05),
+        Wait(name="sum there", after=(1,)),
+        Compute(name="update", seconds=0.01, phase=Phase.UPDATE),
+    )
+    program = Program(
+        name="overlap", axes={"data": 2}, lists=(ops,), class_of=np.zeros(2, np.int32)
+    )
+    caller = TorchCaller()
+    mine = replay(program, caller, steps=2, warmup=1, compute=sleep, device=NOWHERE)
+    everyone = gathered(caller.carrier, mine, program)
+    rows = mine.rows[mine.rows["step"] == 2]
+    of = {int(row["place"]): (float(row["start"]), float(row["end"])) for row in rows}
+    return {
+        "of": of,
+        "spent": {what: float(of.mean()) for what, of in everyone.spent.items()},
+        "steps": everyone.step_s.tolist(),
+        "names": everyone.timeline.names,
+        "streams": everyone.timeline.streams,
+        "rows": len(everyone.timeline.intervals),
+    }
+
+
+def test_a_collective_runs_behind_what_does_not_wait_for_it(tmp_path: Path) -> None:
+    for rank in on_ranks(2, overlapping, tmp_path):
+        of = rank["of"]
+        assert of[1][0] >= of[0][1]  # begins after the op that it names
+        assert of[1][1] < of[2][1]  # ends while the next computes
+        assert of[4][0] >= of[1][1]
+        assert rank["spent"]["compute"] == pytest.approx(0.06, rel=0.5)
+        assert rank["spent"]["update"] == pytest.approx(0.01, rel=1)
+        assert rank["spent"]["data"] < 0.03
+        assert np.shape(rank["steps"]) == (2, 2)
+        assert set(rank["names"]) == {"overlap", "first", "sum", "second", "sum there", "update"}
+        assert set(rank["streams"]) == {"step", "compute", "comm"}
+        assert rank["rows"] == 2 * 2 * 5  # ranks, steps, the step and four ops
+
+
+def corrupted() -> int:
+    from steptime.replay.torch_calls import TorchCaller
+
+    class Forgetful(TorchCaller):
+        """Receives nothing of a broadcast."""
+
+        def begin(self, call: Any) -> Any:
+            if call.kind == "broadcast":
+                call.whole[0] += 1
+            return super().begin(call)
+
+    op = Collective(name="b", kind="broadcast", group=("data",), nbytes=400, root=1)
+    ops = (op, Wait(name="there", after=(0,)))
+    program = Program(name="b", axes={"data": 2}, lists=(ops,), class_of=np.zeros(2, np.int32))
+    done = replay(
+        program, Forgetful(), steps=1, warmup=0, compute=nothing, device=NOWHERE, verify=True
+    )
+    return done.wrong
+
+
+def test_a_wrong_value_is_found(tmp_path: Path) -> None:
+    assert on_ranks(2, corrupted, tmp_path) == [1, 1]
