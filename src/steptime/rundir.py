@@ -16,6 +16,10 @@ from typing import IO, Any
 from steptime import __version__
 from steptime.errors import UsageError
 
+RECORD = "run.json"
+RECORD_FORMAT = 1
+"""Of what ``environment`` stamps into run.json; a newer one is refused."""
+
 
 def default_path(verb: str, now: datetime) -> Path:
     """Where a run goes when ``--out`` is not given: ``runs/<verb>-<time>``."""
@@ -63,9 +67,40 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_atomic(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
+def write_record(run: Path, record: Mapping[str, Any]) -> None:
+    """Write ``record`` as the run.json of the folder ``run``, atomically."""
+    write_json(run / RECORD, record)
+
+
+def read_record(run: Path) -> dict[str, Any]:
+    """What the run.json of the folder ``run`` holds.
+
+    Raises UsageError when there is no such folder or file, and when it is truncated, another
+    program's, or newer than this code.
+    """
+    path = run / RECORD
+    try:
+        record = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        what = "has no run.json: it is no run, or one that did not end"
+        raise UsageError(f"{run} {what if run.is_dir() else 'is no folder'}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {error}; run steptime again") from None
+    if not isinstance(record, dict) or "verb" not in record:
+        raise UsageError(f"{path} is not steptime's: give the folder of a run")
+    written_as = record.get("environment", {}).get("format", 1)
+    if written_as > RECORD_FORMAT:
+        raise UsageError(
+            f"{path} has format {written_as} and this steptime reads up to {RECORD_FORMAT}: use a "
+            "newer steptime"
+        )
+    return record
+
+
 def environment() -> dict[str, Any]:
     """What a figure depends on: when, machine, versions and the command that was typed."""
     return {
+        "format": RECORD_FORMAT,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": ["steptime", *sys.argv[1:]],
         "host": platform.node(),

@@ -66,7 +66,7 @@ def leave_flows(
     Raises SteptimeError when that cannot be.
     """
     with _writing(out):
-        rundir.write_json(out / "run.json", run)
+        rundir.write_record(out, run)
         write_chrome_trace(out / "trace.json.gz", timeline)
     if output.json:
         say(json.dumps(run))
@@ -79,7 +79,7 @@ def leave_flows(
 
 def _write(run: Mapping[str, Any], timeline: Timeline, out: Path) -> None:
     with _writing(out):
-        rundir.write_json(out / "run.json", run)
+        rundir.write_record(out, run)
         write_chrome_trace(out / "trace.json.gz", timeline)
         write_report(out / "report.html", run, timeline)
 

@@ -113,7 +113,7 @@ def _bench(asked_for: Bench, place: Place, asked: _Asked) -> None:
     if carrier.rank == 0:
         where = {**whereabouts(place, asked.ranks), "library": carrier.library}
         run_record = record("bench", asked_for, session, found, where)
-        rundir.write_json(place.out / "run.json", run_record)
+        rundir.write_record(place.out, run_record)
         if not wrong:
             _answer(run_record, place.out, asked, tell)
     carrier.barrier()  # an error here would end rank 0 before it has written

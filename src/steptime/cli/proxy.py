@@ -112,7 +112,7 @@ def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
     if out is not None:
         rundir.create(out)
         with writing(out / "run.json"):
-            rundir.write_json(out / "run.json", record)
+            rundir.write_record(out, record)
     if output.json:
         say(json.dumps(record))
         return
@@ -170,7 +170,7 @@ def _replay(
         for one, wire in zip(record["per_rank"], _wires(run), strict=False):
             one["wire_bytes"] = wire
         with writing(place.out):
-            rundir.write_json(place.out / "run.json", record)
+            rundir.write_record(place.out, record)
             write_chrome_trace(place.out / "trace.json.gz", run.timeline)
         if not run.wrong:
             if output.json:

@@ -148,7 +148,7 @@ def _measure(place: Place, asked: _Asked) -> None:
             "cluster_file": str(path),
             "environment": rundir.environment(),
         }
-        rundir.write_json(place.out / "run.json", run)
+        rundir.write_record(place.out, run)
         title, source = _described(run)
         with writing(path):
             text = cluster_file(title, source, asdict(device), pairs)

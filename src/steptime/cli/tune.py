@@ -116,7 +116,7 @@ def _answer(
         ],
         "environment": rundir.environment(),
     }
-    rundir.write_json(place.out / "run.json", run)
+    rundir.write_record(place.out, run)
     rundir.write_json(place.out / "selection.json", {variable: str(selection)})
     if output.json:
         say(json.dumps(run))
