@@ -35,6 +35,9 @@ def build_app() -> App:
     )
     for verb, question in _VERBS.items():
         app.command(f"steptime.cli.{verb}:{verb}", name=verb, help=question)
+    app.register_install_completion_command(
+        help="Let bash, zsh or fish complete verbs and options, from its next start on."
+    )
     return app
 
 
