@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check clean
+.PHONY: demo test check results clean
 
 demo: $(VENV)/installed
 	$(BIN)/steptime compare gpt2 --ranks 4 --out runs/demo
@@ -18,6 +18,10 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Measure again what docs/results.md shows; ONLY=WORD takes the blocks with that word.
+results: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only '$(ONLY)')
 
 clean:
 	rm -rf $(VENV) runs
