@@ -143,9 +143,9 @@ def test_one_stage_and_no_tensor_ranks_is_data_parallelism():
             {"tensor": 8, "inner": 100},
             "8 tensor ranks do not divide the 100 inner columns.*5 and 10",
         ),
-        ({"data": 0}, "number of data is 0"),
+        ({"data": 0}, "number of data ranks is 0"),
         ({"micro_batches": 0}, "number of micro-batches is 0"),
-        ({"strategy": "server"}, "no strategy 'server': choose replicated or sharded"),
+        ({"strategy": "server"}, "no strategy 'server': choose replicated, sharded, over"),
         ({"dtype": "fp8"}, "no dtype 'fp8'"),
     ],
 )

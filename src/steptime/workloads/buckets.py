@@ -21,16 +21,19 @@ class Bucket:
     elements: int
 
 
-def cut(sizes: Sequence[int], ranks: int, bucket_elements: int | None) -> tuple[Bucket, ...]:
+def cut(
+    sizes: Sequence[int], ranks: int, bucket_elements: int | None, alignment: int = _ALIGNMENT
+) -> tuple[Bucket, ...]:
     """The buckets of tensors of such sizes in forward order; one of them all for None.
 
     A bucket is closed once it holds ``bucket_elements``, or an eighth of everything when that is
     less, so that a small model has something to overlap too. Buckets fill from the end, where
-    backward begins, and are padded to a multiple of ``ranks`` cache lines.
+    backward begins, and are padded to a multiple of ``ranks`` times the ``alignment`` in elements,
+    by default a cache line.
     """
     total = sum(sizes)
     limit = max(1, min(bucket_elements, total // _FEWEST_BUCKETS) if bucket_elements else total)
-    padding = ranks * _ALIGNMENT
+    padding = ranks * alignment
     buckets: list[Bucket] = []
     held, last = 0, len(sizes) - 1
     for number in reversed(range(len(sizes))):
@@ -51,4 +54,14 @@ def cut_units(units: Sequence[Unit], ranks: int, bucket_elements: int | None) ->
     return tuple(
         replace(bucket, first=unit_of[bucket.first], last=unit_of[bucket.last])
         for bucket in cut(sizes, ranks, bucket_elements)
+    )
+
+
+def by_unit(units: Sequence[Unit], ranks: int) -> tuple[Bucket, ...]:
+    """A bucket of each unit that has parameters."""
+    return tuple(
+        Bucket(place, place, bucket.elements)
+        for place, unit in enumerate(units)
+        for bucket in cut([unit.parameters], ranks, None)
+        if unit.parameters
     )

@@ -13,8 +13,9 @@ import numpy as np
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Op, Program, Wait
 from steptime.timeline import Phase
-from steptime.workloads.buckets import Bucket, cut_units
-from steptime.workloads.models import Model, Unit
+from steptime.workloads.buckets import Bucket, by_unit, cut_units
+from steptime.workloads.gathers import Gathers, needed
+from steptime.workloads.models import Model, Transformer, Unit
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.sync import Sync, sync_named
 
@@ -42,7 +43,8 @@ def data_parallel(
     ``batch`` rows of ``context`` tokens, of all ranks together, in ``accumulate`` micro-batches;
     of a model that has no rows, ``batch`` samples;
     computed in ``dtype`` and gradients reduced in ``reduce_dtype``, in buckets of ``bucket_bytes``
-    where the strategy overlaps. With ``clip`` the norm of the whole gradient is computed.
+    where the strategy overlaps, and of one unit each under ``zero3``, which gathers and reduces
+    unit by unit. With ``clip`` the norm of the whole gradient is computed.
 
     Forward and backward of a rank take ``compute_s`` seconds, shared out by FLOP; by default what
     their FLOP take, or the memory traffic of the weights where that is longer. The update of what
@@ -62,9 +64,12 @@ def data_parallel(
         raise UsageError(f"a bucket of {bucket_bytes} bytes is none: it must hold at least 1")
     laid_out = model.padded()
     elements = bucket_bytes // element_bytes(reduce_dtype) if sync.overlapped else None
+    whole = sync.zero == 3
     plan = _Plan(
         units=laid_out.units,
-        buckets=cut_units(laid_out.units, ranks, elements),
+        buckets=by_unit(laid_out.units, ranks)
+        if whole
+        else cut_units(laid_out.units, ranks, elements),
         sync=sync,
         ranks=ranks,
         root=ranks - 1 if dedicated_server else 0,
@@ -76,6 +81,7 @@ def data_parallel(
         clip=clip,
         compute_s=compute_s,
         update_s=update_s,
+        tied=isinstance(laid_out, Transformer) and laid_out.architecture.tied,
     )
     lists: tuple[tuple[Op, ...], ...]
     lists = (_ops(plan, is_root=True, computes=not dedicated_server),)
@@ -103,6 +109,7 @@ class _Plan:
     clip: bool
     compute_s: float | None
     update_s: float | None
+    tied: bool
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:
@@ -130,18 +137,21 @@ def _rows(batch: int, workers: int, accumulate: int) -> int:
 
 def _ops(plan: _Plan, *, is_root: bool, computes: bool) -> tuple[Op, ...]:
     """The step of one rank, in the order in which the training calls it."""
+    if plan.sync.zero == 3:
+        return _fully_sharded(plan)
     ops: list[Op] = []
     reduced: list[int] = []
-    unreduced = list(enumerate(plan.buckets))
     last = len(plan.units) - 1
     for micro_batch in range(plan.accumulate):
+        reduces = micro_batch == plan.accumulate - 1 or plan.sync.zero == 2
+        unreduced = list(enumerate(plan.buckets)) if reduces else []
         if computes:
             ops += (_compute(plan, "forward", unit) for unit in plan.units)
         for place in range(last, -1, -1):
             if computes:
                 ops.append(_compute(plan, "backward", plan.units[place]))
             done = (len(ops) - 1,) if computes else ()
-            while micro_batch == plan.accumulate - 1 and unreduced:
+            while unreduced:
                 number, bucket = unreduced[-1]
                 if bucket.first < place:
                     break
@@ -155,6 +165,32 @@ def _ops(plan: _Plan, *, is_root: bool, computes: bool) -> tuple[Op, ...]:
     elif shared:
         waited = tuple(place for places in shared.values() for place in places)
         ops.append(Wait(name="parameters", after=waited))
+    return tuple(ops)
+
+
+def _fully_sharded(plan: _Plan) -> tuple[Op, ...]:
+    """The step of each rank where a unit's parameters are there only while it is computed."""
+    ops: list[Op] = []
+    gathers = Gathers(ops)
+    places = range(len(plan.units))
+
+    def calls(kind: str, dtype: str, units: set[int]) -> Iterator[Collective]:
+        for number, bucket in enumerate(plan.buckets):
+            if bucket.first in units:
+                yield from _calls(plan, kind, number, dtype)
+
+    for _ in range(plan.accumulate):
+        for direction, order in (("forward", places), ("backward", reversed(places))):
+            for place in order:
+                forward = direction == "forward"
+                wanted = needed(place, places[-1], forward=forward, tied=plan.tied)
+                there = gathers.before(calls("all_gather", plan.dtype, wanted))
+                ops.append(replace(_compute(plan, direction, plan.units[place]), after=there))
+                ready = set() if forward else {place}
+                sums = calls(plan.sync.reduce, plan.reduce_dtype, ready)
+                gathers.computed(len(ops) - 1, sums)
+    _update(plan, ops, gathers.finish(), is_root=False)
+    gathers.follow(len(ops) - 1)
     return tuple(ops)
 
 

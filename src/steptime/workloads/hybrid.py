@@ -1,131 +1,220 @@
-"""Hybrid parallelism: a step of a transformer in tensor × data × pipeline, as Megatron-LM runs it.
+"""Hybrid parallelism: a step of a transformer on tensor × context × expert × data × pipeline ranks.
 
-Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
-(arXiv 2104.04473). The ranks of one pipeline stage do the same work: they are a class.
+As Megatron-LM runs it: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+Clusters Using Megatron-LM" (arXiv 2104.04473). The ranks of one pipeline stage do the same work:
+they are a class.
 """
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from steptime.errors import UsageError
 from steptime.program import Program
-from steptime.workloads.models import Part, Transformer
+from steptime.workloads.context import check_context
+from steptime.workloads.divide import check_at_least_1, check_divides
+from steptime.workloads.experts import check_experts
+from steptime.workloads.memory import Memory, memory_of_stage
+from steptime.workloads.mesh import Mesh
+from steptime.workloads.models import Transformer, Unit
+from steptime.workloads.pipelines import Pipeline
 from steptime.workloads.pipelines import pipeline as pipeline_of
-from steptime.workloads.stage import DATA, PIPELINE, TENSOR, Stage, stage_ops
-from steptime.workloads.sync import Sync, sync_named
+from steptime.workloads.pools import Gradients, Table
+from steptime.workloads.precision import element_bytes
+from steptime.workloads.stage import Stage, stage_ops
+from steptime.workloads.stretch import Cut, Recompute
+from steptime.workloads.sync import OF_MANY_AXES, ZERO, Sync, sync_named
+
+BUCKET_BYTES = 25 << 20
 
 
 def hybrid(
     model: Transformer,
     *,
     tensor: int = 1,
+    context: int = 1,
+    expert: int = 1,
     data: int = 1,
     pipeline: int = 1,
-    micro_batches: int,
-    schedule: str = "1f1b",
-    interleave: int = 1,
-    rows: int = 1,
-    context: int | None = None,
-    dtype: str = "bf16",
-    reduce_dtype: str = "fp32",
-    strategy: str = "replicated",
-    clip: bool = True,
+    **how: Any,
 ) -> Program:
-    """One step on tensor × data × pipeline ranks, of which the tensor axis varies fastest.
+    """The program of a ``Hybrid`` on a mesh of so many ranks along each axis."""
+    mesh = Mesh(tensor=tensor, context=context, expert=expert, data=data, pipeline=pipeline)
+    return Hybrid(model, mesh=mesh, **how).program
 
-    Each of the ``data`` replicas runs ``micro_batches`` micro-batches of ``rows`` rows of
-    ``context`` tokens through its stages in the order of the pipeline ``schedule``, which has a
-    name of ``schedule_names``. With ``interleave`` v each stage holds v chunks of layers, and
-    micro-batches pass from the last stage to the first as often as there are chunks to go. Tensor
-    parallelism sums activations after each half of a block, forward and backward, and around the
-    split vocabulary. Activations and their gradients travel between stages while others are
-    computed. At the end the stages at both ends add up the gradients of the tied table, gradients
-    are reduced among the replicas and parameters shared as ``strategy`` says: ``replicated`` or
-    ``sharded``. Nothing is recomputed in backward.
 
-    Raises UsageError where the stages or their chunks do not divide the layers or the tensor ranks
-    the heads or the width of the MLP, a number is below 1, the schedule does not serve these
-    numbers, or there is no such schedule, strategy or dtype here.
+@dataclass(frozen=True)
+class Hybrid:
+    """One step of a transformer on the ranks of a ``mesh``.
+
+    Each of data × expert replicas runs ``micro_batches`` micro-batches of ``rows`` rows of
+    ``tokens`` tokens, by default the model's, through its stages in the order of the pipeline
+    ``schedule``, which has a name of ``schedule_names``. With ``interleave`` v each stage holds v
+    chunks of layers, and micro-batches pass from the last stage to the first as often as there are
+    chunks to go. Activations and their gradients travel between stages while others are computed.
+    What ranks along the other axes send is told in ``tensor``, ``context`` and ``experts``.
+
+    At the end the stages at both ends add up the gradients of the tied table, gradients are reduced
+    among those that hold the same parameters and parameters shared as ``strategy`` says, in buckets
+    of ``bucket_bytes`` where it overlaps. ``recompute``: what backward computes anew, ``none``,
+    ``selective`` or ``full``.
+
+    Raises UsageError where the stages or their chunks do not divide the layers, the tensor ranks
+    the heads or the width of the MLP, the context ranks the rows or the expert ranks the experts, a
+    number is below 1, the schedule does not serve these numbers, gradients or parameters are
+    sharded in a pipeline, or there is no such schedule, strategy or dtype here.
     """
-    sync = _checked_sync(strategy)
-    sizes = {TENSOR: tensor, DATA: data, PIPELINE: pipeline}
-    for name, value in (sizes | {"micro-batches": micro_batches, "rows": rows}).items():
-        if value < 1:
-            raise UsageError(f"the number of {name} is {value}: it must be at least 1")
-    _check_divides("pipeline stages", pipeline, "layers", model.layers, model.name)
-    if interleave > 1:
-        each = model.layers // pipeline
-        _check_divides("chunks a stage", interleave, "layers of a stage", each, model.name)
-    split = {"heads": model.heads, "key heads": model.kv_heads, "inner columns": model.inner}
-    for what, count in split.items():
-        _check_divides("tensor ranks", tensor, what, count, model.name)
-    order = pipeline_of(schedule, stages=pipeline, micro_batches=micro_batches, chunks=interleave)
-    laid_out = model.padded(128 * tensor)
-    row = model.row(context)
-    shares_table = pipeline > 1 and model.architecture.tied
-    pieces = _cut(laid_out, order.shape.pieces)
-    stages = [
-        Stage(
-            number=number,
-            order=order,
-            chunks=tuple(pieces[number::pipeline]),
-            table=laid_out.vocabulary * laid_out.hidden // tensor if shares_table else 0,
-            tensor=tensor,
-            data=data,
-            pipeline=pipeline,
-            tokens=rows * row,
-            row=row,
+
+    model: Transformer
+    _: KW_ONLY
+    mesh: Mesh
+    micro_batches: int
+    schedule: str = "1f1b"
+    interleave: int = 1
+    rows: int = 1
+    tokens: int | None = None
+    dtype: str = "bf16"
+    reduce_dtype: str = "fp32"
+    strategy: str = "replicated"
+    bucket_bytes: int = BUCKET_BYTES
+    clip: bool = True
+    sequence_parallel: bool = False
+    recompute: Recompute = "none"
+
+    def __post_init__(self) -> None:
+        model, mesh = self.model, self.mesh
+        self._check_sync()
+        counts = {"micro-batches": self.micro_batches, "rows": self.rows}
+        check_at_least_1((counts | {"bytes of a bucket": self.bucket_bytes}).items())
+        check_divides("pipeline stages", mesh.pipeline, "layers", model.layers, model.name)
+        if self.interleave > 1:
+            each = model.layers // mesh.pipeline
+            check_divides("chunks a stage", self.interleave, "layers of a stage", each, model.name)
+        split = {"heads": model.heads, "key heads": model.kv_heads, "inner columns": model.inner}
+        for what, count in split.items():
+            check_divides("tensor ranks", mesh.tensor, what, count, model.name)
+        check_context(mesh.context, self.cut.row, model.name)
+        if self.sequence_parallel:
+            tokens = self.cut.row // mesh.context
+            check_divides("tensor ranks", mesh.tensor, "tokens of a row", tokens, model.name)
+        check_experts(self.cut, model)
+        for dtype in (self.dtype, self.reduce_dtype):
+            element_bytes(dtype)
+        _ = self.order
+
+    def _check_sync(self) -> None:
+        known = (*OF_MANY_AXES, *ZERO)
+        sync_named(self.strategy)
+        if self.strategy not in known:
+            raise UsageError(
+                f"hybrid parallelism has no strategy {self.strategy!r}: choose "
+                f"{', '.join(known[:-1])} or {known[-1]}"
+            )
+        stages = self.mesh.pipeline
+        if self.strategy in ZERO and stages > 1:
+            raise UsageError(
+                f"{self.strategy} does not go with {stages} pipeline stages, for it would reduce "
+                "gradients or gather parameters anew for each of their many micro-batches, which "
+                "DeepSpeed and Megatron-LM refuse too: choose sharded (ZeRO stage 1), or 1 stage"
+            )
+
+    @cached_property
+    def cut(self) -> Cut:
+        """How a micro-batch and the layers are cut."""
+        model = self.model
+        return Cut(
+            mesh=self.mesh,
+            rows=self.rows,
+            row=model.row(self.tokens),
             hidden=model.hidden,
-            dtype=dtype,
-            reduce_dtype=reduce_dtype,
-            sync=sync,
-            clip=clip,
-        )
-        for number in range(pipeline)
-    ]
-    class_of = np.repeat(np.arange(pipeline, dtype=np.int32), tensor * data)
-    shape = " × ".join(f"{axis} {size}" for axis, size in sizes.items())
-    return Program(
-        name=f"{model.name} {shape}",
-        axes=sizes,
-        lists=tuple(map(stage_ops, stages)),
-        class_of=class_of,
-    )
-
-
-def _checked_sync(strategy: str) -> Sync:
-    sync = sync_named(strategy)
-    if strategy not in ("replicated", "sharded"):
-        raise UsageError(
-            f"hybrid parallelism has no strategy {strategy!r}: choose replicated or sharded"
-        )
-    return sync
-
-
-def _check_divides(what: str, count: int, of: str, total: int, model: str) -> None:
-    if total % count:
-        able = [n for n in range(1, total + 1) if not total % n]
-        below = max(n for n in able if n < count) if count > 1 else 1
-        above = min((n for n in able if n > count), default=total)
-        nearest = " and ".join(str(n) for n in sorted({below, above}))
-        raise UsageError(
-            f"{count} {what} do not divide the {total} {of} of {model}: the nearest that do are "
-            f"{nearest}"
+            keys=model.hidden // model.heads * model.kv_heads,
+            top_k=model.top_k,
+            dtype=self.dtype,
+            sequence_parallel=self.sequence_parallel and self.mesh.tensor > 1,
         )
 
+    @cached_property
+    def order(self) -> Pipeline:
+        """The order of every stage's passes."""
+        return pipeline_of(
+            self.schedule,
+            stages=self.mesh.pipeline,
+            micro_batches=self.micro_batches,
+            chunks=self.interleave,
+        )
 
-def _cut(model: Transformer, pieces: int) -> list[tuple[Part, ...]]:
-    """The parts of each piece: as many blocks in all, embedding and head in the first and last."""
-    embedding, *blocks, head = (unit.parts for unit in model.units)
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of its pipeline, in forward order."""
+        model = self.model.padded(128 * self.mesh.tensor)
+        pieces = _cut(model, self.order.shape.pieces)
+        return tuple(
+            Stage(
+                number=number,
+                order=self.order,
+                chunks=pieces[number :: self.mesh.pipeline],
+                cut=self.cut,
+                gradients=self._gradients(model, number, pieces[number :: self.mesh.pipeline]),
+                recompute=self.recompute,
+            )
+            for number in range(self.mesh.pipeline)
+        )
+
+    def _gradients(
+        self, model: Transformer, stage: int, chunks: tuple[tuple[Unit, ...], ...]
+    ) -> Gradients:
+        tied, table = model.architecture.tied, None
+        if tied and self.mesh.pipeline > 1 and stage in (0, self.mesh.pipeline - 1):
+            table = Table(model.units[0].tensors[0].name, by=1 if stage else -1)
+        return Gradients(
+            mesh=self.mesh,
+            units=tuple(unit for chunk in chunks for unit in chunk),
+            sync=self.sync,
+            dtype=self.dtype,
+            reduce_dtype=self.reduce_dtype,
+            bucket_elements=max(1, self.bucket_bytes // element_bytes(self.reduce_dtype)),
+            clip=self.clip,
+            tied=tied and self.mesh.pipeline == 1,
+            table=table,
+            sequence_parallel=self.cut.sequence_parallel,
+        )
+
+    @property
+    def sync(self) -> Sync:
+        """The calls of its strategy."""
+        return sync_named(self.strategy)
+
+    @cached_property
+    def program(self) -> Program:
+        """What each rank computes and sends."""
+        class_of = np.arange(self.mesh.ranks, dtype=np.int32) // (
+            self.mesh.ranks // self.mesh.pipeline
+        )
+        return Program(
+            name=f"{self.model.name} {self.mesh}",
+            axes=self.mesh.axes,
+            lists=tuple(map(stage_ops, self.stages)),
+            class_of=class_of,
+        )
+
+    @cached_property
+    def memory(self) -> tuple[Memory, ...]:
+        """What a rank of each stage keeps in memory."""
+        model = self.model.padded(128 * self.mesh.tensor)
+        return tuple(memory_of_stage(model, stage) for stage in self.stages)
+
+
+def _cut(model: Transformer, pieces: int) -> tuple[tuple[Unit, ...], ...]:
+    """The units of each piece: as many blocks in all, embedding and head in the first and last."""
+    embedding, *blocks, head = model.units
     if pieces > 1 and model.architecture.tied:  # the last stage holds a copy of the tied table
-        table = model.units[0].tensors[0]
-        head = tuple(replace(part, tensors=(table, *part.tensors)) for part in head)
+        table = embedding.tensors[0]
+        first, *others = head.parts
+        head = replace(head, parts=(replace(first, tensors=(table, *first.tensors)), *others))
     each = model.layers // pieces
-    cuts = [
-        tuple(part for block in blocks[start : start + each] for part in block)
-        for start in range(0, model.layers, each)
-    ]
-    cuts[0] = embedding + cuts[0]
-    cuts[-1] = cuts[-1] + head
-    return cuts
+    cuts = [tuple(blocks[start : start + each]) for start in range(0, model.layers, each)]
+    cuts[0] = (embedding, *cuts[0])
+    cuts[-1] = (*cuts[-1], head)
+    return tuple(cuts)

@@ -1,8 +1,9 @@
-"""Bytes of an element, and of what its update moves."""
+"""Bytes of an element, of what its update moves, and of what the optimizer keeps of it."""
 
 from steptime.errors import UsageError
 
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+_MOMENTS = 8  # two, in fp32
 _ADAMW_BYTES = 28  # fp32 weight, gradient and two moments are read, all but the gradient written
 
 
@@ -16,3 +17,8 @@ def element_bytes(dtype: str) -> int:
 def update_bytes(dtype: str) -> int:
     """Memory traffic of AdamW for one weight, and of its copy in ``dtype`` where it has one."""
     return _ADAMW_BYTES + (element_bytes(dtype) if dtype != "fp32" else 0)
+
+
+def state_bytes(dtype: str) -> int:
+    """What AdamW keeps of one weight: two moments and, of one in another dtype, an fp32 master."""
+    return _MOMENTS + (element_bytes("fp32") if dtype != "fp32" else 0)

@@ -15,7 +15,8 @@ class Architecture:
     gates its inner activations (SwiGLU). ``biased``: matrices and norms have biases (RMSNorm has
     none). ``learned_positions``: rotary ones have no parameters. ``tied``: the head multiplies
     with the table of the embedding. ``masked``: blocks are post-norm and it is trained as BERT is,
-    to fill in tokens and to tell whether one sentence follows another.
+    to fill in tokens and to tell whether one sentence follows another. ``dropout``: training drops
+    activations at random.
     """
 
     fused: bool = True
@@ -24,6 +25,7 @@ class Architecture:
     learned_positions: bool = True
     tied: bool = True
     masked: bool = False
+    dropout: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

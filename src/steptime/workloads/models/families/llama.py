@@ -5,7 +5,9 @@ from functools import partial
 from steptime.workloads.models.family import Family
 from steptime.workloads.models.transformer import Architecture, Transformer
 
-LLAMA = Architecture(fused=False, gated=True, biased=False, learned_positions=False, tied=False)
+LLAMA = Architecture(
+    fused=False, gated=True, biased=False, learned_positions=False, tied=False, dropout=False
+)
 
 _llama = partial(
     Transformer,

@@ -1,0 +1,130 @@
+"""Where the ranks of each axis are: how many share a host, and what they send each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from steptime.program import Collective, Program
+from steptime.program.program import Ints
+from steptime.replay.demand import predicted
+from steptime.units import format_bytes
+from steptime.workloads.memory import Memory
+
+RANKS_OF_A_HOST = 8
+"""Where nothing says how many ranks a host has: as many as GPUs in most hosts built for training"""
+
+_SCALAR_BYTES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The groups along an axis, or along several that a collective joins, as ``context+data``.
+
+    ``size``: ranks of a group, ``stride`` how far apart two neighbours are. ``in_host``: so many
+    of a group share a host at most, ``hosts``: so many it spans at most. ``sent_bytes``: what a
+    rank sends along it in a step, at most, as ``predicted`` counts it.
+    """
+
+    axis: str
+    size: int
+    stride: int
+    in_host: int
+    hosts: int
+    sent_bytes: int
+
+
+def hosts_of(ranks: int, ranks_per_host: int | None = None) -> Ints:
+    """The host of each rank where every host takes the next so many, shape (ranks,)."""
+    each = ranks_per_host or RANKS_OF_A_HOST
+    return np.arange(ranks, dtype=np.int32) // np.int32(each)
+
+
+def spread(program: Program, host_of: Ints) -> list[Spread]:
+    """How the groups of each axis, and of several that carry more than a number, are spread.
+
+    ``host_of``: the host of each rank, shape (ranks,).
+    """
+    sent: dict[str, int] = {}
+    for moved in predicted(program):
+        for label, traffic in moved.items():
+            sent[label] = max(sent.get(label, 0), traffic.sent)
+    axes = [axis for axis, size in program.axes.items() if size > 1]
+    return [
+        _spread(program, host_of, label, sent.get(label, 0)) for label in (*axes, *_joined(program))
+    ]
+
+
+def _joined(program: Program) -> list[str]:
+    """The groups along several axes, by the order of their collectives."""
+    found = [
+        "+".join(op.group)
+        for ops in program.lists
+        for op in ops
+        if isinstance(op, Collective) and len(op.group) > 1 and op.nbytes > _SCALAR_BYTES
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _spread(program: Program, host_of: Ints, label: str, sent: int) -> Spread:
+    axes = tuple(label.split("+"))
+    hosts = np.sort(host_of[program.groups(axes)], axis=1)  # (groups, members)
+    begins = np.ones(hosts.shape, np.bool_)
+    begins[:, 1:] = hosts[:, 1:] != hosts[:, :-1]
+    together = np.diff(np.flatnonzero(np.append(begins.ravel(), True)))
+    return Spread(
+        axis=label,
+        size=prod(program.axes[axis] for axis in axes),
+        stride=min(program.strides[axis] for axis in axes),
+        in_host=int(together.max()),
+        hosts=int(begins.sum(axis=1).max()),
+        sent_bytes=sent,
+    )
+
+
+def spread_record(spreads: Sequence[Spread]) -> list[dict[str, Any]]:
+    """As run.json has it."""
+    return [asdict(one) for one in spreads]
+
+
+def spread_lines(rows: Sequence[Mapping[str, Any]], where: str = "") -> Iterator[str]:
+    """A table for people, of what ``spread_record`` gives: a line an axis, up to 80 columns.
+
+    ``where``: what is assumed of hosts, in a few words.
+    """
+    if not rows:
+        return
+    title = f"axis (computed{where and ', '}{where})"
+    columns = f"{'ranks':>6} {'stride':>7} {'in a host':>10} {'hosts':>6} {'sent a step':>12}"
+    yield f"{title:<30} {columns}"
+    for row in rows:
+        yield (
+            f"  {row['axis']:<28.28} {row['size']:>6,} {row['stride']:>7,} {row['in_host']:>10,} "
+            f"{row['hosts']:>6,} {format_bytes(row['sent_bytes']):>12}"
+        )
+
+
+def memory_record(memory: Sequence[Memory], device_bytes: float | None = None) -> dict[str, Any]:
+    """What the rank that keeps most of a model does, as run.json has it.
+
+    ``device_bytes``: the memory of the device where that is known.
+    """
+    most = max(memory, key=lambda one: one.total)
+    record: dict[str, Any] = {"source": "computed", "total": most.total, **asdict(most)}
+    if device_bytes is not None:
+        record |= {"device_bytes": int(device_bytes), "fits": most.total <= device_bytes}
+    return record
+
+
+def memory_lines(memory: Mapping[str, Any]) -> Iterator[str]:
+    """What ``memory_record`` gives, for people, and a warning where it does not fit."""
+    yield f"memory of the model, computed: {format_bytes(memory['total'])} a rank at most"
+    parts = ("parameters", "gradients", "optimizer", "passing", "activations")
+    told = [f"{name} {format_bytes(memory[name])}" for name in parts if memory[name]]
+    yield f"  {', '.join(told[:3])}{',' * (len(told) > 3)}"
+    if told[3:]:
+        yield f"  {', '.join(told[3:])}"
+    if not memory.get("fits", True):
+        yield f"WARNING: the device has {format_bytes(memory['device_bytes'])}, and it does not fit"

@@ -1,0 +1,60 @@
+"""Context parallelism: ranks that each hold a share of every row's tokens."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from steptime.errors import UsageError
+from steptime.program import Collective
+from steptime.workloads.divide import divisors, nearest
+from steptime.workloads.mesh import CONTEXT
+from steptime.workloads.models import Part
+from steptime.workloads.models.parts import size
+from steptime.workloads.precision import element_bytes
+from steptime.workloads.stretch import Cut, Stretch
+
+
+def attention(cut: Cut, part: Part) -> Sequence[Stretch]:
+    """Attention of rows that ranks along ``context`` share, or of whole ones.
+
+    Ranks gather each other's keys and values before they attend, and scatter the sums of their
+    gradients behind (Grattafiori et al., arXiv 2407.21783, section 3.3.2): small ones, where heads
+    share them. A rank holds the n-th chunk of a row from the front and from the back, so that all
+    attend to as many tokens.
+    """
+    if cut.mesh.context == 1:
+        return (Stretch(part=part),)
+    into = tuple(tensor for tensor in part.tensors if ".proj." not in tensor.name)
+    out = tuple(tensor for tensor in part.tensors if ".proj." in tensor.name)
+    products = replace(part, name="qkv", tensors=into, multiplied=size(into), attending=0)
+    attending = replace(part, tensors=out, multiplied=size(out))
+    return Stretch(part=products), Stretch(
+        part=attending,
+        enter=(_keys_and_values(cut, "all_gather"),),
+        leave_backward=(_keys_and_values(cut, "reduce_scatter"),),
+    )
+
+
+def keys_bytes(cut: Cut) -> int:
+    """Bytes of the keys and values of whole rows, for the heads that a rank has."""
+    return 2 * cut.rows * cut.row * (cut.keys // cut.mesh.tensor) * element_bytes(cut.dtype)
+
+
+def _keys_and_values(cut: Cut, kind: str) -> Collective:
+    return Collective(
+        name="keys and values",
+        kind=kind,
+        group=(CONTEXT,),
+        nbytes=keys_bytes(cut),
+        dtype=cut.dtype,
+        stream=CONTEXT,
+    )
+
+
+def check_context(context: int, row: int, model: str) -> None:
+    """Raise UsageError where a row does not make two chunks for each rank along ``context``."""
+    if context > 1 and row % (2 * context):
+        able = [1, *divisors(row // 2)] if not row % 2 else [1]
+        raise UsageError(
+            f"{context} context ranks take two chunks each of a row, and the {row:,} tokens of a "
+            f"row of {model} do not divide so: the nearest that do are {nearest(context, able)}"
+        )

@@ -1,0 +1,91 @@
+"""Expert parallelism: ranks that hold some of a model's experts, and send tokens to the others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from steptime.errors import UsageError
+from steptime.program import Collective
+from steptime.workloads.divide import check_divides, divisors, nearest
+from steptime.workloads.mesh import EXPERT
+from steptime.workloads.models import Part, Transformer
+from steptime.workloads.models.parts import size
+from steptime.workloads.stretch import Cut, Stretch
+from steptime.workloads.tensor import among_tensor, summed
+
+
+def mixture(cut: Cut, part: Part) -> Sequence[Stretch]:
+    """The MLP of a block, whose experts ranks along ``expert`` may have spread among them.
+
+    The router sends each token to ``top_k`` experts, as many to one as to another: an all_to_all
+    before the experts and one behind them, forward and backward (arXiv 2006.16668, section 3). Of
+    ranks along ``tensor`` each sends all its tokens; with sequence parallelism each sends its
+    share, and those that came are gathered before the experts and scattered behind (Megatron-LM,
+    MoEAlltoAllTokenDispatcher).
+    """
+    if cut.mesh.expert == 1 or not any(tensor.expert for tensor in part.tensors):
+        return summed(cut, (Stretch(part=part),))
+    router, experts = _router(part), Stretch(part=_experts(cut, part))
+    dispatch, combine = _tokens(cut, "dispatch"), _tokens(cut, "combine")
+    if not cut.sequence_parallel:
+        first, last = summed(cut, (Stretch(part=router), experts))
+        last = replace(last, enter=(dispatch,), leave=(combine, *last.leave))
+        return first, replace(last, enter_backward=(combine,), leave_backward=(dispatch,))
+    routed = cut.activation_bytes(cut.tokens * cut.top_k)
+    gather, scatter = (
+        among_tensor(kind, experts.part.name, routed, cut.dtype)
+        for kind in ("all_gather", "reduce_scatter")
+    )
+    return Stretch(part=router), replace(
+        experts,
+        enter=(dispatch, gather),
+        leave=(scatter, combine),
+        enter_backward=(combine, gather),
+        leave_backward=(scatter, dispatch),
+    )
+
+
+def _router(part: Part) -> Part:
+    tensors = tuple(tensor for tensor in part.tensors if not tensor.expert)
+    return replace(
+        part, name="router", tensors=tensors, multiplied=size(tensors), multiply_adds=None
+    )
+
+
+def _experts(cut: Cut, part: Part) -> Part:
+    """The experts of a rank, through which go as many tokens as it has itself."""
+    tensors = tuple(tensor for tensor in part.tensors if tensor.expert)
+    others = size(part.tensors) - size(tensors)
+    used = None if part.multiply_adds is None else part.multiply_adds - others
+    held = size(tensors) // cut.mesh.expert
+    return replace(part, name="experts", tensors=tensors, multiplied=held, multiply_adds=used)
+
+
+def _tokens(cut: Cut, name: str) -> Collective:
+    return Collective(
+        name=name,
+        kind="all_to_all",
+        group=(EXPERT,),
+        nbytes=cut.activation_bytes(cut.tokens_held * cut.top_k),
+        dtype=cut.dtype,
+        stream=EXPERT,
+    )
+
+
+def check_experts(cut: Cut, model: Transformer) -> None:
+    """Raise UsageError where ranks along ``expert`` cannot share the experts, or the tokens."""
+    ranks = cut.mesh.expert
+    if ranks == 1:
+        return
+    if model.experts == 1:
+        raise UsageError(f"{model.name} has no experts to spread over {ranks} expert ranks: take 1")
+    if ranks > model.experts:
+        able = nearest(ranks, divisors(model.experts))
+        raise UsageError(
+            f"{ranks} expert ranks are more than the {model.experts} experts of {model.name}: the "
+            f"most that go are {able}"
+        )
+    check_divides("expert ranks", ranks, "experts", model.experts, model.name)
+    tokens = cut.tokens_held * cut.top_k
+    check_divides(
+        "expert ranks", ranks, "routed tokens of a rank's micro-batch", tokens, model.name
+    )

@@ -1,0 +1,70 @@
+"""Fully sharded parameters: gathered just before they are needed (ZeRO-3, PyTorch's FSDP)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from steptime.program import Collective, Op
+from steptime.program.program import After
+
+
+def add(ops: list[Op], op: Op) -> After:
+    """Append an op; its place, as ``after`` names it."""
+    ops.append(op)
+    return (len(ops) - 1,)
+
+
+def needed(unit: int, last: int, *, forward: bool, tied: bool) -> set[int]:
+    """The units whose parameters are gathered before one is computed: its own.
+
+    A table that the ``last`` unit shares with the first stays from the one's use to the other's.
+    """
+    if forward or not tied or unit not in (0, last):
+        return {unit}
+    return {0, last} if unit == last else set()
+
+
+class Gathers:
+    """Appends to ``ops`` the gathers of parameters, and behind them the sums of their gradients.
+
+    The parameters of a unit are on their way while the unit before it is computed, and no earlier:
+    two units are there at a time. On the one stream of both kinds of calls the gather of a unit
+    comes before the sums of the unit before it, which are ready later.
+    """
+
+    def __init__(self, ops: list[Op]) -> None:
+        self._ops = ops
+        self._ends: list[int] = []  # where each unit so far has been computed
+        self._unbound: list[int] = []  # gathers that wait for nothing of this step
+        self._ready: list[Collective] = []
+        self._summed: After = ()
+
+    def before(self, gathers: Iterable[Collective]) -> After:
+        """Gather what the next unit needs; what its computing waits for."""
+        begin = tuple(self._ends[-2:-1])
+        places: After = ()
+        for gather in gathers:
+            places += add(self._ops, replace(gather, after=begin))
+        if not begin:
+            self._unbound += places
+        self._sum()
+        return places
+
+    def computed(self, place: int, sums: Iterable[Collective]) -> None:
+        """A unit has been computed at ``place``, and the gradients of ``sums`` are ready."""
+        self._ends.append(place)
+        self._ready += (replace(one, after=(place,)) for one in sums)
+
+    def finish(self) -> After:
+        """Sum what is left; where the last sum is."""
+        self._sum()
+        return self._summed
+
+    def follow(self, update: int) -> None:
+        """Let the first gathers wait for the update, at ``update``, of the step before."""
+        for place in self._unbound:
+            self._ops[place] = replace(self._ops[place], after=(update - len(self._ops),))
+
+    def _sum(self) -> None:
+        for one in self._ready:
+            self._summed = add(self._ops, one)
+        self._ready.clear()

@@ -1,0 +1,199 @@
+"""The end of a step: gradients are summed among replicas, parameters updated and shared."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from steptime.program import Collective, Compute, Op, Recv, Send, Wait
+from steptime.program.program import After
+from steptime.timeline import Phase
+from steptime.workloads.gathers import Gathers, add, needed
+from steptime.workloads.mesh import DATA, EXPERT, PIPELINE, TENSOR
+from steptime.workloads.pools import Gradients, Pool
+from steptime.workloads.precision import element_bytes, update_bytes
+
+_TABLE_TAG = 2
+
+
+class Summing:
+    """Appends to the ``ops`` of a step what becomes of its gradients.
+
+    It hears of every unit that is about to be computed and of every one that is done.
+    """
+
+    def __init__(self, plan: Gradients, ops: list[Op]) -> None:
+        self._plan = plan
+        self._ops = ops
+        self._gathers = Gathers(ops)
+        self._first: dict[int, int] = {}  # where each unit is computed for the first time
+        self._done: set[int] = set()
+        self._unreduced = [list(enumerate(pool.buckets)) for pool in plan.pools]
+        self._reduced: After = ()
+
+    def before(self, unit: int, *, forward: bool) -> After:
+        """A unit is about to be computed; what it must wait for."""
+        plan = self._plan
+        if plan.sync.zero < 3:
+            return ()
+        units = needed(unit, len(plan.units) - 1, forward=forward, tied=plan.tied)
+        return self._gathers.before(self._calls("all_gather", plan.dtype, units))
+
+    def computed(self, unit: int, begin: int, place: int, *, final: bool, complete: bool) -> None:
+        """A unit was computed, from the op at ``begin`` to that at ``place``.
+
+        ``complete``: its gradients of this micro-batch are there; ``final``: it was the last.
+        """
+        self._first.setdefault(unit, begin)
+        sync = self._plan.sync
+        if sync.zero == 3:
+            units = {unit} if complete else set()
+            sums = self._calls(sync.reduce, self._plan.reduce_dtype, units)
+            self._gathers.computed(place, sums)
+        elif sync.overlapped and complete and (final or sync.zero == 2):
+            self._done.add(unit)
+            self._reduce_done(place)
+            if len(self._done) == len(self._plan.units):
+                self._done.clear()
+                self._unreduced = [list(enumerate(pool.buckets)) for pool in self._plan.pools]
+
+    def _reduce_done(self, place: int) -> None:
+        """Reduce the buckets, from the last on, whose units are all done."""
+        for pool, unreduced in zip(self._plan.pools, self._unreduced, strict=True):
+            while unreduced and self._done.issuperset(
+                range(unreduced[-1][1].first, unreduced[-1][1].last + 1)
+            ):
+                number, _ = unreduced.pop()
+                self._reduce(pool, number, (place,))
+
+    def _reduce(self, pool: Pool, number: int, after: After) -> None:
+        sync, dtype = self._plan.sync, self._plan.reduce_dtype
+        for one in _call(pool, sync.reduce, dtype, number):
+            self._reduced = add(self._ops, replace(one, after=after))
+
+    def _calls(self, kind: str, dtype: str, units: set[int]) -> Iterator[Collective]:
+        """The collectives of the buckets that begin with these units."""
+        for pool in self._plan.pools:
+            for number, bucket in enumerate(pool.buckets):
+                if bucket.first in units:
+                    yield from _call(pool, kind, dtype, number)
+
+    def finish(self, after: After) -> None:
+        """Append what follows the last backward, which is done at ``after``."""
+        sync = self._plan.sync
+        if sync.zero == 3:
+            after = self._gathers.finish() or after
+        elif sync.overlapped:
+            after = self._sum_tables(self._reduced or after, reduced=True)
+        else:
+            after = self._sum_tables(after, reduced=False)
+            for pool in self._plan.pools:
+                self._reduce(pool, 0, after)
+            after = self._reduced or after
+        self._update(self._norm(self._sum_unsplit(after)))
+
+    def _sum_tables(self, after: After, *, reduced: bool) -> After:
+        """Let both ends of the pipeline add the gradient of the other's copy of the tied table.
+
+        Once that has been ``reduced``, only what a rank owns of it.
+        """
+        plan = self._plan
+        if plan.table is None:
+            return after
+        pool, elements = plan.pools[0], plan.table_elements
+        if reduced and pool.table is not None:
+            held = pool.buckets[pool.table].elements
+            elements = plan.sync.owned(held, pool.ranks, is_root=False)
+        by, nbytes = plan.table.by, elements * element_bytes(plan.reduce_dtype)
+        places: After = ()
+        for end, name in ((Send, "send table"), (Recv, "receive table")):
+            message = end(
+                name=name, axis=PIPELINE, by=by, nbytes=nbytes, tag=_TABLE_TAG, stream=name
+            )
+            places += add(self._ops, replace(message, after=after))
+        return places
+
+    def _sum_unsplit(self, after: After) -> After:
+        """Let ranks that each had other tokens add the gradients of what they all have."""
+        plan = self._plan
+        if not plan.sequence_parallel or plan.mesh.tensor == 1:
+            return after
+        total = Collective(
+            name="unsplit",
+            kind="all_reduce",
+            group=(TENSOR,),
+            nbytes=plan.unsplit * element_bytes(plan.reduce_dtype),
+            dtype=plan.reduce_dtype,
+            stream=TENSOR,
+            after=after,
+        )
+        return after + add(self._ops, total)
+
+    def _norm(self, after: After) -> After:
+        """The norm of the whole gradient: every rank's squares, added up over all that differ."""
+        plan = self._plan
+        if not plan.clip:
+            return after
+        owned = sum(sum(self._owned(pool).values()) for pool in plan.pools)
+        norm = owned * element_bytes(plan.reduce_dtype)
+        after = add(self._ops, Compute(name="norm", nbytes=norm, phase=Phase.UPDATE, after=after))
+        shards = plan.sync.updates == "shard"
+        group = plan.mesh.group(*(plan.mesh.sizes if shards else (TENSOR, EXPERT, PIPELINE)))
+        if plan.mesh.members(*group) > 1:
+            norm_of_all = Collective(
+                name="norm", kind="all_reduce", group=group, nbytes=4, stream=DATA, after=after
+            )
+            after = add(self._ops, norm_of_all)
+        return after
+
+    def _owned(self, pool: Pool) -> Mapping[int, int]:
+        """How many elements of each bucket a rank updates."""
+        sync = self._plan.sync
+        return {
+            number: sync.owned(bucket.elements, pool.ranks, is_root=False)
+            for number, bucket in enumerate(pool.buckets)
+        }
+
+    def _update(self, after: After) -> None:
+        """Update what a rank owns, bucket by bucket, and share it."""
+        plan, ops = self._plan, self._ops
+        per_element = update_bytes(plan.dtype)
+        shared: list[tuple[int, int, int]] = []  # first and last unit, and where they are shared
+        waited: After = ()
+        for pool in plan.pools:
+            for number, elements in self._owned(pool).items():
+                nbytes = elements * per_element
+                update = Compute(name="update", nbytes=nbytes, phase=Phase.UPDATE, after=after)
+                after = add(ops, update)
+                for share in _call(pool, plan.sync.share, plan.dtype, number):
+                    (place,) = add(ops, replace(share, after=after))
+                    shared.append((pool.buckets[number].first, pool.buckets[number].last, place))
+                    waited += (place,)
+        if plan.sync.zero == 3:
+            self._gathers.follow(*after)
+        elif plan.sync.overlapped:
+            self._gather_behind_forward(shared)
+        elif waited:
+            ops.append(Wait(name="parameters", after=waited))
+
+    def _gather_behind_forward(self, shared: list[tuple[int, int, int]]) -> None:
+        """Let each unit's first forward wait for the parameters that the step before sent it."""
+        for unit, place in self._first.items():
+            wanted = tuple(
+                where - len(self._ops) for first, last, where in shared if first <= unit <= last
+            )
+            op = self._ops[place]
+            self._ops[place] = replace(op, after=op.after + wanted)
+
+
+def _call(pool: Pool, kind: str, dtype: str, number: int) -> Iterator[Collective]:
+    """The collective of one kind that a bucket takes, where there is any."""
+    if pool.ranks == 1 or not kind:
+        return
+    words = (kind, pool.name, str(number) if len(pool.buckets) > 1 else "")
+    yield Collective(
+        name=" ".join(word for word in words if word),
+        kind=kind,
+        group=pool.axes,
+        nbytes=pool.buckets[number].elements * element_bytes(dtype),
+        dtype=dtype,
+        stream=DATA,
+    )

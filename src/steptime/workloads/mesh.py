@@ -1,0 +1,64 @@
+"""Mesh: the axes along which the ranks of a step share a model and its batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from math import prod
+
+from steptime.workloads.divide import check_at_least_1
+
+TENSOR, CONTEXT, EXPERT, DATA, PIPELINE = "tensor", "context", "expert", "data", "pipeline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mesh:
+    """How many ranks there are along each axis, of which the first varies fastest.
+
+    The more an axis sends and the less of that hides behind computing, the closer its ranks are
+    to each other. ``tensor`` sends activations around every half of a block and hides nothing;
+    ``context`` keys and values once a block; ``expert`` tokens twice a block that has experts;
+    ``data`` gradients once a step, behind backward where the strategy overlaps; ``pipeline``
+    activations between two stages, the least of all. This is Megatron-LM's order tp-cp-ep-dp-pp.
+
+    Raises UsageError for a size below 1.
+    """
+
+    tensor: int = 1
+    context: int = 1
+    expert: int = 1
+    data: int = 1
+    pipeline: int = 1
+
+    def __post_init__(self) -> None:
+        check_at_least_1((f"{name} ranks", size) for name, size in self.sizes.items())
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The ranks along every axis, the one that varies fastest first."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def axes(self) -> Mapping[str, int]:
+        """Those of a program: context and expert are left out where nobody shares them."""
+        named = (TENSOR, DATA, PIPELINE)
+        return {name: size for name, size in self.sizes.items() if size > 1 or name in named}
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are in all."""
+        return prod(self.sizes.values())
+
+    @property
+    def replicas(self) -> int:
+        """How many groups of ranks have rows of their own: experts are spread among replicas."""
+        return self.data * self.expert
+
+    def group(self, *axes: str) -> tuple[str, ...]:
+        """The axes among these that a program has, in its order."""
+        return tuple(name for name in self.axes if name in axes)
+
+    def members(self, *axes: str) -> int:
+        """How many ranks differ along these axes alone."""
+        return prod(self.sizes[name] for name in axes)
+
+    def __str__(self) -> str:
+        return " × ".join(f"{name} {size}" for name, size in self.axes.items())

@@ -1,0 +1,75 @@
+"""Tensor parallelism: ranks that hold a share of every matrix, and sum what comes of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from steptime.program import Collective
+from steptime.workloads.mesh import TENSOR
+from steptime.workloads.precision import element_bytes
+from steptime.workloads.stretch import Cut, Stretch
+
+_LOSS_REDUCES = 3  # greatest logit, sum of exponentials, logit of the target
+
+
+def summed(cut: Cut, half: Sequence[Stretch]) -> tuple[Stretch, ...]:
+    """Half a block, the embedding or the head, and how its tensor-parallel ranks make sums of it.
+
+    Each rank has some columns of the first matrix and some rows of the last: they sum what comes
+    out, and backward the gradients of what went in (arXiv 1909.08053, section 3). Of the head each
+    has some words, and sums what the loss needs of them.
+
+    With sequence parallelism each rank gathers the tokens before and keeps its own of the sums
+    behind: the same bytes along a ring (arXiv 2205.05198, section 4.2.2). What was gathered is
+    taken to be kept; the paper gathers it once more in backward, behind other computing.
+    """
+    if cut.mesh.tensor == 1:
+        return tuple(half)
+    return _entered(cut, _left(cut, tuple(half)))
+
+
+def _entered(cut: Cut, half: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+    """What happens where activations go in, and their gradients come out."""
+    first, *others = half
+    if first.part.name == "embedding":  # tokens are there, and need no gradient
+        return half
+    if cut.sequence_parallel:
+        first = replace(
+            first,
+            enter=(_activations(cut, "all_gather", first),),
+            leave_backward=(_activations(cut, "reduce_scatter", first),),
+        )
+    else:
+        first = replace(first, leave_backward=(_activations(cut, "all_reduce", first),))
+    return first, *others
+
+
+def _left(cut: Cut, half: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+    """What happens where activations come out, and their gradients go in."""
+    *others, last = half
+    if last.part.name == "head":
+        last = replace(last, leave=_sums_of_loss(cut))
+    elif cut.sequence_parallel:
+        last = replace(
+            last,
+            leave=(_activations(cut, "reduce_scatter", last),),
+            enter_backward=(_activations(cut, "all_gather", last),),
+        )
+    else:
+        last = replace(last, leave=(_activations(cut, "all_reduce", last),))
+    return *others, last
+
+
+def _activations(cut: Cut, kind: str, stretch: Stretch) -> Collective:
+    return among_tensor(kind, stretch.part.name, cut.activation_bytes(cut.tokens), cut.dtype)
+
+
+def _sums_of_loss(cut: Cut) -> tuple[Collective, ...]:
+    nbytes = cut.tokens * element_bytes("fp32")
+    return (among_tensor("all_reduce", "head", nbytes, "fp32"),) * _LOSS_REDUCES
+
+
+def among_tensor(kind: str, name: str, nbytes: int, dtype: str) -> Collective:
+    """A collective among tensor-parallel ranks, which computing waits for."""
+    return Collective(
+        name=name, kind=kind, group=(TENSOR,), nbytes=nbytes, dtype=dtype, stream=TENSOR
+    )

@@ -1,0 +1,63 @@
+import pytest
+
+from steptime.replay.spread import (
+    hosts_of,
+    memory_lines,
+    memory_record,
+    spread,
+    spread_lines,
+    spread_record,
+)
+from steptime.workloads.hybrid import hybrid
+from steptime.workloads.memory import Memory
+from steptime.workloads.models import Transformer
+
+SMALL = Transformer(
+    name="small", layers=8, hidden=64, heads=8, context=32, vocabulary=500, experts=4
+)
+
+
+def test_axes_are_spread_over_hosts_by_their_strides():
+    program = hybrid(SMALL, tensor=4, expert=4, data=2, pipeline=2, micro_batches=4)
+    rows = {row.axis: row for row in spread(program, hosts_of(64))}
+    assert list(rows) == ["tensor", "expert", "data", "pipeline", "expert+data"]
+    places = {axis: (row.size, row.stride, row.in_host, row.hosts) for axis, row in rows.items()}
+    assert places == {
+        "tensor": (4, 1, 4, 1),
+        "expert": (4, 4, 2, 2),
+        "data": (2, 16, 1, 2),
+        "pipeline": (2, 32, 1, 2),
+        "expert+data": (8, 4, 2, 4),
+    }
+    tokens = 32 * 64 * 2
+    assert rows["expert"].sent_bytes == 4 * 4 * 4 * tokens * 3 // 4  # 4 layers, 4 micro-batches
+    assert rows["pipeline"].sent_bytes > 4 * tokens
+
+
+@pytest.mark.parametrize(("each", "hosts"), [(1, 4), (3, 2), (16, 1)])
+def test_a_group_may_lie_across_hosts(each, hosts):
+    program = hybrid(SMALL, tensor=4, data=2, micro_batches=1)
+    tensor = spread(program, hosts_of(8, each))[0]
+    assert (tensor.in_host, tensor.hosts) == (min(each, 4), hosts)
+
+
+def test_the_table_has_a_line_an_axis_and_fits_a_terminal():
+    program = hybrid(SMALL, tensor=4, expert=4, data=2, pipeline=2, micro_batches=4)
+    lines = list(spread_lines(spread_record(spread(program, hosts_of(64))), "8 a host"))
+    assert len(lines) == 1 + 5
+    assert max(map(len, lines)) <= 80
+    assert list(spread_lines([])) == []
+
+
+def test_memory_that_does_not_fit_is_told():
+    memory = [
+        Memory(parameters=10**9, gradients=1, optimizer=0, passing=0, activations=2),
+        Memory(parameters=10**9, gradients=0, optimizer=0, passing=0, activations=0),
+    ]
+    record = memory_record(memory, 2e9)
+    assert record["total"] == 10**9 + 3
+    assert record["fits"]
+    assert not any("WARNING" in line for line in memory_lines(record))
+    small = memory_record(memory, 5e8)
+    assert any("WARNING: the device has 500 MB" in line for line in memory_lines(small))
+    assert "fits" not in memory_record(memory)
