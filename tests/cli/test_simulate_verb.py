@@ -19,7 +19,7 @@ from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import model_named
 
 STRATEGIES = ["server", "replicated", "sharded", "sliced", "overlapped", "overlapped_sharded"]
-SMALL = ["gpt2-124M", "--cluster", "dgx-h100", "--ranks", "4", "--batch", "4", "--context", "64"]
+SMALL = ["gpt2-124M", "--cluster", "dgx-h100", "--ranks", "4", "--batch", "4", "--tokens", "64"]
 
 
 @pytest.fixture
@@ -238,6 +238,15 @@ def test_what_cannot_be_is_refused_before_any_work(
     with pytest.raises(UsageError) as refused:
         simulate(*words)
     assert sentence in str(refused.value)
+    assert not Path("run").exists()
+
+
+def test_too_many_transfers_are_refused_before_any_work(
+    simulate: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptime.simulate.price.MOST_TRANSFERS", 10)
+    with pytest.raises(UsageError, match="makes more than 10 transfers, too many to simulate"):
+        simulate(*MODEL, "--algorithm", "all_reduce=circulant")
     assert not Path("run").exists()
 
 

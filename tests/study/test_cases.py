@@ -47,7 +47,7 @@ def test_the_schedule_of_a_pipeline_is_passed_on():
 
 
 def test_hybrid_takes_the_ranks_that_tensor_and_pipeline_leave_as_replicas():
-    found = asked(tensor=2, pipeline=2, batch=8, context=128)
+    found = asked(tensor=2, pipeline=2, batch=8, tokens=128)
     assert found.cases[0].program.axes == {"tensor": 2, "data": 2, "pipeline": 2}
     assert found.facts["micro_batches"] == 4
     assert found.facts["model"] == "gpt2-124M, tensor 2 × data 2 × pipeline 2"
@@ -55,8 +55,46 @@ def test_hybrid_takes_the_ranks_that_tensor_and_pipeline_leave_as_replicas():
     assert [case.name for case in asked(tensor=2, strategy="all").cases] == [
         "replicated",
         "sharded",
+        "overlapped",
+        "overlapped_sharded",
     ]
     assert asked(tensor=2, pipeline=2, data=1).cases[0].program.ranks == 4
+
+
+def test_experts_and_rows_may_be_shared_too():
+    found = asked("h100-16384", "mixtral-8x7B", ranks=64, expert=4, context=2, tokens=1024)
+    (case,) = found.cases
+    axes = {"tensor": 1, "context": 2, "expert": 4, "data": 8, "pipeline": 1}
+    assert case.program.axes == axes
+    assert found.facts["model"] == (
+        "mixtral-8x7B, tensor 1 × context 2 × expert 4 × data 8 × pipeline 1"
+    )
+    assert found.facts["batch"] == 32 * 4
+    assert found.tokens == 32 * 4 * 1024
+    placement = {row["axis"]: row["hosts"] for row in found.facts_of["replicated"]["placement"]}
+    assert placement == {
+        "context": 1,
+        "expert": 1,
+        "data": 8,
+        "context+expert+data": 8,
+        "context+data": 8,
+    }
+
+
+@pytest.mark.parametrize(("stage", "name"), [(0, "replicated"), (1, "sharded"), (3, "zero3")])
+@pytest.mark.parametrize("more", [{}, {"tensor": 2}])
+def test_a_stage_of_zero_names_the_strategy_and_says_what_a_rank_keeps(stage, name, more):
+    found = asked(zero=stage, **more)
+    assert [case.name for case in found.cases] == [name]
+    memory = found.facts_of[name]["model_memory"]
+    assert memory["device_bytes"] == 80e9
+    assert memory["fits"] == (memory["total"] <= 80e9)
+    ranks = 8 // more.get("tensor", 1)
+    plain = asked(zero=0, **more).facts_of["replicated"]["model_memory"]
+    if stage:
+        assert memory["optimizer"] == pytest.approx(plain["optimizer"] / ranks, rel=1e-3)
+    if stage == 3:
+        assert memory["parameters"] == pytest.approx(plain["parameters"] / ranks, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +114,13 @@ def test_hybrid_takes_the_ranks_that_tensor_and_pipeline_leave_as_replicas():
         ({"pipeline": 12}, "12 ranks do not fit on dgx-h100"),
         ({"tensor": 2, "strategy": "server"}, "no strategy 'server'"),
         ({"tensor": 2, "accumulate": 2}, "--accumulate is about plain data parallelism"),
-        ({"context": 2048}, "positions for 1 to 1024"),
+        ({"tokens": 2048}, "positions for 1 to 1024"),
+        ({"context": 3}, "context 3 × data 2 × pipeline 1 is 6 ranks and not 8"),
+        ({"expert": 2}, "gpt2-124M has no experts to spread over 2 expert ranks"),
+        ({"sequence_parallel": True}, "give --tensor 2 or more too"),
+        ({"zero": 1, "strategy": "replicated"}, "--zero 1 and --strategy replicated contradict"),
+        ({"zero": 2, "pipeline": 2}, "zero2 does not go with 2 pipeline stages"),
+        ({"zero": 4}, "ZeRO has the stages 0, 1, 2 and 3"),
     ],
 )
 def test_what_does_not_fit_is_refused(given, sentence):

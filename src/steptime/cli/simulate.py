@@ -156,6 +156,7 @@ def _simulate(
 ) -> None:
     from steptime import rundir
     from steptime.cli.answer import leave
+    from steptime.study.programs import simulated_programs
     from steptime.study.simulate import prepare_all, record, study, what_if_record
 
     changed = _changed(asked.cluster, changes) if changes is not None else None
@@ -176,7 +177,7 @@ def _simulate(
             for name, answers in _bounds(base, progress).items():
                 run["strategies"][name]["sensitivity"] = answers
     run["environment"] = rundir.environment()
-    leave(run, base.comparison.timeline, out, output)
+    leave(run, base.comparison.timeline, out, output, simulated_programs(base))
 
 
 def _bounds(study: "Study", progress: "Progress") -> dict[str, list[dict[str, Any]]]:

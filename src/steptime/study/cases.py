@@ -1,7 +1,7 @@
 """The steps that a simulation is asked for: of a model, of a preset, or of a program's files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,17 @@ from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.program import Program
 from steptime.program.chakra import read_chakra
+from steptime.replay.spread import memory_record, spread, spread_record
 from steptime.study.options import WorkloadOptions
 from steptime.train.strategies import strategies
 from steptime.workloads.data_parallel import data_parallel
-from steptime.workloads.hybrid import hybrid
+from steptime.workloads.hybrid import Hybrid
+from steptime.workloads.memory import Memory, memory_of_replica
+from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Model, Transformer, model_named, transformer_of
 from steptime.workloads.presets import Case, Preset, Published
+from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step, own_step
+from steptime.workloads.sync import OF_MANY_AXES, ZERO, ZERO_SUMMARIES, strategy_of_zero
 
 _ROWS_OF_A_RANK = 8
 _MICRO_BATCHES_OF_A_STAGE = 4  # of a pipeline that was told no batch: its bubble is then a fifth
@@ -26,12 +31,14 @@ class Asked:
     """Steps to simulate on a cluster.
 
     ``tokens`` that each trains on, None where nothing is known of them. ``facts``: what run.json
-    says of them beside their figures. ``published``: what was measured of a preset's.
+    says of them beside their figures, ``facts_of`` of a case by its name. ``published``: what was
+    measured of a preset's.
     """
 
     cluster: Cluster
     cases: Sequence[Case]
     facts: Mapping[str, Any]
+    facts_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tokens: int | None = None
     published: Sequence[Published] = ()
 
@@ -69,31 +76,48 @@ def asked_of_model(
     batch do not fit the model or the cluster.
     """
     model = _named_model(name)
-    _check_options(options)
-    layout = _layout(cluster, options)
+    own = has_own_step(model, shared=options.hybrid)
+    _check_options(options, model if own else None)
+    layout = _layout(cluster, options, own=own)
     if layout.precision not in cluster.device.flops:
         raise UsageError(
             f"the devices of {cluster.name} have no rate for {layout.precision}: choose another "
             f"--precision of {', '.join(cluster.device.flops)}, or add it to the cluster's file"
         )
-    make = _hybrid_program if options.hybrid else _data_parallel_program
-    cases = [
-        Case(
-            name=strategy,
-            summary=strategies()[strategy].summary,
-            program=replace(make(model, strategy, layout, options), name=strategy),
-            algorithms=algorithms,
+    make = _own if own else _hybrid if options.hybrid else _data_parallel
+    cases: list[Case] = []
+    facts_of: dict[str, Mapping[str, Any]] = {}
+    for strategy in _strategies(cluster, options, own=own):
+        program, memory = make(model, strategy, layout, options)
+        cases.append(
+            Case(
+                name=strategy,
+                summary=_summary(strategy),
+                program=replace(program, name=strategy),
+                algorithms=algorithms,
+            )
         )
-        for strategy in _strategies(cluster, options)
-    ]
+        facts_of[strategy] = _facts_of(cluster, program, memory)
     return Asked(
         cluster=cluster,
         cases=cases,
-        facts=_facts(model, layout, options),
-        tokens=layout.batch * model.row(options.context)
-        if isinstance(model, Transformer)
-        else None,
+        facts=_facts(model, layout, options) | ({"model": program.name} if own else {}),
+        facts_of=facts_of,
+        tokens=layout.batch * model.row(options.tokens) if isinstance(model, Transformer) else None,
     )
+
+
+def _facts_of(cluster: Cluster, program: Program, memory: Sequence[Memory]) -> dict[str, Any]:
+    """What run.json holds of a case: where its ranks are, and what they keep of the model."""
+    host_of = cluster.host_of[cluster.placed(program.ranks)]
+    return {
+        "placement": spread_record(spread(program, host_of)),
+        "model_memory": memory_record(memory, cluster.device.memory),
+    }
+
+
+def _summary(strategy: str) -> str:
+    return ZERO_SUMMARIES.get(strategy) or strategies()[strategy].summary
 
 
 def _named_model(name: str) -> Model:
@@ -108,74 +132,76 @@ def _named_model(name: str) -> Model:
 class _Layout:
     """How a model is laid out on ranks: what was asked for, and what follows from it.
 
-    ``batch`` rows in all, in ``micro_batches`` of ``rows`` on each of ``data`` replicas.
+    ``batch`` rows in all, in ``micro_batches`` of ``rows`` on each replica.
     """
 
-    tensor: int
-    data: int
-    pipeline: int
+    mesh: Mesh
     batch: int
     micro_batches: int
     rows: int
     precision: str
     reduce_dtype: str
 
-    @property
-    def ranks(self) -> int:
-        """How many ranks there are."""
-        return self.tensor * self.data * self.pipeline
 
-
-def _layout(cluster: Cluster, options: WorkloadOptions) -> _Layout:
+def _layout(cluster: Cluster, options: WorkloadOptions, *, own: bool) -> _Layout:
     """The layout that was asked for.
 
     Raises UsageError when its ranks do not fit the cluster, or its batch not its ranks.
     """
-    tensor, pipeline = options.tensor or 1, options.pipeline or 1
-    shared = tensor * pipeline
-    ranks = options.ranks or (shared * options.data if options.data else cluster.order.size)
-    data = options.data or max(1, ranks // shared)
-    cluster.placed(max(ranks, shared * data))
-    if shared * data != ranks:
+    mesh = _mesh(cluster, options)
+    batch, micro_batches = _batch(options, mesh, own=own)
+    step = mesh.replicas * micro_batches
+    if batch % step:
         raise UsageError(
-            f"tensor {tensor} × data {data} × pipeline {pipeline} is {shared * data} ranks and not "
-            f"{ranks}: give --ranks, or --data, that agrees"
-        )
-    batch, micro_batches = _batch(options, ranks, data, pipeline)
-    if batch % (data * micro_batches):
-        step = data * micro_batches
-        raise UsageError(
-            f"--batch {batch} does not divide among {data} replicas of {micro_batches} "
+            f"--batch {batch} does not divide among {mesh.replicas} replicas of {micro_batches} "
             f"micro-batch{'es' * (micro_batches > 1)} each; the nearest that does is "
             f"{max(step, round(batch / step) * step)}"
         )
     return _Layout(
-        tensor=tensor,
-        data=data,
-        pipeline=pipeline,
+        mesh=mesh,
         batch=batch,
         micro_batches=micro_batches,
-        rows=batch // (data * micro_batches),
+        rows=batch // step,
         precision=options.precision or ("bf16" if "bf16" in cluster.device.flops else "fp32"),
         reduce_dtype=options.reduce_dtype or "fp32",
     )
 
 
-def _batch(options: WorkloadOptions, ranks: int, data: int, pipeline: int) -> tuple[int, int]:
+def _mesh(cluster: Cluster, options: WorkloadOptions) -> Mesh:
+    """The ranks along each axis, as many replicas as fit where nothing says how many."""
+    one = Mesh(
+        tensor=options.tensor or 1,
+        context=options.context or 1,
+        expert=options.expert or 1,
+        pipeline=options.pipeline or 1,
+    )
+    ranks = options.ranks or (one.ranks * options.data if options.data else cluster.order.size)
+    mesh = replace(one, data=options.data or max(1, ranks // one.ranks))
+    cluster.placed(max(ranks, mesh.ranks))
+    if mesh.ranks != ranks:
+        raise UsageError(
+            f"{mesh} is {mesh.ranks} ranks and not {ranks}: give --ranks, or --data, that agrees"
+        )
+    return mesh
+
+
+def _batch(options: WorkloadOptions, mesh: Mesh, *, own: bool) -> tuple[int, int]:
     """Rows of the global batch, and micro-batches of each replica."""
+    if own:
+        micro_batches = options.micro_batches or options.accumulate or 1
+        return options.batch or _ROWS_OF_A_RANK * mesh.replicas * micro_batches, micro_batches
     if not options.hybrid:
-        return options.batch or _ROWS_OF_A_RANK * ranks, options.accumulate or 1
+        return options.batch or _ROWS_OF_A_RANK * mesh.ranks, options.accumulate or 1
     if options.batch is None:
-        micro_batches = options.micro_batches or _MICRO_BATCHES_OF_A_STAGE * pipeline
-        return data * micro_batches, micro_batches
-    return options.batch, options.micro_batches or max(1, options.batch // data)
+        micro_batches = options.micro_batches or _MICRO_BATCHES_OF_A_STAGE * mesh.pipeline
+        return mesh.replicas * micro_batches, micro_batches
+    return options.batch, options.micro_batches or max(1, options.batch // mesh.replicas)
 
 
 def _facts(model: Model, layout: _Layout, options: WorkloadOptions) -> dict[str, Any]:
     """What run.json holds of the model and how it is trained."""
-    axes = f"tensor {layout.tensor} × data {layout.data} × pipeline {layout.pipeline}"
     return {
-        "model": f"{model.name}, {axes}" if options.hybrid else model.name,
+        "model": f"{model.name}, {layout.mesh}" if options.hybrid else model.name,
         "model_config": _config(model, options),
         "precision": layout.precision,
         "reduce_dtype": layout.reduce_dtype,
@@ -192,21 +218,31 @@ def _config(model: Model, options: WorkloadOptions) -> dict[str, Any] | None:
         "layers": model.layers,
         "heads": model.heads,
         "embd": model.hidden,
-        "context": model.row(options.context),
+        "context": model.row(options.tokens),
         "vocabulary": model.vocabulary,
         "parameters": model.parameters,
     }
 
 
-def _check_options(options: WorkloadOptions) -> None:
-    """Raise UsageError for an option that nothing would read."""
-    unread = ("accumulate", "bucket") if options.hybrid else ()
+def _check_options(options: WorkloadOptions, own: Model | None) -> None:
+    """Raise UsageError for an option that nothing would read; ``own`` has a step of its own."""
+    for name in ("bucket", "tokens", "sequence_parallel", "recompute") if own else ():
+        if own and name in options.given():
+            raise UsageError(
+                f"--{name.replace('_', '-')} is not for {own.name}, which ranks share in a way of "
+                "its own: leave it out"
+            )
+    unread = ("accumulate",) if options.hybrid else ()
     for name in unread:
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} is about plain data parallelism: leave it out")
     for name in ("schedule", "interleave"):
         if getattr(options, name) is not None and (options.pipeline or 1) == 1:
             raise UsageError(f"--{name} is about a pipeline: give --pipeline 2 or more too")
+    if options.sequence_parallel and (options.tensor or 1) == 1:
+        raise UsageError(
+            "--sequence-parallel is about tensor parallelism: give --tensor 2 or more too"
+        )
 
 
 def able_strategies(cluster: Cluster) -> list[str]:
@@ -218,12 +254,13 @@ def able_strategies(cluster: Cluster) -> list[str]:
     return [s.name for s in strategies().values() if shares_memory or not s.in_shared_memory]
 
 
-def _strategies(cluster: Cluster, options: WorkloadOptions) -> list[str]:
-    known, able = strategies(), able_strategies(cluster)
-    default = "replicated" if options.hybrid else "all"
-    asked = default if options.strategy is None else options.strategy
+def _strategies(cluster: Cluster, options: WorkloadOptions, *, own: bool) -> list[str]:
+    known, able = (*strategies(), *ZERO), (*able_strategies(cluster), *ZERO)
+    default = DEFAULT_STRATEGY if own else "replicated" if options.hybrid else "all"
+    asked = strategy_of_zero(options.zero, options.strategy)
+    asked = default if asked is None else asked
     if asked == "all":
-        return ["replicated", "sharded"] if options.hybrid else able
+        return list(OF_MANY_AXES) if options.hybrid or own else able_strategies(cluster)
     names = list(dict.fromkeys(asked.split(",")))
     for name in names:
         if name not in known:
@@ -236,37 +273,64 @@ def _strategies(cluster: Cluster, options: WorkloadOptions) -> list[str]:
     return names
 
 
-def _data_parallel_program(
+def _data_parallel(
     model: Model, strategy: str, layout: _Layout, options: WorkloadOptions
-) -> Program:
-    return data_parallel(
+) -> tuple[Program, tuple[Memory, ...]]:
+    ranks, row = layout.mesh.ranks, model.row(options.tokens)
+    program = data_parallel(
         model,
         strategy,
-        ranks=layout.ranks,
+        ranks=ranks,
         batch=layout.batch,
-        context=options.context,
+        context=options.tokens,
         accumulate=layout.micro_batches,
         dtype=layout.precision,
         reduce_dtype=layout.reduce_dtype,
         bucket_bytes=options.bucket or _BUCKET,
     )
-
-
-def _hybrid_program(
-    model: Model, strategy: str, layout: _Layout, options: WorkloadOptions
-) -> Program:
-    schedule = options.schedule or "1f1b"
-    return hybrid(
-        transformer_of(model),
-        tensor=layout.tensor,
-        data=layout.data,
-        pipeline=layout.pipeline,
-        micro_batches=layout.micro_batches,
+    memory = memory_of_replica(
+        model,
+        strategy,
+        ranks=ranks,
         rows=layout.rows,
-        context=options.context,
+        row=row,
+        dtype=layout.precision,
+        reduce_dtype=layout.reduce_dtype,
+    )
+    return program, (memory,)
+
+
+def _own(
+    model: Model, strategy: str, layout: _Layout, _: WorkloadOptions
+) -> tuple[Program, tuple[Memory, ...]]:
+    return own_step(
+        model,
+        layout.mesh,
+        batch=layout.batch,
+        accumulate=layout.micro_batches,
         dtype=layout.precision,
         reduce_dtype=layout.reduce_dtype,
         strategy=strategy,
+    )
+
+
+def _hybrid(
+    model: Model, strategy: str, layout: _Layout, options: WorkloadOptions
+) -> tuple[Program, tuple[Memory, ...]]:
+    schedule = options.schedule or "1f1b"
+    step = Hybrid(
+        transformer_of(model),
+        mesh=layout.mesh,
+        micro_batches=layout.micro_batches,
+        rows=layout.rows,
+        tokens=options.tokens,
+        dtype=layout.precision,
+        reduce_dtype=layout.reduce_dtype,
+        strategy=strategy,
+        bucket_bytes=options.bucket or _BUCKET,
         schedule=schedule,
         interleave=options.interleave or (2 if schedule == "interleaved" else 1),
+        sequence_parallel=options.sequence_parallel,
+        recompute=options.recompute or "none",
     )
+    return step.program, step.memory

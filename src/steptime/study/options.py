@@ -8,6 +8,7 @@ from steptime.units import Size
 
 FidelityName: TypeAlias = Literal["auto", "message", "collective"]
 Precision: TypeAlias = Literal["fp32", "bf16", "fp16"]
+Recompute: TypeAlias = Literal["none", "selective", "full"]
 
 MOST_RANKS_BY_MESSAGE = 128
 """Up to so many ranks auto simulates every message: a handful of seconds for a GPT-2."""
@@ -22,12 +23,18 @@ class WorkloadOptions:
 
     strategy: str | None = None
     """Gradient-sync strategy, or several with commas; all, the default, are those that can run
-    there. With --tensor or --pipeline: replicated, the default, or sharded."""
+    there. In hybrid parallelism replicated, the default, sharded, overlapped or
+    overlapped_sharded; zero2 and zero3 everywhere but in a pipeline. Of dlrm, and of cosmoflow
+    with --tensor, the default is overlapped."""
+
+    zero: int | None = None
+    """What ranks with the same parameters shard: 1 the optimizer's state, 2 gradients too, 3
+    parameters too; in place of --strategy."""
 
     batch: int | None = None
     """Rows of the global batch; default: 8 for each rank that computes."""
 
-    context: int | None = None
+    tokens: int | None = None
     """Tokens a row, if not the model's."""
 
     accumulate: int | None = None
@@ -48,8 +55,21 @@ class WorkloadOptions:
     pipeline: int | None = None
     """Stages that share the layers."""
 
+    expert: int | None = None
+    """Ranks that spread a model's experts among them; each has rows of its own."""
+
+    context: int | None = None
+    """Ranks that share the tokens of each row."""
+
     data: int | None = None
-    """Replicas; default: what tensor and pipeline leave of the ranks."""
+    """Replicas; default: what the other axes leave of the ranks."""
+
+    sequence_parallel: bool = False
+    """Ranks along tensor each hold a share of the tokens between the halves of a block."""
+
+    recompute: Recompute | None = None
+    """What backward computes anew instead of keeping it: the scores of attention (selective) or
+    whole blocks (full); default: none."""
 
     micro_batches: int | None = None
     """Micro-batches of a step that each pipeline runs; default: as many as it has rows."""
@@ -63,18 +83,19 @@ class WorkloadOptions:
     def __post_init__(self) -> None:
         for name in self.given():
             value = getattr(self, name)
-            if isinstance(value, int) and value < 1:
+            if isinstance(value, int) and value < 1 and name != "zero":
                 option = name.replace("_", "-")
                 raise UsageError(f"--{option} is {value}: it must be at least 1")
 
     def given(self) -> list[str]:
         """The fields about which something was said."""
-        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
 
     @property
     def hybrid(self) -> bool:
-        """Whether ranks share a model's layers or the layers among them."""
-        return any((self.tensor, self.pipeline, self.data, self.micro_batches))
+        """Whether it is about ranks that share a model or its rows, and not replicas alone."""
+        axes = (self.tensor, self.pipeline, self.expert, self.context, self.data)
+        return any((*axes, self.micro_batches, self.sequence_parallel, self.recompute))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,8 +62,9 @@ def _backward(calls: Calls) -> None:
     warm_up=8,
     runs=128,
     defects=(
-        "The halos of backward are those of forward one level further in, half as large as they "
-        "should be.",
+        "The halos of forward are faces of what a convolution leaves before it is pooled, 4 times "
+        "what the next one needs; those of backward are right, of gradients of outputs; neither "
+        "has corners.",
         "The group of 4 and the 8 samples of its ranks are fixed.",
         SLEEPS,
     ),

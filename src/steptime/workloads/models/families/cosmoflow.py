@@ -1,11 +1,56 @@
 """CosmoFlow: cosmological parameters from a volume, by 3D convolutions."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from steptime.workloads.models.family import Family
 from steptime.workloads.models.network import Network, unit_of
 from steptime.workloads.models.parts import Tensor, Unit, linear
+
+_POOLED = 2  # places of each dimension that become one behind a convolution
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A 3D convolution of a volume of ``side``³ places with ``inputs`` channels.
+
+    Its outputs have as many places, which are then pooled, two of each dimension to one.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    side: int
+
+    @property
+    def reach(self) -> int:
+        """How many places beyond its own an output depends on, in each direction."""
+        return self.kernel // 2
+
+    @property
+    def pooled(self) -> int:
+        """The side of what leaves it."""
+        return self.side // _POOLED
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A layer of which each output depends on all inputs."""
+
+    name: str
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeNetwork(Network):
+    """Convolutions of a volume, then dense layers; its units are these, in this order."""
+
+    convolutions: tuple[Convolution, ...]
+    dense: tuple[Dense, ...]
 
 
 def cosmoflow(
@@ -16,9 +61,12 @@ def cosmoflow(
     filters: tuple[int, ...] = (32, 64, 128, 256, 512),
     kernel: int = 3,
     dense: tuple[int, ...] = (128, 64, 4),
-) -> Network:
+) -> VolumeNetwork:
     """Convolutions of ``filters`` outputs, each halving the volume's side, and ``dense`` layers."""
-    return Network(
+    convolutions = tuple(_convolutions(side, inputs, filters, kernel))
+    last = convolutions[-1]
+    layers = _dense((last.outputs * last.pooled**3, *dense))
+    return VolumeNetwork(
         name=name,
         title="a 3D convolutional network on volumes of dark matter",
         source=(
@@ -32,32 +80,47 @@ def cosmoflow(
             ("kernel", f"{kernel} × {kernel} × {kernel}"),
             ("dense", ", ".join(map(str, dense))),
         ),
-        units=tuple(_units(side, inputs, filters, kernel, dense)),
+        units=(*map(_convolution_unit, convolutions), *map(_dense_unit, layers)),
+        convolutions=convolutions,
+        dense=layers,
     )
 
 
-def _units(
-    side: int, inputs: int, filters: tuple[int, ...], kernel: int, dense: tuple[int, ...]
-) -> Iterator[Unit]:
+def _convolutions(
+    side: int, inputs: int, filters: tuple[int, ...], kernel: int
+) -> Iterator[Convolution]:
     for number, outputs in enumerate(filters, start=1):
-        weight = Tensor(f"conv{number}.weight", (outputs, inputs, *[kernel] * 3), split=False)
-        bias = Tensor(f"conv{number}.bias", (outputs,), split=False)
-        multiply_adds = weight.size * side**3
-        side //= 2  # pooled
-        yield unit_of(
-            f"conv{number}",
-            (weight, bias),
-            activations=outputs * side**3,
-            multiply_adds=multiply_adds,
-        )
-        inputs = outputs
-    inputs *= side**3
-    for number, outputs in enumerate(dense, start=1):
-        tensors = linear(f"dense{number}", inputs, outputs, split=False)
-        yield unit_of(
-            f"dense{number}", tensors, activations=outputs, multiply_adds=inputs * outputs
-        )
-        inputs = outputs
+        layer = Convolution(f"conv{number}", inputs, outputs, kernel, side)
+        yield layer
+        inputs, side = outputs, layer.pooled
+
+
+def _dense(widths: tuple[int, ...]) -> tuple[Dense, ...]:
+    return tuple(
+        Dense(f"dense{number}", before, after)
+        for number, (before, after) in enumerate(pairwise(widths), start=1)
+    )
+
+
+def _convolution_unit(layer: Convolution) -> Unit:
+    shape = (layer.outputs, layer.inputs, *[layer.kernel] * 3)
+    weight = Tensor(f"{layer.name}.weight", shape, split=False)
+    bias = Tensor(f"{layer.name}.bias", (layer.outputs,), split=False)
+    return unit_of(
+        layer.name,
+        (weight, bias),
+        activations=layer.outputs * layer.pooled**3,
+        multiply_adds=weight.size * layer.side**3,
+    )
+
+
+def _dense_unit(layer: Dense) -> Unit:
+    return unit_of(
+        layer.name,
+        linear(layer.name, layer.inputs, layer.outputs, split=False),
+        activations=layer.outputs,
+        multiply_adds=layer.inputs * layer.outputs,
+    )
 
 
 FAMILY = Family(models={"cosmoflow": partial(cosmoflow, "cosmoflow")})

@@ -1,6 +1,7 @@
 """DLRM: a recommendation from dense features and tables of embeddings."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import comb
@@ -8,6 +9,19 @@ from math import comb
 from steptime.workloads.models.family import Family
 from steptime.workloads.models.network import Network, unit_of
 from steptime.workloads.models.parts import Tensor, Unit, linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableNetwork(Network):
+    """Tables of embeddings beside MLPs: ``tables`` of ``rows`` × ``width``.
+
+    Its first unit holds the tables; what processes a sample's dense features meanwhile, the units
+    named bottom, follows; then what interacts with both, and the top.
+    """
+
+    tables: int
+    rows: int
+    width: int
 
 
 def dlrm(
@@ -18,10 +32,10 @@ def dlrm(
     features: int = 128,
     bottom: tuple[int, ...] = (128, 128, 128),
     top: tuple[int, ...] = (512, 512, 512, 256, 1),
-) -> Network:
+) -> TableNetwork:
     """``tables`` of ``rows`` embeddings as wide as the end of ``bottom``, which are all paired."""
     width = bottom[-1]
-    return Network(
+    return TableNetwork(
         name=name,
         title="a recommendation model with tables of embeddings",
         source=(
@@ -36,6 +50,9 @@ def dlrm(
             ("top", ", ".join(map(str, top))),
         ),
         units=tuple(_units(tables, rows, features, bottom, top)),
+        tables=tables,
+        rows=rows,
+        width=width,
     )
 
 
