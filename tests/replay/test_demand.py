@@ -39,15 +39,9 @@ def test_elements_are_those_that_a_call_is_given() -> None:
     }
     assert vars(demand.sends) == vars(demand.receives) == {"calls": 1, "elements": 100}
     assert demand.compute_s == pytest.approx(3)
-    # A buffer of the largest on one stream; of an all_to_all both ends lie apart.
-    assert demand.memory_bytes == 4 * (1000 + 1000)
-
-
-def test_streams_have_buffers_of_their_own() -> None:
-    one = program_of(collective("all_reduce", 100), collective("all_reduce", 70))
-    two = program_of(collective("all_reduce", 100), collective("all_reduce", 70, "other"))
-    assert memory_bytes(one, one.lists[0], "fp32") == 400
-    assert memory_bytes(two, two.lists[0], "fp32") == 680
+    # What is summed, gathered or received on one stream shares memory; what is sent or scattered
+    # is read from elsewhere. Areas are multiples of 64 elements.
+    assert demand.memory_bytes == 4 * (1024 + 1000)
 
 
 def test_only_the_root_of_a_reduce_receives() -> None:

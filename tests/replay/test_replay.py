@@ -91,10 +91,17 @@ def corrupted() -> int:
     class Forgetful(TorchCaller):
         """Receives nothing of a broadcast."""
 
-        def begin(self, call: Any) -> Any:
-            if call.kind == "broadcast":
+        def collective(self, call: Any) -> Any:
+            begin = super().collective(call)
+
+            def other() -> Any:
                 call.whole[0] += 1
-            return super().begin(call)
+                return begin()
+
+            return other
+
+        def blocking(self, call: Any) -> None:
+            """Not so, whatever waits for it."""
 
     op = Collective(name="b", kind="broadcast", group=("data",), nbytes=400, root=1)
     ops = (op, Wait(name="there", after=(0,)))
@@ -107,3 +114,55 @@ def corrupted() -> int:
 
 def test_a_wrong_value_is_found(tmp_path: Path) -> None:
     assert on_ranks(2, corrupted, tmp_path) == [1, 1]
+
+
+def by_polling() -> tuple[int, int]:
+    """The caller of NCCL, whose calls tell by themselves whether they are done, on the CPU."""
+    import torch
+
+    from steptime.replay.nccl_calls import NcclCaller
+
+    class OnCpu(NcclCaller):
+        def __init__(self) -> None:
+            super().__init__(torch.device("cpu"))
+
+    program = everything(2, 2)
+    # NCCL knows no tags: what a ring sends with the second one would meet the first.
+    ops = tuple(op for op in program.lists[0] if getattr(op, "tag", 0) == 0)
+    program = Program(
+        name="one tag",
+        axes=program.axes,
+        lists=((*ops[:-2], Wait(name="all", after=tuple(range(1, len(ops) - 2)))),),
+        class_of=program.class_of,
+    )
+    done = replay(program, OnCpu(), steps=2, warmup=1, compute=nothing, device=NOWHERE, verify=True)
+    return done.checked, done.wrong
+
+
+def test_the_caller_of_nccl_moves_the_right_values(tmp_path: Path) -> None:
+    for checked, wrong in on_ranks(4, by_polling, tmp_path, backend="steptime"):
+        assert checked > 0
+        assert wrong == 0
+
+
+def in_pieces() -> tuple[int, int]:
+    from unittest.mock import patch
+
+    from steptime.program import Recv, Send
+    from steptime.replay import placement
+
+    ops = (
+        Send(name="s", axis="data", by=1, nbytes=4 * 1000, stream="out"),
+        Recv(name="r", axis="data", by=1, nbytes=4 * 1000, stream="in"),
+        Wait(name="there", after=(0, 1)),
+    )
+    program = Program(name="b", axes={"data": 2}, lists=(ops,), class_of=np.zeros(2, np.int32))
+    with patch.object(placement, "MESSAGE_BYTES", 4 * 300):
+        done = run(program)
+        assert not run(program, verify=False).wrong
+    return done.checked, done.wrong
+
+
+@pytest.mark.parametrize("backend", ["gloo", "steptime"])
+def test_a_message_in_pieces_arrives_whole(backend: str, tmp_path: Path) -> None:
+    assert on_ranks(2, in_pieces, tmp_path, backend=backend) == [(2000, 0), (2000, 0)]

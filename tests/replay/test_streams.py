@@ -1,5 +1,5 @@
 from steptime.program import Collective, Compute, Wait
-from steptime.replay.streams import Streams
+from steptime.replay.streams import Streams, Turn
 
 
 def collective(name: str, stream: str, after: tuple[int, ...] = ()) -> Collective:
@@ -9,14 +9,19 @@ def collective(name: str, stream: str, after: tuple[int, ...] = ()) -> Collectiv
 
 
 def names(streams: Streams) -> list[str]:
-    return [turn.op.name for turn in streams.ready()]
+    return [turn.op.name for turn in (*streams.computations, *streams.calls)]
 
 
-def do(streams: Streams, name: str, *, end: bool = True) -> None:
-    turn = next(turn for turn in streams.ready() if turn.op.name == name)
-    streams.begin(turn)
-    if end:
-        streams.end(turn)
+def do(streams: Streams, name: str, *, end: bool = True) -> Turn:
+    """Begin an op that may begin, and end it."""
+    for queue in (streams.computations, streams.calls):
+        for turn in [turn for turn in queue if turn.op.name == name]:
+            queue.remove(turn)
+            streams.begin(turn)
+            if end:
+                streams.end(turn)
+            return turn
+    raise AssertionError(f"{name} may not begin: only {names(streams)} may")
 
 
 def test_calls_of_a_group_begin_in_the_order_of_the_list_on_any_stream() -> None:

@@ -1,8 +1,8 @@
 """What a replay needs of a library: to begin calls among sub-groups and hear of their end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from steptime.collectives.execute import Vector
 from steptime.measure.carrier import Carrier
@@ -15,7 +15,8 @@ class GroupCall:
     """A collective of the group along ``axes``.
 
     ``whole`` holds all ranks' data, or what every rank reduces or is sent; ``part`` one rank's, in
-    or out, and the output of an all_to_all. ``root`` counts within the group.
+    or out, the output of an all_to_all, and the input of an all_reduce that is not in place, else
+    empty. ``root`` counts within the group.
     """
 
     kind: str
@@ -32,27 +33,47 @@ class Pending(Protocol):
         """Whether this rank's part is done; raises what made it fail."""
 
 
+Begin: TypeAlias = Callable[[], Pending]
+"""Begins a call that was made ready before, and may do so again once it is done."""
+
+
 class Caller(Protocol):
-    """Begins the calls of one rank. Calls of one group must begin in the same order everywhere."""
+    """Makes the calls of one rank. Calls of one group must begin in the same order everywhere."""
 
     @property
     def carrier(self) -> Carrier:
         """The rank's vectors, and how ranks wait for all others."""
 
+    @property
+    def sums_in_place(self) -> bool:
+        """Whether an all_reduce reads what it writes even where it has an input of its own."""
+
     def element(self, dtype: str) -> Dtype:
         """What carries elements of a program's dtype."""
+
+    def vector(self, elements: int, dtype: Dtype) -> Vector:
+        """A new 1-D vector, where the library reaches it best."""
 
     def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
         """Make the sub-groups along ``axes``: ranks in order, shape (groups, members)."""
 
-    def begin(self, call: GroupCall) -> Pending:
-        """Begin a collective."""
+    def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Get ready for messages from one rank to another, given all such pairs of the program."""
 
-    def send(self, vector: Vector, to: int, tag: int) -> Pending:
-        """Begin to send to a rank."""
+    def collective(self, call: GroupCall) -> Begin:
+        """Make a collective ready."""
 
-    def receive(self, vector: Vector, source: int, tag: int) -> Pending:
-        """Begin to receive from a rank."""
+    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+        """Make a collective ready that returns when this rank's part is done.
+
+        None where that is no faster than to begin it and wait.
+        """
+
+    def send(self, pieces: Sequence[Vector], to: int, tag: int) -> Begin:
+        """Make a message to a rank ready, which goes in pieces, one after another."""
+
+    def receive(self, pieces: Sequence[Vector], source: int, tag: int) -> Begin:
+        """Make a message from a rank ready, which comes in the same pieces."""
 
     def wait_for_any(self, pending: Sequence[Any]) -> None:
         """Return when one of them may be done."""

@@ -8,28 +8,13 @@ from math import ceil, prod
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.measure.operation import OPERATIONS, Operation
+from steptime.measure.operation import OPERATIONS
 from steptime.program import Collective, Compute, Op, Program, Recv, Send
 from steptime.program.program import Ints
 from steptime.replay.device import Device
+from steptime.replay.extent import extent, label_of
+from steptime.replay.placement import layout
 from steptime.world.traffic import Traffic, traffic_of
-
-ITEM_BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
-
-
-@dataclass(frozen=True)
-class Extent:
-    """How much an op moves: ``count`` is what its call is given, in elements of ``dtype``.
-
-    ``whole`` and ``part`` are the elements of the two vectors that it needs: all ranks' data, and
-    one rank's where that lies elsewhere.
-    """
-
-    dtype: str
-    count: int
-    whole: int
-    part: int
-    members: int
 
 
 @dataclass(frozen=True)
@@ -58,81 +43,27 @@ class Demand:
     memory_bytes: int
 
 
-def axes_of(op: Collective | Send | Recv) -> tuple[str, ...]:
-    """The axes along which an op communicates."""
-    return op.group if isinstance(op, Collective) else (op.axis,)
+def memory_bytes(
+    program: Program, ops: Sequence[Op], messages: str, *, distinct: bool = False
+) -> int:
+    """Bytes of all buffers of a rank with these ops; ``distinct`` as ``layout`` has it."""
+    extents = [
+        extent(program, op, messages) if isinstance(op, Collective | Send | Recv) else None
+        for op in ops
+    ]
+    return layout(ops, extents, distinct=distinct).nbytes
 
 
-def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Extent:
-    """How much ``op`` moves; a Send or Recv is counted in elements of the dtype ``messages``.
-
-    Raises UsageError for a kind or dtype that cannot be replayed, and for bytes that are no whole
-    number of elements for each member.
-    """
-    dtype = op.dtype if isinstance(op, Collective) else messages
-    if dtype not in ITEM_BYTES:
-        raise UsageError(
-            f"{op.name!r} of {program.name} is of {dtype!r}, which cannot be replayed: choose one "
-            f"of {', '.join(ITEM_BYTES)}"
-        )
-    members = prod(program.axes[axis] for axis in axes_of(op)) if _among(op) else 2
-    elements, rest = divmod(op.nbytes, ITEM_BYTES[dtype])
-    operation = _operation(program, op)
-    shares = operation.elements(1, members)
-    if rest or elements % shares:
-        raise UsageError(
-            f"{op.name!r} of {program.name} has {op.nbytes} bytes, which are no whole number of "
-            f"{dtype} elements for each of {shares} ranks: make it a multiple of "
-            f"{ITEM_BYTES[dtype] * shares}"
-        )
-    count = elements // shares
-    part = 0
-    if shares > 1 or operation.shares_in or operation.shares_out:
-        part = elements if operation.name == "all_to_all" else count
-    return Extent(dtype, count, elements, part, members)
-
-
-def _among(op: Op) -> bool:
-    return isinstance(op, Collective)
-
-
-def _operation(program: Program, op: Collective | Send | Recv) -> Operation:
-    name = op.kind if isinstance(op, Collective) else "sendrecv"
-    if name not in OPERATIONS:
-        raise UsageError(f"{op.name!r} of {program.name} is a {name!r}, which cannot be replayed")
-    return OPERATIONS[name]
-
-
-def buffers(
-    program: Program, ops: Sequence[Op], messages: str
-) -> dict[tuple[str, str], tuple[int, int]]:
-    """The elements of the whole and the part buffer of each stream and dtype: the largest there.
-
-    The ops of a stream run one after another, so that they can share them.
-    """
-    sizes: dict[tuple[str, str], tuple[int, int]] = {}
-    for op in ops:
-        if isinstance(op, Collective | Send | Recv):
-            found = extent(program, op, messages)
-            if found.members == 1:
-                continue  # nothing moves in a group of one
-            whole, part = sizes.get((op.stream, found.dtype), (0, 0))
-            sizes[op.stream, found.dtype] = (max(whole, found.whole), max(part, found.part))
-    return sizes
-
-
-def memory_bytes(program: Program, ops: Sequence[Op], messages: str) -> int:
-    """Bytes of all buffers of a rank with these ops."""
-    sizes = buffers(program, ops, messages)
-    return sum(ITEM_BYTES[dtype] * sum(both) for (_, dtype), both in sizes.items())
-
-
-def demands(program: Program, device: Device, messages: str = "fp32") -> tuple[Demand, ...]:
+def demands(
+    program: Program, device: Device, messages: str = "fp32", *, distinct: bool = False
+) -> tuple[Demand, ...]:
     """What a step asks of the ranks of each class; raises UsageError as ``extent`` does."""
-    return tuple(_demand(program, ops, device, messages) for ops in program.lists)
+    return tuple(_demand(program, ops, device, messages, distinct) for ops in program.lists)
 
 
-def _demand(program: Program, ops: Iterable[Op], device: Device, messages: str) -> Demand:
+def _demand(
+    program: Program, ops: Iterable[Op], device: Device, messages: str, distinct: bool
+) -> Demand:
     listed = tuple(ops)
     sends, receives = Calls(), Calls()
     collectives: dict[tuple[str, tuple[str, ...], int], Calls] = {}
@@ -152,13 +83,8 @@ def _demand(program: Program, ops: Iterable[Op], device: Device, messages: str) 
         receives=receives,
         collectives=collectives,
         compute_s=sum(device.seconds(op) for op in listed if isinstance(op, Compute)),
-        memory_bytes=memory_bytes(program, listed, messages),
+        memory_bytes=memory_bytes(program, listed, messages, distinct=distinct),
     )
-
-
-def label_of(op: Collective | Send | Recv) -> str:
-    """The axes of an op as one word."""
-    return "+".join(axes_of(op))
 
 
 def labels_of(program: Program) -> tuple[str, ...]:

@@ -2,30 +2,27 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measure.exact import ExactData
 from steptime.measure.operation import OPERATIONS
-from steptime.program import Collective, Compute, Program, Recv, Send, Wait
+from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.replay.buffers import Buffers, put, wrong
-from steptime.replay.calls import Caller, GroupCall, Pending
-from steptime.replay.demand import Extent, extent, label_of
+from steptime.replay.calls import Begin, Caller, GroupCall
+from steptime.replay.clocks import CarrierPeers
 from steptime.replay.device import Device
+from steptime.replay.extent import Extent, extent
+from steptime.replay.placement import IN_PLACE, in_order, layout, pieces
+from steptime.replay.recording import Recording
 from steptime.replay.standin import StandIn
 from steptime.replay.streams import Streams, Turn
-from steptime.timeline import Phase
+from steptime.world.alignment import Alignment, read_clocks
+from steptime.world.room import resident_bytes
 from steptime.world.traffic import Traffic
 from steptime.world.wire import wire_traffic
-
-_KEPT_ROWS = 5_000
-"""So many intervals of a rank are kept, or those of two steps: the last ones."""
-
-ROW = np.dtype(
-    [("place", np.int32), ("step", np.int32), ("start", np.float64), ("end", np.float64)]
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +34,10 @@ class RankReplay:
     (steps,): ``compute``, ``update``, and the axes whose communication it waited for.
     ``under_way``: the seconds that the calls of each step took, added up by axes. ``rows``: when
     each op of the last steps began and ended, dtype ROW, ``place`` being that in the rank's list.
-    ``wire``: bytes over TCP in all timed steps, None where the kernel does not say. ``checked``
-    elements were compared, warm-up included, of which ``wrong`` were not what they must be.
+    ``wire``: bytes over TCP in all timed steps, None where the kernel does not say. ``alignment``:
+    how the clocks of all hosts stand to that of rank 0. ``checked`` elements were compared,
+    warm-up included, of which ``wrong`` were not what they must be.
+    ``resident_bytes``: memory that the process held after the last step, 0 where not known.
     """
 
     bounds: NDArray[np.float64]
@@ -46,8 +45,10 @@ class RankReplay:
     under_way: dict[str, NDArray[np.float64]]
     rows: NDArray[np.void]
     wire: Traffic | None
+    alignment: Alignment
     checked: int
     wrong: int
+    resident_bytes: int
 
 
 def replay(
@@ -71,7 +72,7 @@ def replay(
 
     Raises what the library raises.
     """
-    run = _Run(program, caller, compute, device, verify, seed, messages)
+    run = _Run(program, caller, compute, device, verify, seed, messages, warmup + steps)
     for axes in dict.fromkeys(
         op.group for ops in program.lists for op in ops if isinstance(op, Collective)
     ):
@@ -79,174 +80,207 @@ def replay(
         run.place_in[axes] = tuple(int(at[0]) for at in (groups == caller.carrier.rank).nonzero())
         if groups.shape[1] > 1:
             caller.form_groups(axes, groups)
+    caller.connect(_pairs(program))
+    run.make_ready()
     run.steps(0, warmup)
+    peers = CarrierPeers(caller.carrier)
+    clocks = read_clocks(peers)
     caller.carrier.barrier()
     before = wire_traffic()
-    run.forget()
     bounds = run.steps(warmup, steps)
     caller.carrier.barrier()
     after = wire_traffic()
+    resident = resident_bytes()
+    alignment = Alignment(clocks, read_clocks(peers))
     caller.close()
     return RankReplay(
         bounds=np.array(bounds),
-        spent=_by_step(run.spent, warmup, steps),
-        under_way=_by_step(run.under_way, warmup, steps),
-        rows=np.array(run.rows[-run.kept :], ROW),
+        spent=run.kept.spent(warmup, steps),
+        under_way=run.kept.under_way(warmup, steps),
+        rows=run.kept.rows(warmup),
         wire=after.minus(before) if before and after else None,
+        alignment=alignment,
         checked=run.checked,
         wrong=run.wrong,
+        resident_bytes=resident,
     )
 
 
-def _by_step(
-    found: dict[tuple[str, int], float], first: int, steps: int
-) -> dict[str, NDArray[np.float64]]:
-    return {
-        what: np.array([found.get((what, first + step), 0.0) for step in range(steps)])
-        for what in sorted({what for what, _ in found})
-    }
+def _pairs(program: Program) -> list[tuple[int, int]]:
+    """Every rank that sends, with each rank that it sends to."""
+    found: set[tuple[int, int]] = set()
+    for kind, ops in enumerate(program.lists):
+        own = (program.class_of == kind).nonzero()[0]
+        for axis, by in {(op.axis, op.by) for op in ops if isinstance(op, Send)}:
+            found |= set(zip(own.tolist(), program.peer(axis, by)[own].tolist(), strict=True))
+    return sorted(found)
 
 
-@dataclass
 class _Run:
     """One rank under way."""
 
-    program: Program
-    caller: Caller
-    compute: StandIn
-    device: Device
-    verify: bool
-    seed: int
-    messages: str
-    place_in: dict[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
-    spent: dict[tuple[str, int], float] = field(default_factory=dict)
-    under_way: dict[tuple[str, int], float] = field(default_factory=dict)
-    rows: list[tuple[int, int, float, float]] = field(default_factory=list)
-    checked: int = 0
-    wrong: int = 0
-
-    def __post_init__(self) -> None:
-        self.rank = self.caller.carrier.rank
-        self.ops = self.program.lists[self.program.class_of[self.rank]]
+    def __init__(
+        self,
+        program: Program,
+        caller: Caller,
+        compute: StandIn,
+        device: Device,
+        verify: bool,
+        seed: int,
+        messages: str,
+        steps: int,
+    ) -> None:
+        self.program, self.caller, self.compute = program, caller, compute
+        self.verify, self.seed = verify, seed
+        self.place_in: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self.checked = self.wrong = 0
+        self.rank = caller.carrier.rank
+        self.ops = program.lists[program.class_of[self.rank]]
         self.extents = [
-            extent(self.program, op, self.messages)
-            if isinstance(op, Collective | Send | Recv)
-            else None
+            extent(program, op, messages) if isinstance(op, Collective | Send | Recv) else None
             for op in self.ops
         ]
-        self.buffers = Buffers(self.caller, self.program, self.ops, self.seed, self.messages)
+        self.buffers = Buffers(caller, layout(self.ops, self.extents, distinct=verify), seed)
         self.streams = Streams(self.ops)
-        self.kept = max(_KEPT_ROWS, 2 * len(self.ops))
+        self.kept = Recording(self.ops, steps)
+        self.seconds = [device.seconds(op) if isinstance(op, Compute) else 0.0 for op in self.ops]
         self.pending: list[Turn] = []
+        self.begins: list[Begin | None] = []
+        self.blocking: dict[int, Callable[[], object] | None] = {}
+        self.computing = False
+        self.waited_for = ""
+        self.growing: set[int] = set()
         self.step = 0
         self.peers = {
-            (op.axis, op.by): int(self.program.peer(op.axis, op.by)[self.rank])
+            (op.axis, op.by): int(program.peer(op.axis, op.by)[self.rank])
             for op in self.ops
             if isinstance(op, Send | Recv)
         }
 
-    def forget(self) -> None:
-        """Forget what was recorded of the warm-up."""
-        self.spent.clear()
-        self.under_way.clear()
-        self.rows.clear()
+    def make_ready(self) -> None:
+        """Make every call ready, once the groups are there."""
+        self.begins = [self._begin_of(place, op) for place, op in enumerate(self.ops)]
+
+    def _begin_of(self, place: int, op: Op) -> Begin | None:
+        """What begins the call of an op; None where it calls nothing."""
+        size = self.extents[place]
+        if size is None or size.members == 1 or isinstance(op, Compute | Wait):
+            return None
+        read, written = self.buffers.of(place, size)
+        if isinstance(op, Collective):
+            if op.kind in IN_PLACE and (self.caller.sums_in_place or not len(read)):
+                self.growing.add(place)
+            call = GroupCall(op.kind, op.group, *in_order(op.kind, read, written), op.root)
+            self.blocking[place] = self.caller.blocking(call)
+            return self.caller.collective(call)
+        peer, cuts = self.peers[op.axis, op.by], pieces(size.whole, size.dtype)
+        if isinstance(op, Recv):
+            return self.caller.receive([written[cut] for cut in cuts], peer, op.tag)
+        if not self.verify:  # each piece is the first one again
+            cuts = [slice(0, cut.stop - cut.start) for cut in cuts]
+        return self.caller.send([read[cut] for cut in cuts], peer, op.tag)
 
     def steps(self, first: int, count: int) -> list[float]:
         """Run some steps to their very end; when each began and the last ended on MAIN."""
+        streams = self.streams
         bounds = [time.perf_counter()]
         for step in range(first, first + count):
             self.step = step
-            self.streams.add_step(step)
-            self._until(lambda: self.streams.main_is_done)
+            streams.add_step(step)
+            self._until(lambda: streams.main_is_done)
             bounds.append(time.perf_counter())
-            if len(self.rows) > 2 * self.kept:
-                del self.rows[: -self.kept]
         self.step = first + count  # what the last step leaves under way is in no step
-        self._until(lambda: self.streams.done)
+        self._until(lambda: streams.done)
         return bounds
 
     def _until(self, done: Callable[[], bool]) -> None:
         while not done():
-            self._advance()
-            turn = next((t for t in self.streams.ready() if isinstance(t.op, Compute)), None)
-            if turn is not None and isinstance(turn.op, Compute):
-                self._compute(turn, turn.op)
-            elif done():
-                return
-            elif self.pending:
+            self._see_to_calls()
+            if self.streams.computations:
+                self._compute(self.streams.computations.popleft())
+            elif self.pending and not done():
                 self._await()
+
+    def _see_to_calls(self) -> None:
+        """Advance while nothing computes: what that takes is spent on what main waits for."""
+        start = time.perf_counter()
+        self.waited_for = self.streams.held_up_by() if self.pending else ""
+        if self._advance() and not self.waited_for:
+            self.waited_for = self.streams.held_up_by()
+        self.kept.spend(self.waited_for, self.step, time.perf_counter() - start)
 
     def _await(self) -> None:
         start, label = time.perf_counter(), self.streams.held_up_by()
-        self.caller.wait_for_any([pending for t in self.pending if (pending := t.pending)])
-        _count(self.spent, (label, self.step), time.perf_counter() - start)
+        self.caller.wait_for_any([turn.pending for turn in self.pending])
+        self.kept.spend(label, self.step, time.perf_counter() - start)
 
-    def _compute(self, turn: Turn, op: Compute) -> None:
-        self._begin(turn)
-        self.compute(self.device.seconds(op), self._advance)
-        self._end(turn)
-        what = "update" if op.phase == Phase.UPDATE else "compute"
-        _count(self.spent, (what, self.step), time.perf_counter() - turn.began)
+    def _compute(self, turn: Turn) -> None:
+        began = time.perf_counter()
+        self.streams.begin(turn)
+        self.computing = True
+        self.compute(self.seconds[turn.place], self._advance)
+        self.computing = False
+        self.streams.end(turn)
+        ended = time.perf_counter()
+        self.kept.row(turn.place, turn.step.number, began, ended)
+        self.kept.compute(turn.place, self.step, ended - began)
 
     def _advance(self) -> bool:
         """End what is done and begin what may begin; whether anything is under way."""
-        moved = True
-        while moved:
-            moved = False
-            for turn in [t for t in self.pending if t.pending and t.pending.done()]:
-                self.pending.remove(turn)
+        pending, calls = self.pending, self.streams.calls
+        while True:
+            for turn in [turn for turn in pending if turn.pending and turn.pending.done()]:
+                pending.remove(turn)
                 self._check(turn)
                 self._end(turn)
-                moved = True
-            for turn in self.streams.ready():
-                if not isinstance(turn.op, Compute):
-                    self._begin(turn)
-                    turn.pending = self._call(turn)
-                    if turn.pending is None:
-                        self._end(turn)
-                    else:
-                        self.pending.append(turn)
-                    moved = True
-        return bool(self.pending)
+            if not calls:
+                return bool(pending)
+            while calls:
+                self._begin(calls.popleft())
 
     def _begin(self, turn: Turn) -> None:
         self.streams.begin(turn)
+        begin = self.begins[turn.place]
+        if begin is None:
+            self.streams.end(turn)
+            return
+        self._prepare(turn)
         turn.began = time.perf_counter()
+        block = self.blocking.get(turn.place)
+        if block and not self.computing and self.streams.all_wait_for(turn):
+            block()
+            self.waited_for = self.kept.labels[turn.place]
+            self._check(turn)
+            self._end(turn)
+        else:
+            turn.pending = begin()
+            self.pending.append(turn)
 
     def _end(self, turn: Turn) -> None:
+        now = time.perf_counter()
         self.streams.end(turn)
-        turn.pending, now = None, time.perf_counter()
-        self.rows.append((turn.place, turn.step, turn.began, now))
-        if isinstance(turn.op, Collective | Send | Recv):
-            _count(self.under_way, (label_of(turn.op), turn.step), now - turn.began)
+        self.kept.row(turn.place, turn.step.number, turn.began, now)
+        self.kept.call(turn.place, turn.step.number, now - turn.began)
 
-    def _call(self, turn: Turn) -> Pending | None:
-        """Begin what a turn calls; None where that is nothing."""
+    def _prepare(self, turn: Turn) -> None:
+        """See to the data of a call before it begins."""
         op, size = turn.op, self.extents[turn.place]
-        if isinstance(op, Wait | Compute) or size is None or size.members == 1:
-            return None
-        both = self.buffers.of(op, size)
+        if size is None or isinstance(op, Recv | Wait | Compute):
+            return
         if self.verify:
-            if not isinstance(op, Recv):
-                member, data = self._data(turn, op, size)
-                put(self.caller.carrier, data, member, data.operation.name, both)
-        else:
-            self.buffers.keep_finite(op, size)
-        match op:
-            case Collective():
-                return self.caller.begin(GroupCall(op.kind, op.group, *both, op.root))
-            case Send():
-                return self.caller.send(both[0], self.peers[op.axis, op.by], op.tag)
-            case Recv():
-                return self.caller.receive(both[0], self.peers[op.axis, op.by], op.tag)
+            member, data = self._data(turn, op, size)
+            read, written = self.buffers.of(turn.place, size)
+            put(self.caller.carrier, data, member, read if len(read) else written)
+        elif turn.place in self.growing and isinstance(op, Collective):
+            self.buffers.keep_finite(turn.place, op, size)
 
     def _check(self, turn: Turn) -> None:
         op, size = turn.op, self.extents[turn.place]
         if not self.verify or size is None or isinstance(op, Send | Wait | Compute):
             return
         member, data = self._data(turn, op, size)
-        both = self.buffers.of(op, size)
-        checked, bad = wrong(self.caller.carrier, data, member, data.operation.name, both)
+        _, written = self.buffers.of(turn.place, size)
+        checked, bad = wrong(self.caller.carrier, data, member, written)
         self.checked += checked
         self.wrong += bad
 
@@ -268,7 +302,3 @@ class _Run:
         return member, ExactData(
             OPERATIONS[kind], dtype, "sum", size.members, root, size.count, trial
         )
-
-
-def _count(where: dict[tuple[str, int], float], what: tuple[str, int], seconds: float) -> None:
-    where[what] = where.get(what, 0.0) + seconds

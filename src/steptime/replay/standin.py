@@ -1,7 +1,9 @@
 """What stands in for computing: sleeping, products of matrices that keep a core busy, nothing."""
 
+import ctypes
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -14,16 +16,27 @@ StandIn: TypeAlias = Callable[[float, Poll], None]
 
 Kind: TypeAlias = Literal["sleep", "busy", "nothing"]
 
+_SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of prctl(2), in nanoseconds
 _SLICE_S = 0.5e-3
 _WIDTH = 96  # of the matrices: 110 kB in all, which a core's own cache holds
 _BURSTS = 30
 
 
-def stand_in(kind: Kind) -> StandIn:
-    """What stands in for computing; ``busy`` is calibrated here, which takes some milliseconds."""
+def stand_in(kind: Kind, backend: str = "") -> StandIn:
+    """What stands in for computing; ``busy`` is calibrated here, which takes some milliseconds.
+
+    With the ``backend`` nccl it is this rank's GPU that is busy.
+    """
     match kind:
         case "sleep":
+            sleep_exactly()
             return sleep
+        case "busy" if backend == "nccl":
+            import torch
+
+            from steptime.replay.nccl_calls import busy_gpu
+
+            return busy_gpu(torch.device("cuda", torch.cuda.current_device()))
         case "busy":
             return busy()
         case "nothing":
@@ -32,6 +45,12 @@ def stand_in(kind: Kind) -> StandIn:
 
 def nothing(seconds: float, poll: Poll) -> None:
     """Computing takes no time."""
+
+
+def sleep_exactly() -> None:
+    """Have Linux end this thread's sleeping when it should, not up to 50 µs later."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
 
 
 def sleep(seconds: float, poll: Poll) -> None:

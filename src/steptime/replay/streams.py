@@ -5,109 +5,219 @@ they meet those of the other ranks.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from steptime.program import MAIN, Collective, Op, Recv, Send
+from steptime.program import MAIN, Collective, Compute, Op, Recv, Send
 from steptime.replay.calls import Pending
-from steptime.replay.demand import axes_of, label_of
+from steptime.replay.extent import axes_of, label_of
+
+_MOST_COUNTED = 8192
+"""Of so many ops it is worked out who waits for whom: that takes as many bits squared."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Turn:
-    """One op of one step. ``number``: how many before it had to begin in the same order."""
+    """One op of one step, which may begin. ``number``: how many before it had to in its order."""
 
     op: Op
     place: int
-    step: int
-    after: tuple["Turn", ...]
-    way: tuple[object, ...] | None
-    number: int = 0
+    step: "_Step"
+    number: int
     pending: Pending | None = None
     began: float = 0.0
-    begun: bool = False
-    ended: bool = False
+
+
+class _Condition(NamedTuple):
+    """The op at a place, of the step before if ``back``, must have ended, or only begun."""
+
+    place: int
+    back: bool
+    ended: bool
+
+
+@dataclass(eq=False, slots=True)
+class _Step:
+    """What is known of the ops of a step: ``missing`` counts the conditions that are not met."""
+
+    number: int
+    missing: list[int]
+    begun: bytearray
+    ended: bytearray
+    following: "_Step | None" = None
+
+
+class _Next:
+    """Of each op: those that one of its events lets begin, in the same step and in the next."""
+
+    def __init__(self, ops: int) -> None:
+        self.same: list[list[int]] = [[] for _ in range(ops)]
+        self.following: list[list[int]] = [[] for _ in range(ops)]
 
 
 class Streams:
-    """The ops that are still to be done, in the order in which they may begin."""
+    """The ops that are still to be done, in the order in which they may begin.
+
+    What an op waits for is counted down as others begin and end, so that an event costs as much as
+    there are ops that wait for it. ``calls`` and ``computations`` have those that may begin.
+    """
 
     def __init__(self, ops: Sequence[Op]) -> None:
+        self.calls: deque[Turn] = deque()
+        self.computations: deque[Turn] = deque()
         self._ops = ops
-        self._before: list[Turn] = []
-        self._streams: dict[str, deque[Turn]] = {op.stream: deque() for op in ops}
-        self._streams.setdefault(MAIN, deque())
-        self._ways: dict[tuple[object, ...], deque[Turn]] = {}
-        self._numbers: Counter[tuple[object, ...]] = Counter()
+        self._conditions = _conditions(ops)
+        self._at_begin, self._at_end = _Next(len(ops)), _Next(len(ops))
+        self._back = []
+        self._missing = [0] * len(ops)
+        for place, conditions in enumerate(self._conditions):
+            for condition in conditions:
+                of = self._at_end if condition.ended else self._at_begin
+                (of.following if condition.back else of.same)[condition.place].append(place)
+                if condition.back:
+                    self._back.append((place, condition))
+                else:
+                    self._missing[place] += 1
+        self._free = [place for place, missing in enumerate(self._missing) if not missing]
+        self._main = [place for place, op in enumerate(ops) if op.stream == MAIN]
+        self._numbers, self._in_a_step = _numbers(ops)
+        self._step: _Step | None = None
+        self._before: _Step | None = None
+        self._behind = _behind(ops, self._at_begin.same, self._at_end.same)
+        self._left = self._main_left = self._unbegun = 0
 
-    def add_step(self, step: int) -> None:
+    def add_step(self, number: int) -> None:
         """Add a step behind what is there."""
-        turns: list[Turn] = []
-        for place, op in enumerate(self._ops):
-            after = tuple(
-                turns[at] if at >= 0 else self._before[at]
-                for at in op.after
-                if at >= 0 or self._before
-            )
-            turn = Turn(op, place, step, after, _way(op))
-            turns.append(turn)
-            self._streams[op.stream].append(turn)
-            if turn.way is not None:
-                turn.number = self._numbers[turn.way]
-                self._numbers[turn.way] += 1
-                self._ways.setdefault(turn.way, deque()).append(turn)
-        for old in self._before:
-            old.after = ()  # else every step would hold on to the one before
-        self._before = turns
+        size = len(self._ops)
+        step = _Step(number, self._missing.copy(), bytearray(size), bytearray(size))
+        before = self._before = self._step
+        self._step = step
+        self._left += size
+        self._unbegun += size
+        self._main_left += len(self._main)
+        if before is not None:
+            for place, (at, _, ended) in self._back:
+                if not (before.ended if ended else before.begun)[at]:
+                    step.missing[place] += 1
+            before.following = step
+        for place in self._free:
+            if not step.missing[place]:
+                self._may_begin(step, place)
 
     @property
     def main_is_done(self) -> bool:
         """Whether the main stream has come to the end of the steps that were added."""
-        return not self._streams[MAIN]
+        return not self._main_left
 
     @property
     def done(self) -> bool:
         """Whether everything has been done."""
-        return not any(self._streams.values())
-
-    def ready(self) -> Iterator[Turn]:
-        """The ops that may begin now, at most one of each stream."""
-        for queue in self._streams.values():
-            if queue and not queue[0].begun and self._may_begin(queue[0]):
-                yield queue[0]
+        return not self._left
 
     def begin(self, turn: Turn) -> None:
-        """The op, which is ready, begins."""
-        turn.begun = True
-        if turn.way is not None:
-            self._ways[turn.way].popleft()
+        """The op, which may begin, begins."""
+        turn.step.begun[turn.place] = True
+        self._unbegun -= 1
+        self._event(turn, self._at_begin)
 
     def end(self, turn: Turn) -> None:
         """The op, which has begun, is done."""
-        turn.ended = True
-        self._streams[turn.op.stream].popleft()
+        turn.step.ended[turn.place] = True
+        self._left -= 1
+        self._main_left -= turn.op.stream == MAIN
+        self._event(turn, self._at_end)
+
+    def all_wait_for(self, turn: Turn) -> bool:
+        """Whether nothing can begin before this op, which has begun, is done."""
+        return self._unbegun == self._behind[turn.place]
 
     def held_up_by(self) -> str:
         """The axes whose communication the main stream waits for in the end; empty if none."""
-        main = self._streams[MAIN]
-        turn = main[0] if main else next((q[0] for q in self._streams.values() if q), None)
-        while turn is not None and not turn.begun:
-            turn = self._before_it(turn)
-        return label_of(turn.op) if turn and isinstance(turn.op, Collective | Send | Recv) else ""
+        step = self._step
+        if step is None or not self._main_left:
+            return ""
+        place = next((at for at in self._main if not step.ended[at]), -1)
+        while place >= 0 and not step.begun[place]:
+            place, step = self._unmet(place, step)
+        op = self._ops[place] if place >= 0 else None
+        return label_of(op) if isinstance(op, Collective | Send | Recv) else ""
 
-    def _before_it(self, turn: Turn) -> Turn | None:
-        """One of those that must begin or end first."""
-        first = self._streams[turn.op.stream][0]
-        if first is not turn:
-            return first
-        unmet = [other for other in turn.after if not other.ended]
-        if unmet:
-            return unmet[0]
-        return self._ways[turn.way][0] if turn.way is not None else None
+    def _unmet(self, place: int, step: _Step) -> tuple[int, _Step]:
+        """A condition of an op that is not met; the place -1 where none is known."""
+        for at, back, ended in self._conditions[place]:
+            of = self._before if back and step is self._step else None if back else step
+            if of is not None and not (of.ended if ended else of.begun)[at]:
+                return at, of
+        return -1, step
 
-    def _may_begin(self, turn: Turn) -> bool:
-        in_turn = turn.way is None or self._ways[turn.way][0] is turn
-        return in_turn and all(other.ended for other in turn.after)
+    def _event(self, turn: Turn, waiting: _Next) -> None:
+        step, place = turn.step, turn.place
+        for at in waiting.same[place]:
+            self._met(step, at)
+        if step.following is not None:
+            for at in waiting.following[place]:
+                self._met(step.following, at)
+
+    def _met(self, step: _Step, place: int) -> None:
+        step.missing[place] -= 1
+        if not step.missing[place]:
+            self._may_begin(step, place)
+
+    def _may_begin(self, step: _Step, place: int) -> None:
+        op = self._ops[place]
+        number = step.number * self._in_a_step[place] + self._numbers[place]
+        queue = self.computations if isinstance(op, Compute) else self.calls
+        queue.append(Turn(op, place, step, number))
+
+
+def _behind(
+    ops: Sequence[Op], at_begin: Sequence[Sequence[int]], at_end: Sequence[Sequence[int]]
+) -> list[int]:
+    """How many ops of the same step can begin only after each has ended.
+
+    -1 where none of them is of the main stream, which could then go on to the next step.
+    """
+    if len(ops) > _MOST_COUNTED:
+        return [-1] * len(ops)
+    main = sum(1 << place for place, op in enumerate(ops) if op.stream == MAIN)
+    after_begin, after_end = [0] * len(ops), [0] * len(ops)  # sets of ops, a bit for each
+    for place in reversed(range(len(ops))):
+        for at in at_end[place]:
+            after_end[place] |= 1 << at | after_begin[at]
+        after_begin[place] = after_end[place]
+        for at in at_begin[place]:
+            after_begin[place] |= 1 << at | after_begin[at]
+    return [behind.bit_count() if behind & main else -1 for behind in after_end]
+
+
+def _conditions(ops: Sequence[Op]) -> list[list[_Condition]]:
+    """What each op waits for; the first of a stream or way for the last of the step before."""
+    found = []
+    streams: dict[object, int] = {op.stream: place for place, op in enumerate(ops)}
+    ways: dict[object, int] = {_way(op): place for place, op in enumerate(ops)}
+    seen: set[object] = set()
+    for place, op in enumerate(ops):
+        conditions = [_Condition(at % len(ops), at < 0, ended=True) for at in op.after]
+        conditions.append(_Condition(streams[op.stream], op.stream not in seen, ended=True))
+        way = _way(op)
+        if way is not None:
+            conditions.append(_Condition(ways[way], way not in seen, ended=False))
+        found.append(conditions)
+        seen |= {op.stream, way}
+        streams[op.stream] = ways[way] = place
+    return found
+
+
+def _numbers(ops: Sequence[Op]) -> tuple[list[int], list[int]]:
+    """How many come before each op on its way in a step, and how many there are on it."""
+    counts: Counter[object] = Counter()
+    before = []
+    for op in ops:
+        way = _way(op)
+        before.append(counts[way])
+        counts[way] += 1
+    return before, [counts[_way(op)] for op in ops]
 
 
 def _way(op: Op) -> tuple[object, ...] | None:

@@ -1,6 +1,6 @@
 """Calls by torch.distributed: gloo, and steptime's own backend."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from steptime.measure.dtype import DTYPES, Dtype
 from steptime.measure.torch_carrier import TorchCarrier
 from steptime.program.program import Ints
-from steptime.replay.calls import GroupCall
+from steptime.replay.calls import Begin, GroupCall, Pending
 
 _NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _MOST_AT_ONCE = 64
@@ -34,14 +34,21 @@ class _Ended:
 class TorchCaller:
     """One rank of torch.distributed, which must have been joined, on tensors of the CPU."""
 
-    def __init__(self) -> None:
-        self.carrier = TorchCarrier(torch.device("cpu"))
+    sums_in_place = True
+
+    def __init__(self, carrier: TorchCarrier | None = None) -> None:
+        shared = dist.get_backend() == "steptime"
+        self.carrier = carrier or TorchCarrier(torch.device("cpu"), registered=shared)
         self._groups: dict[tuple[str, ...], dist.ProcessGroup] = {}
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, "replay")
 
     def element(self, dtype: str) -> Dtype:
         """The same dtype of torch."""
         return DTYPES[_NAMES[dtype]]
+
+    def vector(self, elements: int, dtype: Dtype) -> Tensor:
+        """A new tensor; of the backend steptime one that lies where ranks of a host reach it."""
+        return self.carrier.buffer(elements, dtype)
 
     def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
         """Make the sub-groups along ``axes``."""
@@ -50,47 +57,54 @@ class TorchCaller:
             if self.carrier.rank in ranks:
                 self._groups[axes] = group
 
-    def begin(self, call: GroupCall) -> _Ended:
-        """Begin a collective."""
+    def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Nothing: ranks of a CPU are connected."""
+
+    def collective(self, call: GroupCall) -> Begin:
+        """Make a collective ready."""
+        function, arguments = self._collective(call)
+        group = self._groups[call.axes]
+        return lambda: self._ended([function(*arguments, group=group, async_op=True)])
+
+    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+        """Make a collective ready that returns when it is done."""
+        function, arguments = self._collective(call)
+        group = self._groups[call.axes]
+        return lambda: function(*arguments, group=group)
+
+    def _collective(self, call: GroupCall) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         group, whole, part = self._groups[call.axes], call.whole, call.part
         members = dist.get_process_group_ranks(group)
         root, here = members[call.root], members[call.root] == self.carrier.rank
-        how: dict[str, Any] = {"group": group, "async_op": True}
         match call.kind:
             case "all_reduce":
-                work = dist.all_reduce(whole, **how)
+                return dist.all_reduce, (whole,)
             case "broadcast":
-                work = dist.broadcast(whole, root, **how)
+                return dist.broadcast, (whole, root)
             case "reduce":
-                work = dist.reduce(whole, root, **how)
+                return dist.reduce, (whole, root)
             case "all_gather":
-                work = dist.all_gather_single(whole, part, **how)
+                return dist.all_gather_single, (whole, part)
             case "reduce_scatter":
-                work = dist.reduce_scatter_single(part, whole, **how)
+                return dist.reduce_scatter_single, (part, whole)
             case "all_to_all":
-                work = dist.all_to_all_single(part, whole, **how)
+                return dist.all_to_all_single, (part, whole)
             case "gather":
-                work = dist.gather(
-                    part, list(whole.chunk(len(members))) if here else None, root, **how
-                )
+                return dist.gather, (part, list(whole.chunk(len(members))) if here else None, root)
             case "scatter":
-                work = dist.scatter(
-                    part, list(whole.chunk(len(members))) if here else None, root, **how
-                )
-            case _:
-                work = dist.barrier(**how)
-        return self._waited(work)
+                return dist.scatter, (part, list(whole.chunk(len(members))) if here else None, root)
+        return dist.barrier, ()
 
-    def send(self, vector: Tensor, to: int, tag: int) -> _Ended:
-        """Begin to send to a rank."""
-        return self._waited(dist.isend(vector, to, tag=tag))
+    def send(self, pieces: Sequence[Tensor], to: int, tag: int) -> Begin:
+        """Make a message to a rank ready."""
+        return lambda: self._ended([dist.isend(piece, to, tag=tag) for piece in pieces])
 
-    def receive(self, vector: Tensor, source: int, tag: int) -> _Ended:
-        """Begin to receive from a rank."""
-        return self._waited(dist.irecv(vector, source, tag=tag))
+    def receive(self, pieces: Sequence[Tensor], source: int, tag: int) -> Begin:
+        """Make a message from a rank ready."""
+        return lambda: self._ended([dist.irecv(piece, source, tag=tag) for piece in pieces])
 
-    def _waited(self, work: Any) -> _Ended:
-        return _Ended(self._threads.submit(work.wait))
+    def _ended(self, works: Sequence[Any]) -> Pending:
+        return _Ended(self._threads.submit(_wait, works))
 
     def wait_for_any(self, pending: Sequence[Any]) -> None:
         """Return when one of them is done."""
@@ -100,3 +114,8 @@ class TorchCaller:
         """Give back the groups and the threads."""
         self._threads.shutdown()
         self._groups.clear()
+
+
+def _wait(works: Sequence[Any]) -> None:
+    for work in works:
+        work.wait()

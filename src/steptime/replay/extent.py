@@ -1,0 +1,75 @@
+"""How much an op of a program moves, in elements, and along which axes."""
+
+from dataclasses import dataclass
+from math import prod
+
+from steptime.errors import UsageError
+from steptime.measure.operation import OPERATIONS, Operation
+from steptime.program import Collective, Op, Program, Recv, Send
+
+ITEM_BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much an op moves: ``count`` is what its call is given, in elements of ``dtype``.
+
+    ``whole`` and ``part`` are the elements of the two vectors that it needs: all ranks' data, and
+    one rank's where that lies elsewhere.
+    """
+
+    dtype: str
+    count: int
+    whole: int
+    part: int
+    members: int
+
+
+def axes_of(op: Collective | Send | Recv) -> tuple[str, ...]:
+    """The axes along which an op communicates."""
+    return op.group if isinstance(op, Collective) else (op.axis,)
+
+
+def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Extent:
+    """How much ``op`` moves; a Send or Recv is counted in elements of the dtype ``messages``.
+
+    Raises UsageError for a kind or dtype that cannot be replayed, and for bytes that are no whole
+    number of elements for each member.
+    """
+    dtype = op.dtype if isinstance(op, Collective) else messages
+    if dtype not in ITEM_BYTES:
+        raise UsageError(
+            f"{op.name!r} of {program.name} is of {dtype!r}, which cannot be replayed: choose one "
+            f"of {', '.join(ITEM_BYTES)}"
+        )
+    members = prod(program.axes[axis] for axis in axes_of(op)) if _among(op) else 2
+    elements, rest = divmod(op.nbytes, ITEM_BYTES[dtype])
+    operation = _operation(program, op)
+    shares = operation.elements(1, members)
+    if rest or elements % shares:
+        raise UsageError(
+            f"{op.name!r} of {program.name} has {op.nbytes} bytes, which are no whole number of "
+            f"{dtype} elements for each of {shares} ranks: make it a multiple of "
+            f"{ITEM_BYTES[dtype] * shares}"
+        )
+    count = elements // shares
+    part = 0
+    if shares > 1 or operation.shares_in or operation.shares_out:
+        part = elements if operation.name == "all_to_all" else count
+    return Extent(dtype, count, elements, part, members)
+
+
+def _among(op: Op) -> bool:
+    return isinstance(op, Collective)
+
+
+def _operation(program: Program, op: Collective | Send | Recv) -> Operation:
+    name = op.kind if isinstance(op, Collective) else "sendrecv"
+    if name not in OPERATIONS:
+        raise UsageError(f"{op.name!r} of {program.name} is a {name!r}, which cannot be replayed")
+    return OPERATIONS[name]
+
+
+def label_of(op: Collective | Send | Recv) -> str:
+    """The axes of an op as one word."""
+    return "+".join(axes_of(op))
