@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import here, run
+from command import MPIEXEC, here, run
 
 from steptime.cluster.files import cluster_named
 
@@ -69,11 +69,29 @@ def test_measured_links_are_a_cluster(tmp_path):
     assert (cluster.hosts, cluster.devices) == (1, 2)
     assert "measured by steptime topo" in cluster.source
     for pair in found["pairs"]:
-        (link,) = cluster.paths([pair["src"]], [pair["dst"]])[0]
+        port, shared, link, _ = cluster.paths([pair["src"]], [pair["dst"]])[0]
         assert cluster.links.bandwidth[link] / 1e9 == pytest.approx(pair["bandwidth_GBps"], 1e-3)
         assert cluster.links.latency[link] * 1e6 == pytest.approx(pair["latency_us"], 1e-3)
+    assert cluster.links.bandwidth[shared] / 1e9 == pytest.approx(found["together_GBps"], 1e-3)
+    assert cluster.links.bandwidth[port] / 1e9 == pytest.approx(found["port_GBps"], 1e-3)
+    for call in found["calls"]:
+        (measured,) = cluster.calls[call["kind"]]
+        assert (measured.ranks, measured.algorithm) == (2, call["algorithm"])
+        assert measured.seconds == pytest.approx(call["seconds"], rel=1e-3)
+    assert len(found["calls"]) == 9
     assert cluster.device.flops["fp32"] == pytest.approx(found["device"]["flops"]["fp32"], 1e-3)
     assert cluster.device.memory_bandwidth > 1e8
+
+
+@pytest.mark.skipif(not MPIEXEC, reason="there is no MPI here")
+@pytest.mark.slow
+def test_mpi_is_measured_without_torch(tmp_path):
+    words = ("--ranks", "2", "--threads", "1", "--backend", "mpi", "--cluster-file", "c.toml")
+    ended = run("topo", "--measure", *words, "--json", folder=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "MPICH" in ended.json["library"] or "Open MPI" in ended.json["library"]
+    assert ended.json["device"]["flops"].keys() == {"fp32"}
+    assert cluster_named(tmp_path / "c.toml").calls["all_reduce"][0].ranks == 2
 
 
 def test_the_page_shows_what_its_commands_print(tmp_path):
@@ -96,7 +114,6 @@ def test_the_page_shows_what_its_commands_print(tmp_path):
         ("--cluster-file x.toml", "--cluster-file belongs to --measure"),
         ("--measure --file wrong.txt", "leave --file, --svg and --explain out"),
         ("--measure --ranks 1", "at least 2 ranks"),
-        ("--measure --backend mpi", "topo needs torch.distributed"),
     ],
 )
 def test_what_is_refused(words, says, tmp_path):

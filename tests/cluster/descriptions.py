@@ -57,6 +57,8 @@ pairs = [
     { from = 2, to = 0, bandwidth = "8GB/s", latency = "4us" },
 ]
 """
+TOGETHER = PAIRS + 'together = { bandwidth = "9GB/s", latency = "0us" }\n'
+PORT = 'port = { bandwidth = "6GB/s", latency = "0us" }\n'
 FAT_TREE = 'kind = "fat_tree"\nhosts_per_leaf = 2\noversubscription = 2\nlatency = "0.5us"'
 FAT_TREE_3 = FAT_TREE + "\nleaves_per_pod = 2\npod_oversubscription = 4"
 RAIL = 'kind = "rail"\nacross = "{}"\nhosts_per_leaf = {}\nlatency = "0.5us"'
@@ -82,6 +84,9 @@ CLUSTERS = {
     "bus with ports": described(2, 3, 'kind = "switch"', BUS_AND_PORTS, nics=1),
     "pcie": described(2, 16, 'kind = "switch"', PCIE, nics=8),
     "pairs": described(2, 3, 'kind = "switch"', PAIRS, nics=3),
+    "pairs together": described(1, 3, inside=TOGETHER),
+    "ports": described(1, 3, inside=PAIRS + PORT),
+    "pairs together by ports": described(1, 3, inside=TOGETHER + PORT),
     "fat tree": described(5, 2, FAT_TREE, nics=2),
     "fat tree of three levels": described(9, 2, FAT_TREE_3, nics=1),
     "rails": described(6, 4, RAIL.format("spine", 4), nics=4),

@@ -14,6 +14,14 @@ PAIR = (
 )
 HOSTS = DEVICE + "[host]\ncount = 4\n"
 NIC = HOSTS + '[nic]\nbandwidth = "1GB/s"\nlatency = "1us"\n'
+
+
+def calls(ranks: int, sizes: str, times: str) -> str:
+    """A cluster of two devices, and what an all_reduce takes there."""
+    keys = f'ranks = {ranks}, algorithm = "ring", sizes = {sizes}, times = {times}'
+    return f"{PAIR}\n[calls]\nall_reduce = [{{ {keys} }}]"
+
+
 STAR = NIC + '[network]\nkind = "switch"\n'
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.toml"))
 
@@ -115,6 +123,22 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
             "pairs = [{ between = [0, 2] }]",
             "inside.pairs[0].between has 2: a device is a number from 0 to 1",
         ),
+        (
+            calls(ranks=2, sizes='["4KiB", "2KiB"]', times='["1us", "2us"]'),
+            "calls.all_reduce[0].sizes do not ascend: sort them, with their times",
+        ),
+        (
+            calls(ranks=2, sizes='["4KiB", "8KiB"]', times='["1us"]'),
+            "calls.all_reduce[0].times are 1 for 2 sizes: give one each",
+        ),
+        (
+            calls(ranks=2, sizes='["much"]', times='["1us"]'),
+            "calls.all_reduce[0].sizes: ",
+        ),
+        (
+            calls(ranks=1, sizes='["4KiB"]', times='["1us"]'),
+            "calls.all_reduce[0].ranks is 1: it must be a whole number, 2 or more",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_one_sentence(text: str, why: str) -> None:
@@ -215,3 +239,11 @@ def test_a_ring_on_dgx_a100_is_as_fast_as_published() -> None:
     assert errors[0] == pytest.approx(-0.10, abs=0.01)
     assert errors[1] == pytest.approx(-0.24, abs=0.01)
     assert np.abs(errors[2:]).max() < 0.02
+
+
+def test_the_times_of_calls_are_read_and_go_on_along_a_line() -> None:
+    text = calls(ranks=2, sizes='["4KiB", "8KiB"]', times='["1us", "2us"]')
+    (of_two,) = parse_cluster(text, "x.toml").calls["all_reduce"]
+    assert (of_two.ranks, of_two.algorithm) == (2, "ring")
+    times = [of_two.at(nbytes) for nbytes in (1, 4096, 6144, 8192, 16384)]
+    assert times == pytest.approx([1e-6, 1e-6, 1.5e-6, 2e-6, 4e-6])

@@ -99,6 +99,18 @@ def test_pairs_have_what_was_measured_for_them() -> None:
     assert found == [(1, 5), (1, 5), (2, 6), (3, 7), (4, 8), (4, 8)]
 
 
+def test_pairs_may_share_a_medium_and_ports() -> None:
+    names, latency, bandwidth = way(CLUSTERS["pairs together"], 0, 2)
+    assert names == ["host0: all pairs in → all pairs out", "host0: pairs0 → device2"]
+    assert (latency, bandwidth) == (3, 7)
+    names, latency, bandwidth = way(CLUSTERS["pairs together by ports"], 0, 2)
+    ends = ["host0: port0 in → port0 out", "host0: port2 in → port2 out"]
+    assert [names[0], names[3]] == ends
+    assert (len(names), latency, bandwidth) == (4, 3, 6)
+    # What a device receives takes the same port as what it sends.
+    assert way(CLUSTERS["ports"], 2, 1)[0][0] == ends[1]
+
+
 def test_a_fat_tree_pools_what_its_leaves_send_up() -> None:
     cluster = CLUSTERS["fat tree of three levels"]
     rates = dict(zip(cluster.links.names, cluster.links.bandwidth / 1e9, strict=True))

@@ -1,7 +1,11 @@
-"""The verb ``proxy``: a model's traffic on live ranks, or the plan of it."""
+"""The verb ``proxy``: a model's traffic on live ranks or simulated, or the plan of it."""
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -10,19 +14,16 @@ from steptime import rundir
 from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
+from steptime.cli.proxy_lines import answer_lines, plan_lines, simulated_lines
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.replay.options import ProxyOptions
-from steptime.units import format_bytes, format_seconds
 from steptime.world import detect
 
 if TYPE_CHECKING:
-    from steptime.replay.calls import Caller
     from steptime.replay.figures import Replayed
     from steptime.replay.workload import Proxy
-
-_SHOWN = 16
-"""So many ranks, or kinds of ranks, are printed; run.json has all."""
+    from steptime.simulate.prepare import Prepared
 
 
 def proxy(
@@ -34,9 +35,10 @@ def proxy(
     ranks: Flat[RankOptions] = RankOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
 ) -> int:
-    """How would this model's traffic run here?
+    """How would this model's traffic run here, or there?
 
-    Sends what a training step of the model sends, with something in place of its computing.
+    Sends what a training step of the model sends, with something in place of its computing. With
+    --cluster that is simulated.
 
     Parameters
     ----------
@@ -53,15 +55,22 @@ def proxy(
     from steptime.replay.workload import check_memory, proxy_of
 
     if asked.dry_run:
-        _dry_run(proxy_of(model, asked, _ranks(ranks)), asked, output)
+        _dry_run(proxy_of(model, asked, _ranks(ranks, asked)), asked, output)
+        return 0
+    if asked.cluster and not asked.live:
+        _refuse_live(ranks)
+        _simulate(proxy_of(model, asked, _ranks(ranks, asked)), asked, output)
         return 0
 
     def check(size: int) -> None:
         from steptime.world.room import available_bytes
 
-        _check_backend(ranks.backend)
         here = ranks_here(size)
-        check_memory(proxy_of(model, asked, size), ranks.backend, here, available_bytes())
+        _check_backend(ranks.backend, here)
+        plan = proxy_of(model, asked, size)
+        check_memory(plan, ranks.backend, here, available_bytes())
+        if plan.cluster:
+            _prepared(plan, asked)
 
     def work(place: Place) -> None:
         _replay(proxy_of(model, asked, place.world.size), place, asked, ranks, output)
@@ -88,16 +97,78 @@ def _tell_of_models(what: str, model: str | None, output: OutputOptions) -> None
     say(told.get().rstrip())
 
 
-def _ranks(ranks: RankOptions) -> int:
-    import os
-
+def _ranks(ranks: RankOptions, asked: ProxyOptions) -> int:
+    """How many ranks there are to be where none is started."""
     world = detect(os.environ)
-    return ranks.ranks or (world.size if world else 4)
+    if ranks.ranks or world:
+        return ranks.ranks or (world.size if world else 1)
+    if asked.cluster:
+        from steptime.cluster import cluster_named
+
+        return cluster_named(asked.cluster).order.size
+    return 4
 
 
-def _check_backend(backend: str) -> None:
+def _refuse_live(ranks: RankOptions) -> None:
+    """Raise UsageError for what is about live ranks, where there are to be none."""
+    given, default = asdict(ranks), asdict(RankOptions())
+    for name in ("threads", "backend", "timeout"):
+        if given[name] != default[name]:
+            raise UsageError(
+                f"--{name} is about live ranks, and only --live starts some: leave it out"
+            )
+    if detect(os.environ):
+        raise UsageError(
+            "--cluster without --live is simulated in one process: run it without the launcher, or "
+            "add --live"
+        )
+
+
+def _prepared(plan: "Proxy", asked: ProxyOptions) -> "Prepared":
+    from steptime.replay.simulated import prepared
+
+    return prepared(plan, asked.fidelity)
+
+
+def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
+    from steptime.program.stored import write_programs
+    from steptime.replay.simulated import bytes_of, figures_of, simulate_proxy
+    from steptime.replay.stored import proxy_programs
+    from steptime.replay.workload import plan_record
+    from steptime.report import write_report
+    from steptime.timeline import write_chrome_trace
+
+    tell = teller(0, output, aside=output.json)
+    tell("\n".join(plan_lines(plan, asked)))
+    one = simulate_proxy(_prepared(plan, asked))
+    out = output.out or rundir.default_path("proxy", datetime.now())
+    record = {
+        "verb": "proxy",
+        "run": str(out),
+        "ranks": plan.program.ranks,
+        **plan_record(plan),
+        **figures_of(one),
+        "environment": rundir.environment(),
+    }
+    for row, moved in zip(record["per_rank"], bytes_of(one), strict=True):
+        row["simulated_bytes"] = moved
+    rundir.create(out)
+    with writing(out):
+        write_programs(out, proxy_programs(plan))
+        rundir.write_record(out, record)
+        write_chrome_trace(out / "trace.json.gz", one.simulation.timeline)
+        write_report(out / "report.html", record, one.simulation.timeline)
+    if output.json:
+        say(json.dumps(record))
+    else:
+        say("\n".join([*simulated_lines(record), f"run: {out}"]))
+
+
+def _check_backend(backend: str, here: int) -> None:
     if backend == "nccl":
-        raise UsageError("a proxy runs on gloo, steptime or mpi: nccl is still to come")
+        from steptime.replay.nccl_calls import check_gpus
+
+        check_gpus(here)
     if backend == "mpi":
         from steptime.world.mpi import check_mpi
 
@@ -105,6 +176,8 @@ def _check_backend(backend: str) -> None:
 
 
 def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
+    from steptime.program.stored import write_programs
+    from steptime.replay.stored import proxy_programs
     from steptime.replay.workload import plan_record
 
     record = {"verb": "proxy", "source": "computed", "dry_run": True, **plan_record(plan)}
@@ -112,44 +185,37 @@ def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
     if out is not None:
         rundir.create(out)
         with writing(out / "run.json"):
+            write_programs(out, proxy_programs(plan))
             rundir.write_record(out, record)
     if output.json:
         say(json.dumps(record))
         return
-    say("\n".join(_plan_lines(plan, asked)))
-
-
-def _caller(backend: str) -> "Caller":
-    if backend == "mpi":
-        from mpi4py import MPI
-
-        from steptime.replay.mpi_calls import MpiCaller
-
-        return MpiCaller(MPI.COMM_WORLD)
-    from steptime.replay.torch_calls import TorchCaller
-
-    return TorchCaller()
+    say("\n".join(plan_lines(plan, asked)))
 
 
 def _replay(
     plan: "Proxy", place: Place, asked: ProxyOptions, ranks: RankOptions, output: OutputOptions
 ) -> None:
+    from steptime.program.stored import write_programs
+    from steptime.replay.callers import caller_of
     from steptime.replay.figures import figures, gathered
     from steptime.replay.replay import replay
     from steptime.replay.standin import stand_in
+    from steptime.replay.stored import proxy_programs
     from steptime.replay.workload import plan_record
+    from steptime.report import write_report
     from steptime.timeline import write_chrome_trace
 
-    caller = _caller(ranks.backend)
+    caller = caller_of(ranks.backend)
     carrier = caller.carrier
     tell = teller(carrier.rank, output, aside=output.json)
-    tell("\n".join([*crowding(place), *_plan_lines(plan, asked)]))
+    tell("\n".join([*crowding(place), *plan_lines(plan, asked)]))
     mine = replay(
         plan.program,
         caller,
         steps=asked.steps,
         warmup=asked.warmup,
-        compute=stand_in(plan.compute),
+        compute=stand_in(plan.compute, ranks.backend),
         device=plan.device,
         verify=asked.verify,
         seed=asked.seed,
@@ -169,14 +235,18 @@ def _replay(
         }
         for one, wire in zip(record["per_rank"], _wires(run), strict=False):
             one["wire_bytes"] = wire
+        if plan.cluster:
+            record |= _beside(plan, asked, record, place.out)
         with writing(place.out):
+            write_programs(place.out, proxy_programs(plan))
             rundir.write_record(place.out, record)
             write_chrome_trace(place.out / "trace.json.gz", run.timeline)
+            write_report(place.out / "report.html", record, run.timeline)
         if not run.wrong:
             if output.json:
                 say(json.dumps(record))
             else:
-                say("\n".join([*_answer_lines(record, asked), f"run: {place.out}"]))
+                say("\n".join([*answer_lines(record, asked), f"run: {place.out}"]))
     carrier.barrier()  # an error here would end rank 0 before it has written
     if run.wrong:
         raise SteptimeError(
@@ -185,86 +255,21 @@ def _replay(
         )
 
 
+def _beside(
+    plan: "Proxy", asked: ProxyOptions, record: Mapping[str, Any], out: Path
+) -> dict[str, Any]:
+    """The same simulated, which leaves a trace of its own."""
+    from steptime.replay.simulated import error, figures_of, simulate_proxy
+    from steptime.timeline import write_chrome_trace
+
+    one = simulate_proxy(_prepared(plan, asked))
+    simulated = figures_of(one)
+    with writing(out):
+        write_chrome_trace(out / "simulated.json.gz", one.simulation.timeline)
+    return {"simulated": simulated, "error": error(record, simulated)}
+
+
 def _wires(run: "Replayed") -> list[dict[str, int]]:
     if run.wire is None:
         return []
     return [{"sent": round(sent), "received": round(got)} for sent, got in run.wire.tolist()]
-
-
-def _plan_lines(plan: "Proxy", asked: ProxyOptions) -> Iterator[str]:
-    program = plan.program
-    sizes = " × ".join(f"{axis} {size:,}" for axis, size in program.axes.items())
-    yield f"{plan.model}: {sizes} = {program.ranks:,} ranks"
-    if plan.fraction != 1:
-        yield f"NOT THE REAL MESSAGES: each is shrunk to {plan.fraction} of its bytes"
-    yield f"{plan.compute}: {plan.times}"
-    if asked.verify:
-        yield "every value is checked, which takes time within the steps"
-    total = sum(
-        int((program.class_of == kind).sum()) * demand.memory_bytes
-        for kind, demand in enumerate(plan.demands)
-    )
-    yield (
-        f"memory of buffers, computed: {format_bytes(plan.memory_bytes())} a rank at most, "
-        f"{format_bytes(total)} in all"
-    )
-    yield ""
-    yield from _class_lines(plan)
-
-
-def _class_lines(plan: "Proxy") -> Iterator[str]:
-    """What each kind of rank calls in a step."""
-    yield "in a step (computed)                    calls        elements   group"
-    for kind, demand in enumerate(plan.demands[:_SHOWN]):
-        own = (plan.program.class_of == kind).nonzero()[0]
-        more = f" and {own.size - 1:,} more" if own.size > 1 else ""
-        yield f"rank {own[0]:,}{more}: {format_seconds(demand.compute_s)} of computing"
-        for (what, axes, members), calls in demand.collectives.items():
-            name = f"{what} {'+'.join(axes)}"
-            yield f"  {name:<34.34} {calls.calls:>8,} {calls.elements:>15,} {members:>7,}"
-        for name, calls in (("sends", demand.sends), ("receives", demand.receives)):
-            if calls.calls:
-                yield f"  {name:<34} {calls.calls:>8,} {calls.elements:>15,}"
-    if len(plan.demands) > _SHOWN:
-        yield f"and {len(plan.demands) - _SHOWN} more kinds of ranks: see --json"
-
-
-def _answer_lines(run: Mapping[str, Any], asked: ProxyOptions) -> Iterator[str]:
-    step = run["step_time_s"]
-    yield ""
-    yield (
-        f"step: {format_seconds(step['median'])} median of {asked.steps} on the slowest rank "
-        f"(p10 {format_seconds(step['p10'])}, p90 {format_seconds(step['p90'])}), measured"
-    )
-    yield ""
-    yield "measured                     mean of ranks   slowest rank      under way"
-    for what, of in run["phases"].items():
-        if not of["max_s"]:
-            continue
-        exposed = what in run["under_way"]
-        name = f"waiting for {what or 'nothing'}" if exposed else what
-        under_way = format_seconds(run["under_way"][what]) if exposed else ""
-        yield (
-            f"  {name:<26.26} {format_seconds(of['mean_s']):>13} "
-            f"{format_seconds(of['max_s']):>14} {under_way:>14}".rstrip()
-        )
-    yield ""
-    yield from _byte_lines(run)
-    if asked.verify:
-        yield f"{run['verified']['checked']:,} elements received, and all are right"
-
-
-def _byte_lines(run: Mapping[str, Any]) -> Iterator[str]:
-    wired = "wire_bytes" in run["per_rank"][0]
-    counted = "  counted on TCP: sent   received" if wired else ""
-    yield f"bytes a step   predicted: sent     received{counted}"
-    for one in run["per_rank"][:_SHOWN]:
-        sent = sum(of["sent"] for of in one["predicted_bytes"].values())
-        received = sum(of["received"] for of in one["predicted_bytes"].values())
-        line = f"  rank {one['rank']:<10} {format_bytes(sent):>14} {format_bytes(received):>12}"
-        if wired:
-            wire = one["wire_bytes"]
-            line += f" {format_bytes(wire['sent']):>20} {format_bytes(wire['received']):>10}"
-        yield line
-    if not wired:
-        yield "  nothing went over TCP, where it would be counted"

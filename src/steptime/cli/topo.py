@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,19 @@ from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
-from steptime.units import format_flops, format_rate
+from steptime.units import format_bytes, format_flops, format_rate, format_seconds
 
 if TYPE_CHECKING:
+    from steptime.cluster import CallTimes
     from steptime.measure.bench import Bench
+    from steptime.measure.carrier import Carrier
+    from steptime.measure.core import DeviceRates
+    from steptime.replay.calibrate import Timed
 
 
 _DEFAULT = asdict(RankOptions())
+_PAIR_BYTES = "4MiB"
+_CALL_BYTES = "128MiB"  # twice the largest vector, for what a library copies
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,9 @@ def topo(
     svg
         Draw the tree of the host and the matrix to this file.
     measure
-        Start ranks here, measure latency and bandwidth between every two of them, and what a
-        device computes and copies, and write a cluster file of it.
+        Start ranks here, measure latency and bandwidth between every two of them and of all at
+        once, what the library's calls cost beside that, and what a device computes and copies, and
+        write a cluster file of it.
     cluster_file
         The cluster file that --measure writes; default: cluster.toml in the run's folder.
 
@@ -108,7 +116,7 @@ def _measured(asked: _Asked) -> int:
     from steptime.measure.place import check_place
 
     def check(size: int) -> None:
-        check_place(_links(size), asked.ranks.backend, size, ranks_here(size))
+        check_place(_links(size, _CALL_BYTES), asked.ranks.backend, size, ranks_here(size))
 
     def work(place: Place) -> None:
         _measure(place, asked)
@@ -117,25 +125,31 @@ def _measured(asked: _Asked) -> int:
     return on_ranks("topo", asked.ranks, asked.output, min(max(2, cores), 8), check, work)
 
 
-def _links(ranks: int) -> "Bench":
-    """How pairs are measured: as bench measures them by default."""
+def _links(ranks: int, largest: str = _PAIR_BYTES) -> "Bench":
+    """How pairs are measured: as bench measures them, by messages larger than a core's cache."""
     from steptime.collectives.selection import BUILTIN
     from steptime.measure.options import BenchOptions
 
-    return BenchOptions(maxbytes="1MiB").bench("sendrecv", BUILTIN, ranks)
+    return BenchOptions(maxbytes=largest).bench("sendrecv", BUILTIN, ranks)
 
 
 def _measure(place: Place, asked: _Asked) -> None:
-    from steptime.measure.device import measure_device
-    from steptime.measure.place import make_carrier
+    from steptime.measure.place import hosts_of, make_carrier
     from steptime.measure.session import measure_links, pair_record
-    from steptime.topo.cluster_file import cluster_file
+    from steptime.replay.calibrate import measure_calls
+    from steptime.replay.call_times import busiest, together
+    from steptime.replay.callers import caller_of
+    from steptime.topo.cluster_file import calls_section, cluster_file
 
-    carrier = make_carrier(asked.ranks.backend)
+    backend = asked.ranks.backend
+    carrier = make_carrier(backend)
     tell = teller(carrier.rank, asked.output, aside=asked.output.json)
     tell("\n".join([*crowding(place), f"{carrier.ranks} ranks on {carrier.library}"]))
-    device = measure_device(carrier, asked.ranks.backend, place.world.local_size)
+    device = _device(carrier, place, asked)
     pairs = measure_links(carrier, _links(carrier.ranks))
+    one_host = len(set(hosts_of(carrier))) == 1
+    # Only CPU ranks are timed as a proxy calls: they share cores and memory.
+    timed = measure_calls(lambda: caller_of(backend)) if one_host and backend != "nccl" else None
     if carrier.rank == 0:
         path = asked.cluster_file or place.out / "cluster.toml"
         run: dict[str, Any] = {
@@ -148,16 +162,50 @@ def _measure(place: Place, asked: _Asked) -> None:
             "cluster_file": str(path),
             "environment": rundir.environment(),
         }
-        rundir.write_record(place.out, run)
         title, source = _described(run)
+        at_once, port = (together(timed), busiest(pairs)) if timed else (None, None)
+        text = cluster_file(title, source, asdict(device), pairs, at_once, port)
+        if timed and at_once and port:
+            run |= {"together_GBps": at_once / 1e9, "port_GBps": port / 1e9}
+            calls = _followed(timed, text)
+            run["calls"] = _call_rows(calls)
+            text += calls_section(calls)
+        rundir.write_record(place.out, run)
         with writing(path):
-            text = cluster_file(title, source, asdict(device), pairs)
             rundir.write_atomic(path, text.encode())
         if asked.output.json:
             say(json.dumps(run))
         else:
             say(_answer(run))
     carrier.barrier()  # an error here would end rank 0 before it has written
+
+
+def _device(carrier: "Carrier", place: Place, asked: _Asked) -> "DeviceRates":
+    backend, here = asked.ranks.backend, place.world.local_size
+    if backend == "mpi":
+        from steptime.measure.core import measure_core
+
+        return measure_core(carrier, place.threads, here)
+    from steptime.measure.device import measure_device
+
+    return measure_device(carrier, backend, here)
+
+
+def _followed(timed: "Sequence[Timed]", text: str) -> "Mapping[str, tuple[CallTimes, ...]]":
+    """The calls on the cluster of a file."""
+    from steptime.cluster import parse_cluster
+    from steptime.replay.call_times import call_times
+
+    return call_times(timed, parse_cluster(text, "measured"))
+
+
+def _call_rows(calls: "Mapping[str, tuple[CallTimes, ...]]") -> list[dict[str, Any]]:
+    """What run.json holds of the calls."""
+    return [
+        {"source": "measured", "kind": kind, **asdict(one)}
+        for kind, measured in calls.items()
+        for one in measured
+    ]
 
 
 def _described(run: dict[str, Any]) -> tuple[str, str]:
@@ -167,7 +215,7 @@ def _described(run: dict[str, Any]) -> tuple[str, str]:
     source = (
         f"measured by steptime topo --measure on {where['time']}: {run['library']}, "
         f"threads a rank: {run['threads']}, {where['cpu']} with {where['cores']} cores; one pair "
-        "at a time, messages of 1 MiB; device rates while all ranks work"
+        "at a time, messages of 4 MiB; all pairs, calls and device rates while all ranks work"
     )
     return title, source
 
@@ -183,6 +231,20 @@ def _answer(run: dict[str, Any]) -> str:
             f"device (measured, all ranks at work): {', '.join(rates)},",
             f"  copy {format_rate(device['memory_bandwidth'])}, "
             f"add {format_rate(device['reduction'])}",
+            *_call_lines(run),
             f"cluster file: {run['cluster_file']}",
         ]
     )
+
+
+def _call_lines(run: dict[str, Any]) -> Iterator[str]:
+    if "calls" not in run:
+        return
+    yield f"all pairs at once (measured): {format_rate(run['together_GBps'] * 1e9)} in all,"
+    yield f"  a rank sends and receives {format_rate(run['port_GBps'] * 1e9)} at once"
+    sizes = [format_bytes(size) for size in run["calls"][0]["sizes"]]
+    yield "calls (measured)" + "".join(f"{size:>9}" for size in sizes)
+    for one in run["calls"]:
+        times = "".join(f"{format_seconds(seconds):>9}" for seconds in one["seconds"])
+        name = f"{one['kind']} {one['ranks']}"
+        yield f"{name:<16}{times}"

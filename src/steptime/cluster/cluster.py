@@ -1,7 +1,7 @@
 """Cluster: hosts, devices, directed links and routes, and which device each rank is on."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -36,6 +36,31 @@ class Device:
     memory_bandwidth: float
     efficiency: float = 1.0
     reduction: float = np.inf
+
+
+MESSAGE = "message"
+"""What messages are called among a cluster's calls: one from each rank to the next, all at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTimes:
+    """What the calls of a library were measured to take on ``ranks`` ranks, with nothing else.
+
+    ``sizes`` of the whole vector in bytes, ascending, and ``seconds``. ``algorithm``: the shipped
+    one by which its messages are taken to go, empty for MESSAGE.
+    """
+
+    ranks: int
+    sizes: tuple[float, ...]
+    seconds: tuple[float, ...]
+    algorithm: str = ""
+
+    def at(self, nbytes: float) -> float:
+        """The seconds for so many bytes, between sizes and beyond the last along a line."""
+        if nbytes <= self.sizes[-1] or len(self.sizes) < 2:
+            return float(np.interp(nbytes, self.sizes, self.seconds))
+        slope = (self.seconds[-1] - self.seconds[-2]) / (self.sizes[-1] - self.sizes[-2])
+        return self.seconds[-1] + max(slope, 0.0) * (nbytes - self.sizes[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +110,8 @@ class Cluster:
     relative to ``device``, shape (devices,). ``order``: the devices in the order in which ranks
     take them, shape (places,). ``source`` says where the figures come from. ``inside`` is the
     fabric of each host and ``network`` the one between hosts, where there is one: ``links`` are
-    those of the hosts in order, then those of the network.
+    those of the hosts in order, then those of the network. ``calls``: what the calls of a library
+    were measured to take there, by kind of collective, and of messages as MESSAGE.
     """
 
     name: str
@@ -99,6 +125,7 @@ class Cluster:
     order: Ints
     inside: Fabric | None = None
     network: Fabric | None = None
+    calls: Mapping[str, tuple[CallTimes, ...]] = field(default_factory=dict)
 
     @property
     def devices(self) -> int:

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from steptime.cluster.assemble import joined_links, joined_route
-from steptime.cluster.cluster import Cluster, Device, Fabric, Floats, Ints
+from steptime.cluster.cluster import CallTimes, Cluster, Device, Fabric, Floats, Ints
 from steptime.cluster.fabrics.bus import inside_bus
 from steptime.cluster.fabrics.dragonfly import dragonfly
 from steptime.cluster.fabrics.fat_tree import fat_tree
@@ -22,6 +23,7 @@ from steptime.cluster.fabrics.torus import torus
 from steptime.cluster.fabrics.wiring import Ends
 from steptime.cluster.section import Section
 from steptime.errors import UsageError
+from steptime.units import parse_bytes, parse_seconds
 
 _PRESETS = files("steptime.cluster") / "presets"
 _MOST_DEVICES = 1 << 20
@@ -85,6 +87,7 @@ def parse_cluster(text: str, name: str) -> Cluster:
     network = _network(top, hosts, devices)
     order = _order(top.section("placement"), hosts, devices)
     speed = _speed(top.section("speeds"), hosts, devices)
+    calls = _calls(top.section("calls"))
     top.finish()
     return Cluster(
         name=Path(name).name.removesuffix(".toml"),
@@ -98,6 +101,7 @@ def parse_cluster(text: str, name: str) -> Cluster:
         order=order,
         inside=inside,
         network=network,
+        calls=calls,
     )
 
 
@@ -183,6 +187,33 @@ def _speed(section: Section, hosts: int, devices: int) -> Floats:
         place = _place(section, key, f"{host}.{device or 0}", hosts, devices)
         speed[place // devices, place % devices if device else slice(None)] = section.number(key)
     return speed.reshape(-1)
+
+
+def _calls(section: Section) -> dict[str, tuple[CallTimes, ...]]:
+    """What calls take, by kind: lists of tables of ranks, algorithm, sizes and times."""
+    return {
+        kind: tuple(_call_times(table) for table in section.sections(kind))
+        for kind in section.keys()  # noqa: SIM118  # no mapping
+    }
+
+
+def _call_times(table: Section) -> CallTimes:
+    found = CallTimes(
+        ranks=table.count("ranks", least=2),
+        algorithm=table.text("algorithm", ""),
+        sizes=tuple(table.listed("sizes", parse_bytes)),
+        seconds=tuple(table.listed("times", parse_seconds)),
+    )
+    if len(found.sizes) != len(found.seconds) or not found.sizes:
+        table.refuse(
+            "times", f"are {len(found.seconds)} for {len(found.sizes)} sizes: give one each"
+        )
+    if any(below >= above for below, above in pairwise(found.sizes)):
+        table.refuse("sizes", "do not ascend: sort them, with their times")
+    if min(found.seconds) <= 0:
+        table.refuse("times", "must be above 0")
+    table.finish()
+    return found
 
 
 def _place(section: Section, key: str, written: object, hosts: int, devices: int) -> int:

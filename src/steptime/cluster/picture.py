@@ -76,6 +76,9 @@ def svg(cluster: Cluster) -> str:
         max(middles.values()) + width / 2 + _MARGIN,
         2 * _MARGIN + _TITLE_CHARACTER * len(cluster.title),
     )
+    if cluster.inside:
+        beyond = max(spot.x + spot.half_width for spot in inside.spots.values()) - middles[0]
+        right = max(right, max(middles.values()) + beyond + _MARGIN)
     if cluster.network:
         layer = _fabric(cluster.network, nics, "network", _widest(cluster))
         shapes += [*layer.shapes, *_legend(cluster, cluster.network, layer)]

@@ -124,6 +124,16 @@ class Section:
             for place, one in enumerate(value)
         ]
 
+    def listed(self, key: str, parse: Callable[[str], _T]) -> list[_T]:
+        """Texts of a list, each of which ``parse`` reads."""
+        value = self._value(key, None)
+        if not isinstance(value, list):
+            self.refuse(key, f"is {value!r}: it must be a list of texts")
+        try:
+            return [parse(f"{one}") for one in value]
+        except UsageError as error:
+            raise UsageError(f"{self._file}: {self._name(key)}: {error}") from None
+
     def one_way(self) -> Rate:
         """``bandwidth`` and ``latency`` of this table."""
         return Rate(self.rate("bandwidth"), self.seconds("latency"))

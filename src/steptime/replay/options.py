@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from steptime.errors import UsageError
-from steptime.units import Size, parse_flops, parse_rate
+from steptime.units import Size, parse_flops, parse_rate, parse_seconds
 
 ComputeChoice: TypeAlias = Literal["auto", "sleep", "busy", "nothing"]
 Precision: TypeAlias = Literal["fp32", "bf16", "fp16"]
+Recompute: TypeAlias = Literal["none", "selective", "full"]
 _COUNTS = (
-    *("layers", "data", "tensor", "pipeline", "micro_batches", "interleave", "acc_scale"),
-    *("batch", "rows", "context", "bucket", "steps"),
+    *("layers", "data", "tensor", "pipeline", "expert", "context", "micro_batches", "interleave"),
+    *("acc_scale", "batch", "rows", "tokens", "bucket", "ranks_per_host", "steps"),
 )
 
 
@@ -28,13 +30,26 @@ class ProxyOptions:
     """Layers, if not the model's."""
 
     data: int | None = None
-    """Replicas; default: what tensor and pipeline leave of the ranks."""
+    """Replicas; default: what the other axes leave of the ranks."""
 
     tensor: int | None = None
     """Ranks that share each layer."""
 
     pipeline: int | None = None
     """Stages that share the layers."""
+
+    expert: int | None = None
+    """Ranks that spread a model's experts among them; each has rows of its own."""
+
+    context: int | None = None
+    """Ranks that share the tokens of each row."""
+
+    sequence_parallel: bool = False
+    """Ranks along tensor each hold a share of the tokens between the halves of a block."""
+
+    recompute: Recompute = "none"
+    """What backward computes anew instead of keeping it: the scores of attention (selective) or
+    whole blocks (full)."""
 
     micro_batches: Annotated[int | None, Parameter(name=("--micro-batches", "--microbatches"))] = (
         None
@@ -50,17 +65,22 @@ class ProxyOptions:
     acc_scale: int | None = None
     """Micro-batches a stage, of gpt3 and gpt3_moe with --compat."""
 
-    strategy: str = "replicated"
-    """Gradient-sync strategy, by the names of train; with --tensor or --pipeline replicated or
-    sharded."""
+    strategy: str | None = None
+    """Gradient-sync strategy, by the names of train, zero2 or zero3; default: replicated. In hybrid
+    parallelism replicated, sharded, overlapped or overlapped_sharded; zero2 and zero3 not in a
+    pipeline. Of dlrm, and of cosmoflow with --tensor, the default is overlapped."""
+
+    zero: int | None = None
+    """What ranks with the same parameters shard: 1 the optimizer's state, 2 gradients too, 3
+    parameters too; in place of --strategy."""
 
     batch: int | None = None
     """Rows of the global batch of plain data parallelism; default: 8 a rank."""
 
     rows: int | None = None
-    """Rows of a micro-batch with --tensor or --pipeline; default: 1."""
+    """Rows of a micro-batch in hybrid parallelism; default: 1."""
 
-    context: int | None = None
+    tokens: int | None = None
     """Tokens a row, if not the model's."""
 
     precision: Precision = "fp32"
@@ -82,6 +102,14 @@ class ProxyOptions:
     device_memory: str | None = None
     """How fast its memory is, as 2TB/s; default: memory traffic takes no time."""
 
+    times: Path | None = None
+    """A table of measured times in place of a device: a CSV file with the columns name and seconds,
+    where a name is that of a computation, or how it begins, as in: forward block 3,2.1ms."""
+
+    compute_time: str | None = None
+    """How long forward and backward of a step take together on the rank that computes most, as
+    100ms, shared out by FLOP."""
+
     steps: int = 10
     """Steps that are timed."""
 
@@ -97,6 +125,19 @@ class ProxyOptions:
     dry_run: bool = False
     """Tell groups, messages, bytes and memory, and start no rank."""
 
+    ranks_per_host: int | None = None
+    """Ranks that each host has in the placement that is told; default: 8, or as --cluster has."""
+
+    cluster: str | None = None
+    """Simulate it there, on a cluster by its name or file, and start no rank."""
+
+    live: bool = False
+    """With --cluster: run it here too, and tell how far the simulation is from that."""
+
+    fidelity: Literal["auto", "message", "collective"] = "auto"
+    """With --cluster: whether every message is simulated, or each collective by itself as for
+    thousands of ranks; auto: message up to 128 ranks."""
+
     def __post_init__(self) -> None:
         for name in _COUNTS:
             value = getattr(self, name)
@@ -106,11 +147,38 @@ class ProxyOptions:
         for name in ("warmup", "seed"):
             if getattr(self, name) < 0:
                 raise UsageError(f"--{name} is {getattr(self, name)}: it must be at least 0")
+        self._check_cluster()
+        self._check_times()
         if not 0 < self.fraction <= 1:
             raise UsageError(f"--scale-bytes is {self.scale_bytes}: write a fraction up to 1")
         for rate in (self.flops, self.memory):
             if rate is not None and rate <= 0:
                 raise UsageError("a device of no speed never ends: give it one above 0")
+
+    def _check_times(self) -> None:
+        names = ("times", "compute_time", "device_flops")
+        given = [name for name in names if getattr(self, name) is not None]
+        if len(given) > 1:
+            one, other = (name.replace("_", "-") for name in given[:2])
+            raise UsageError(f"--{one} and --{other} both say how long computing takes: choose one")
+        if given and given[0] != "device_flops" and self.compute == "nothing":
+            raise UsageError(
+                f"--{given[0].replace('_', '-')} says how long computing takes, and --compute "
+                "nothing leaves it out: choose one"
+            )
+        if self.compute_time is not None and self.compute_s <= 0:
+            raise UsageError(f"--compute-time is {self.compute_time}: it must be above 0")
+
+    def _check_cluster(self) -> None:
+        if self.cluster is not None:
+            self.refuse(("ranks_per_host",), "is what the cluster says itself")
+        if self.cluster is None:
+            self.refuse(("live", "fidelity"), "goes with --cluster")
+        elif self.live and self.dry_run:
+            raise UsageError("--dry-run starts no rank and --live does: leave one of them out")
+        elif not self.live:
+            names = ("verify", "seed", "steps", "warmup")
+            self.refuse(names, "is about live ranks, and only --live starts some")
 
     @property
     def fraction(self) -> Fraction:
@@ -128,14 +196,21 @@ class ProxyOptions:
         return parse_flops(self.device_flops) if self.device_flops else None
 
     @property
+    def compute_s(self) -> float:
+        """The seconds that --compute-time says, 0 without it."""
+        return parse_seconds(self.compute_time) if self.compute_time else 0.0
+
+    @property
     def memory(self) -> float | None:
         """The bytes/s of the device's memory."""
         return parse_rate(self.device_memory) if self.device_memory else None
 
     @property
     def hybrid(self) -> bool:
-        """Whether ranks share a model's layers or the layers among them."""
-        return any((self.tensor, self.pipeline, self.micro_batches, self.rows, self.schedule))
+        """Whether it is about ranks that share a model or its rows, and not replicas alone."""
+        axes = (self.tensor, self.pipeline, self.expert, self.context)
+        course = (self.micro_batches, self.rows, self.schedule, self.sequence_parallel)
+        return any((*axes, *course)) or self.recompute != "none"
 
     def refuse(self, names: tuple[str, ...], why: str) -> None:
         """Raise UsageError where one of these options was given."""

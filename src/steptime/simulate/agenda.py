@@ -1,9 +1,19 @@
 """The agenda: what will happen, as a heap of instants that each hold a list of events."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.simulate.compiled import in_place
 from steptime.simulate.state import INSTANTS, NONE, SAME, Network
+
+Floats = NDArray[np.float64]
+
+
+@in_place
+def stand(net: Network, place: int, one: int, key: float) -> None:
+    """Put an instant at a place in the heap."""
+    net.heap[place], net.keys[place] = one, key
+    net.instants[one].place = place
 
 
 @in_place
@@ -15,11 +25,21 @@ def rise(net: Network, place: int) -> None:
         above = (place - 1) >> 1
         if keys[above] <= key:
             break
-        heap[place], keys[place] = heap[above], keys[above]
-        net.instants[heap[place]].place = place
+        stand(net, place, heap[above], keys[above])
         place = above
-    heap[place], keys[place] = one, key
-    net.instants[one].place = place
+    stand(net, place, one, key)
+
+
+@in_place
+def smaller_below(keys: Floats, place: int, size: int, key: float) -> int:
+    """The place of the smallest key right below one in a heap of ``size``, if less than ``key``.
+
+    NONE if it is not.
+    """
+    below = 2 * place + 1
+    if below + 1 < size and keys[below + 1] < keys[below]:
+        below += 1
+    return below if below < size and keys[below] < key else NONE
 
 
 @in_place
@@ -27,17 +47,11 @@ def sink(net: Network, place: int) -> None:
     """Move an instant down the heap until none below it is earlier."""
     heap, keys, size = net.heap, net.keys, net.counts[0].heap
     one, key = heap[place], keys[place]
-    while True:
-        below = 2 * place + 1
-        if below + 1 < size and keys[below + 1] < keys[below]:
-            below += 1
-        if below >= size or keys[below] >= key:
-            break
-        heap[place], keys[place] = heap[below], keys[below]
-        net.instants[heap[place]].place = place
-        place = below
-    heap[place], keys[place] = one, key
-    net.instants[one].place = place
+    below = smaller_below(keys, place, size, key)
+    while below != NONE:
+        stand(net, place, heap[below], keys[below])
+        place, below = below, smaller_below(keys, below, size, key)
+    stand(net, place, one, key)
 
 
 @in_place
@@ -48,8 +62,7 @@ def forget(net: Network, number: int) -> None:
     counts.heap -= 1
     last = counts.heap
     if place != last:
-        net.heap[place], net.keys[place] = net.heap[last], net.keys[last]
-        net.instants[net.heap[place]].place = place
+        stand(net, place, net.heap[last], net.keys[last])
         sink(net, place)
         rise(net, place)
     net.instants[number].time = -1.0
@@ -70,10 +83,9 @@ def put(net: Network, event: int, time: float) -> None:
         net.recent[memo] = number
         net.instants[number].time = time
         net.instants[number].first = NONE
-        place = counts.heap
-        net.heap[place], net.keys[place] = number, time
+        stand(net, counts.heap, number, time)
         counts.heap += 1
-        rise(net, place)
+        rise(net, counts.heap - 1)
     first = net.instants[number].first
     net.events[event].following = first
     net.events[event].before = NONE

@@ -52,7 +52,8 @@ def cheapest(cluster: Cluster, kinds: Ints, call: Call, groups: Ints) -> tuple[O
                 asked.append(_offers(cluster, call, algorithm.name, groups))
     if not asked:
         raise UsageError(
-            f"no {call.kind} for {groups.shape[1]} ranks has few enough transfers to be simulated"
+            f"no {call.kind} for {groups.shape[1]} ranks has few enough transfers to be simulated: "
+            "ask for fewer ranks in a group"
         )
     bounds = [max(one.least for _, one in offers) for offers in asked]
     best = asked[0], np.full(len(groups), np.inf)

@@ -127,7 +127,7 @@ class Loop:
             if occasion not in self._tokens:
                 way, group = self._group_of[meeting]
                 devices = way.devices[group]
-                begun = self._traffic.begin(way.schedule, devices, way.call.nbytes)
+                begun = self._traffic.begin(way.schedule, devices, way.worth)
                 self._tokens[occasion] = begun
             token = self._tokens[occasion]
             self._waiting[token, place] = (stream,)
@@ -170,10 +170,10 @@ def _groups_of(plan: Plan) -> dict[int, tuple[Way, int]]:
 
 
 def _ends_of(plan: Plan) -> dict[int, tuple[int, int, float]]:
-    """Devices of sender and receiver, and bytes, of each message."""
+    """Devices of sender and receiver, and bytes as they count on the links, of each message."""
     return {
         meeting: (src, dst, nbytes)
         for meeting, (src, dst), nbytes in zip(
-            plan.messages.tolist(), plan.ends.tolist(), plan.nbytes.tolist(), strict=True
+            plan.messages.tolist(), plan.ends.tolist(), plan.worth.tolist(), strict=True
         )
     }

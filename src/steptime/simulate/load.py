@@ -6,6 +6,7 @@ import numpy as np
 
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Floats, Ints
+from steptime.collectives.traffic import MOST_PAIRED
 from steptime.program import Meetings
 from steptime.simulate.plan import Plan
 
@@ -16,13 +17,15 @@ _AT_ONCE = 1 << 18  # paths held at a time
 class Load:
     """Bytes of one step: ``sent`` and ``received`` by each rank, shape (ranks,), and on each link.
 
-    ``links``: shape (links,). ``messages``: how many there are.
+    ``links``: shape (links,). ``messages``: how many there are. ``pairs``: what goes from each rank
+    to each other, shape (ranks, ranks), None where there are more than MOST_PAIRED.
     """
 
     sent: Floats
     received: Floats
     links: Floats
     messages: int
+    pairs: Floats | None
 
 
 def load(plan: Plan, met: Meetings, cluster: Cluster, devices: Ints) -> Load:
@@ -31,11 +34,14 @@ def load(plan: Plan, met: Meetings, cluster: Cluster, devices: Ints) -> Load:
     sent, received = np.zeros(ranks), np.zeros(ranks)
     links = np.zeros(cluster.links.bandwidth.size)
     messages = float(plan.messages.size)
+    pairs = np.zeros((ranks, ranks)) if ranks <= MOST_PAIRED else None
 
     def add(src: Ints, dst: Ints, nbytes: Floats) -> None:
         """Ranks that send to ranks, and how much, all of shape (n,)."""
         sent[:] += np.bincount(src, nbytes, minlength=ranks)
         received[:] += np.bincount(dst, nbytes, minlength=ranks)
+        if pairs is not None:
+            np.add.at(pairs, (src, dst), nbytes)
         for start in range(0, src.size, _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             path = cluster.paths(devices[src[some]], devices[dst[some]])
@@ -50,4 +56,4 @@ def load(plan: Plan, met: Meetings, cluster: Cluster, devices: Ints) -> Load:
         messages += way.sent.messages * float(times.sum())
         src, dst = way.ranks[:, way.sent.src], way.ranks[:, way.sent.dst]
         add(src.ravel(), dst.ravel(), np.outer(times, way.sent.nbytes).ravel())
-    return Load(sent, received, links, round(messages))
+    return Load(sent, received, links, round(messages), pairs)

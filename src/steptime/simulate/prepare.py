@@ -13,7 +13,7 @@ from steptime.cluster.cluster import Ints
 from steptime.errors import UsageError
 from steptime.program import Meetings, Program, check, meetings
 from steptime.simulate.memory import require
-from steptime.simulate.plan import check_algorithms
+from steptime.simulate.plan import Plan, check_algorithms, plan
 from steptime.simulate.priced import priced
 from steptime.simulate.queues import Queues, queues
 from steptime.simulate.simulation import Fidelity
@@ -28,17 +28,18 @@ _OTHER_BYTES = 100  # of each op instance: its meeting, and what is held while t
 class Prepared:
     """A program that can be simulated on a cluster, and what is known of it.
 
-    ``devices``: that of each rank, shape (ranks,). ``wall_s``: how long it took to find out.
+    ``devices``: that of each rank, shape (ranks,). ``how``: what its meetings are carried out by.
+    ``wall_s``: how long it took to find out.
     """
 
     program: Program
     cluster: Cluster
     fidelity: Fidelity
-    algorithms: Mapping[str, str]
     steps: int
     devices: Ints
     queues: Queues
     met: Meetings
+    how: Plan
     wall_s: float
 
 
@@ -53,7 +54,7 @@ def prepare(
     """Look whether some steps of ``program`` can be simulated, as ``simulate`` does first of all.
 
     Raises UsageError where the program does not fit the cluster or contradicts itself, an algorithm
-    cannot serve, or there is too little memory.
+    cannot serve or makes too many transfers to be simulated, or there is too little memory.
     """
     began = time.perf_counter()
     if fidelity not in get_args(Fidelity):
@@ -67,15 +68,16 @@ def prepare(
     check_algorithms(met, algorithms)
     queued = queues(program, cluster.device, cluster.speed[devices])
     priced(program, queued, met, np.zeros(met.call.size), 1)  # it says where ranks are stuck
+    how = plan(cluster, met, devices, algorithms, priced=fidelity == "collective")
     return Prepared(
         program=program,
         cluster=cluster,
         fidelity=fidelity,
-        algorithms=algorithms,
         steps=steps,
         devices=devices,
         queues=queued,
         met=met,
+        how=how,
         wall_s=time.perf_counter() - began,
     )
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from steptime.simulate.agenda import drop, put
+from steptime.simulate.agenda import drop, put, smaller_below
 from steptime.simulate.compiled import in_place
 from steptime.simulate.series import record
 from steptime.simulate.state import NODE, NONE, Network
@@ -114,14 +114,10 @@ def settle(net: Network, place: int, size: int) -> None:
     """Move a link down the heap of shares until none below it has a smaller one."""
     links, shares = net.found, net.shares
     one, key = links[place], shares[place]
-    while True:
-        below = 2 * place + 1
-        if below + 1 < size and shares[below + 1] < shares[below]:
-            below += 1
-        if below >= size or shares[below] >= key:
-            break
+    below = smaller_below(shares, place, size, key)
+    while below != NONE:
         links[place], shares[place] = links[below], shares[below]
-        place = below
+        place, below = below, smaller_below(shares, below, size, key)
     links[place], shares[place] = one, key
 
 

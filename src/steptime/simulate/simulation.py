@@ -40,8 +40,9 @@ class Simulation:
     ``timeline`` shows the ranks ``shown_ranks``, shape (shown,); every other figure is of all.
     ``step_s``: each step as long as its slowest rank took, in seconds, shape (steps,). ``ranks``:
     how long the last step took each rank, and its four phases, which add up to it: dtype RANK,
-    shape (ranks,). ``bytes_sent`` and ``bytes_received``, shape (ranks,), ``link_bytes``, shape
-    (links,), and ``messages`` are of one step. ``link_series``: what the links carried over time,
+    shape (ranks,). ``pairs``: bytes of a step from each rank to each other, shape (ranks, ranks),
+    None where there are very many. ``bytes_sent`` and ``bytes_received``, shape (ranks,),
+    ``link_bytes``, shape (links,), and ``messages`` are of one step. ``link_series``: what the links carried over time,
     all steps together, where messages were simulated. ``wall_s``: how long the simulation took.
     """
 
@@ -56,6 +57,7 @@ class Simulation:
     link_bytes: Floats
     link_series: LinkSeries | None
     wall_s: float
+    pairs: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Ints
 from steptime.program import Meetings, Program
+from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.simulate.division import divide
 from steptime.simulate.events import Loop
 from steptime.simulate.load import load
-from steptime.simulate.plan import Plan, plan
+from steptime.simulate.plan import Plan
 from steptime.simulate.prepare import NOTHING_NAMED, Prepared, prepare
 from steptime.simulate.priced import priced
 from steptime.simulate.queues import Queues
@@ -57,14 +59,11 @@ def simulate(
 
 
 def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Simulation:
-    """Simulate what has been prepared, as ``simulate`` does.
-
-    Raises UsageError where an algorithm makes too many transfers to be simulated.
-    """
+    """Simulate what has been prepared, as ``simulate`` does."""
     began = time.perf_counter()
     program, cluster, met = prepared.program, prepared.cluster, prepared.met
     devices, by_message = prepared.devices, prepared.fidelity == "message"
-    how = plan(cluster, met, devices, prepared.algorithms, priced=not by_message)
+    how = prepared.how
     traffic = Traffic(cluster, keep_messages=keep_messages) if by_message else None
     kept = np.empty(0, MESSAGE)
     if traffic is None:
@@ -74,9 +73,12 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         kept = _messages(traffic, devices, cluster) if keep_messages else kept
     carried = load(how, met, cluster, devices)
     some = shown(program)
+    line = timeline(program, times, some, kept)
+    if not keep_messages:
+        line = replace(line, messages=_point_to_point(program, met, line.intervals, some))
     return Simulation(
         fidelity=prepared.fidelity,
-        timeline=timeline(program, times, some, kept),
+        timeline=line,
         shown_ranks=some,
         step_s=np.diff(times.bounds, axis=0).max(axis=1),
         ranks=_rank_figures(program, times),
@@ -85,6 +87,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         messages=carried.messages,
         link_bytes=carried.links,
         link_series=traffic.link_series if traffic else None,
+        pairs=carried.pairs,
         wall_s=prepared.wall_s + time.perf_counter() - began,
     )
 
@@ -111,6 +114,28 @@ def _messages(traffic: Traffic, devices: Ints, cluster: Cluster) -> NDArray[Any]
         rows[field] = traffic.kept[field]
     rows["src"], rows["dst"] = rank_on[traffic.kept["src"]], rank_on[traffic.kept["dst"]]
     return rows
+
+
+def _point_to_point(
+    program: Program, met: Meetings, rows: NDArray[Any], some: Ints
+) -> NDArray[Any]:
+    """What Sends carry between the ranks ``some``, from the intervals of these, dtype INTERVAL."""
+    ends = message_ends(program, met)
+    ends = ends[np.isin(ends["src"], some) & np.isin(ends["dst"], some)]
+    steps = int(rows["step"].max(initial=-1)) + 1
+    if not 0 < ends.size * steps <= MOST_MESSAGES:
+        return np.empty(0, MESSAGE)
+    both = np.stack([rows["start"], rows["end"]], axis=1)
+    found = []
+    for step in range(steps):
+        times, first = {}, 0
+        for rank in some.tolist():
+            ops = len(program.lists[program.class_of[rank]])
+            begin = first + step * (ops + 1) + 1  # the step's own interval comes before its ops
+            times[rank] = both[begin : begin + ops]
+            first += steps * (ops + 1)
+        found.append(messages_of_step(ends, times))
+    return np.concatenate(found)
 
 
 def _rank_figures(program: Program, times: Times) -> NDArray[Any]:

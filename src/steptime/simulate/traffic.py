@@ -118,7 +118,9 @@ class Traffic:
         """
         places = np.asarray(devices, np.int32)
         if places.shape != (schedule.ranks,):
-            raise UsageError(f"{places.size} devices are given for {schedule.ranks} ranks")
+            raise UsageError(
+                f"{places.size} devices are given for {schedule.ranks} ranks: give one for each"
+            )
         if ((places < 0) | (places >= self._cluster.devices)).any():
             raise UsageError(
                 f"a rank is on device {places.max()}: {self._cluster.name} has devices 0 to "

@@ -3,14 +3,24 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from steptime.cluster import CallTimes
 
-def cluster_file(title: str, source: str, device: Mapping[str, Any], pairs: Sequence[Any]) -> str:
+
+def cluster_file(
+    title: str,
+    source: str,
+    device: Mapping[str, Any],
+    pairs: Sequence[Any],
+    together: float | None = None,
+    port: float | None = None,
+) -> str:
     """The text of a cluster file, which ``cluster_named`` reads.
 
     ``device``: name, flops by dtype (FLOP/s), memory (bytes), memory_bandwidth and reduction
     (bytes/s). ``pairs``: every two ranks, both ways, each with src, dst, latency_s and bandwidth
     (bytes/s). Ranks are devices of one host, whichever hosts they were on. Of a single rank there
-    are no pairs.
+    are no pairs. ``together``: the bytes/s of all pairs at once, and ``port``: those that a device
+    sends and receives together; None where they are no limit.
     """
     ranks = 1 + max((pair.dst for pair in pairs), default=0)
     rates = ", ".join(
@@ -31,18 +41,43 @@ def cluster_file(title: str, source: str, device: Mapping[str, Any], pairs: Sequ
         f"devices = {ranks}",
     ]
     if pairs:
-        lines += ["", "[inside]", 'kind = "pairs"', "pairs = ["]
+        lines += ["", "[inside]", 'kind = "pairs"']
+        lines += [
+            f'{key} = {{ bandwidth = "{_rate(rate)}", latency = "0us" }}'
+            for key, rate in (("together", together), ("port", port))
+            if rate
+        ]
+        lines.append("pairs = [")
         lines += [
             f'  {{ from = {pair.src}, to = {pair.dst}, bandwidth = "{_rate(pair.bandwidth)}", '
-            f'latency = "{pair.latency_s * 1e6:.4g}us" }},'
+            f'latency = "{_time(pair.latency_s)}" }},'
             for pair in pairs
         ]
         lines.append("]")
     return "\n".join(lines) + "\n"
 
 
+def calls_section(calls: Mapping[str, Sequence[CallTimes]]) -> str:
+    """What follows in the file where the calls of the library were measured too."""
+    lines = ["", "[calls]"]
+    for kind, measured in calls.items():
+        lines.append(f"{kind} = [")
+        for one in measured:
+            keys = [f"ranks = {one.ranks}"]
+            keys += [f'algorithm = "{one.algorithm}"'] if one.algorithm else []
+            keys.append("sizes = [" + ", ".join(f'"{size:.0f}B"' for size in one.sizes) + "]")
+            keys.append("times = [" + ", ".join(f'"{_time(s)}"' for s in one.seconds) + "]")
+            lines.append(f"  {{ {', '.join(keys)} }},")
+        lines.append("]")
+    return "\n".join(lines) + "\n"
+
+
 def _rate(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e9:.4g}GB/s"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g}ms" if seconds >= 1e-3 else f"{seconds * 1e6:.4g}us"
 
 
 def _quoted(text: str) -> str:

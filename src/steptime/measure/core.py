@@ -1,0 +1,72 @@
+"""What one rank's core does, without torch: matrix products, copies and additions of NumPy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from steptime.measure.carrier import Carrier
+from steptime.measure.timing import Effort, back_to_back
+from steptime.world import room
+
+COPIED = 64 << 20
+"""Bytes of the vectors that are copied and added up."""
+
+WIDTH = 1024
+"""Of the square matrices that a CPU multiplies."""
+
+_ENOUGH_S = 0.2
+"""How long each is measured at least."""
+
+
+@dataclass(frozen=True)
+class DeviceRates:
+    """Rates of a rank's device, the median over the ranks, while all of them work.
+
+    ``flops``: FLOP/s of a large matrix product by dtype; ``memory_bandwidth``: bytes/s read and
+    written by a copy; ``reduction``: bytes/s added to what is there; ``memory`` in bytes, of the
+    smallest device. ``spread``: the fastest rank's matrix product over the slowest's.
+    """
+
+    name: str
+    flops: dict[str, float]
+    memory_bandwidth: float
+    reduction: float
+    memory: int
+    spread: float
+
+
+def seconds_of(carrier: Carrier, run: Callable[[], object]) -> np.ndarray:
+    """Seconds of one run on each rank, shape (ranks,), while all of them run it."""
+
+    def once() -> None:
+        run()
+
+    first = float(back_to_back(carrier, once, Effort(1, 1)).max())
+    return back_to_back(carrier, once, Effort(1, int(np.clip(_ENOUGH_S / first, 2, 1000))))
+
+
+def name_of(threads: int) -> str:
+    """What the part of a CPU is called that has so many threads."""
+    return f"{threads} thread{'s' if threads > 1 else ''} of a CPU"
+
+
+def measure_core(carrier: Carrier, threads: int, ranks_here: int) -> DeviceRates:
+    """Measure the CPU on every rank at once with NumPy; every rank returns the same.
+
+    ``threads``: with how many each computes. ``ranks_here``: how many ranks this host holds.
+    """
+    a, b, out = (np.ones((WIDTH, WIDTH), np.float32) for _ in range(3))
+    rates = 2 * WIDTH**3 / seconds_of(carrier, lambda: np.matmul(a, b, out=out))
+    one, other = (np.ones(COPIED // 4, np.float32) for _ in range(2))
+    copied = 2 * COPIED / seconds_of(carrier, lambda: np.copyto(other, one))
+    added = COPIED / seconds_of(carrier, lambda: np.add(other, one, out=other))
+    memory = carrier.gather(np.array(float(room.available_bytes() // ranks_here)))
+    return DeviceRates(
+        name=name_of(threads),
+        flops={"fp32": float(np.median(rates))},
+        memory_bandwidth=float(np.median(copied)),
+        reduction=float(np.median(added)),
+        memory=int(memory.min()),
+        spread=float(rates.max() / rates.min()),
+    )

@@ -1,0 +1,60 @@
+"""Calls whose times were measured on a cluster: how many bytes of messages they are worth.
+
+A library's call takes more than its messages: it copies, wakes threads and, where ranks share
+cores, waits for them. All of it is work that what is under way shares, as it shares the links. So
+a call counts as so many bytes as make its simulation, alone, take as long as was measured.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from math import log
+
+import numpy as np
+
+from steptime.cluster import MESSAGE, CallTimes, Cluster
+from steptime.collectives.algorithm import algorithm_named, schedule
+from steptime.collectives.selection import blocks_for
+from steptime.program import Call
+from steptime.simulate.carry import carry
+from steptime.simulate.price import message_seconds
+
+
+def follows(cluster: Cluster, kind: str, ranks: int) -> str:
+    """The algorithm by which the library's collective goes; empty where that is not known.
+
+    Raises UsageError where no such algorithm is shipped.
+    """
+    measured = _nearest(cluster.calls.get(kind, ()), ranks)
+    if measured is None or not measured.algorithm:
+        return ""
+    algorithm = algorithm_named(kind, measured.algorithm)
+    return algorithm.name if algorithm.serves(ranks) else ""
+
+
+def worth(cluster: Cluster, call: Call, ranks: int) -> int:
+    """The bytes that a call among so many ranks counts as; its own where none was measured."""
+    measured = _nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
+    if measured is None or measured.ranks > cluster.devices or not call.nbytes:
+        return call.nbytes
+    alone = partial(simulated_seconds, cluster, call.kind or MESSAGE, measured)
+    # What it takes is a line in the bytes, or nearly.
+    least = alone(measured.ranks)
+    slope = (alone(call.nbytes) - least) / call.nbytes
+    if slope <= 0:
+        return call.nbytes
+    return max(round((measured.at(call.nbytes) - least) / slope), 1)
+
+
+def simulated_seconds(cluster: Cluster, kind: str, measured: CallTimes, nbytes: int) -> float:
+    """What the messages of a call take on the ranks on which it was measured, as it was."""
+    devices = np.arange(measured.ranks, dtype=np.int32)
+    if kind == MESSAGE:
+        return float(message_seconds(cluster, devices, np.roll(devices, -1), nbytes).max())
+    algorithm = algorithm_named(kind, measured.algorithm)
+    one = schedule(algorithm, measured.ranks, blocks=blocks_for(nbytes))
+    return carry(one, cluster, devices, nbytes).seconds
+
+
+def _nearest(measured: Sequence[CallTimes], ranks: int) -> CallTimes | None:
+    """The times on the nearest number of ranks, by their ratio."""
+    return min(measured, key=lambda one: abs(log(one.ranks / ranks)), default=None)
