@@ -25,7 +25,7 @@ BINARIES = Path(sys.executable).parent
 STEPTIME = str(BINARIES / "steptime")
 TORCHRUN = (str(BINARIES / "torchrun"), "--nproc-per-node=2")
 MPIEXEC = which("mpiexec", path=f"{BINARIES}:{os.environ['PATH']}") or ""
-FILES = ["report.html", "run.json", "trace.json.gz"]
+FILES = ["program.json.gz", "report.html", "run.json", "trace.json.gz"]
 MARKER = "STEPTIME_TEST"
 NOT_INHERITED = ("NO_COLOR", "COLUMNS", "TIKTOKEN_CACHE_DIR")
 TINY = {"layers": 1, "heads": 2, "embd": 32, "context": 32, "batch": 4, "steps": 2}
@@ -110,14 +110,14 @@ def run(*words: str, timeout: float = 60, **where: Any) -> Ended:
         return running.end(timeout)
 
 
-def here(*words: str, folder: Path) -> Ended:
-    """Run the command in this process, for a terminal of 80 columns, which is no terminal."""
+def here(*words: str, folder: Path, columns: int = 80) -> Ended:
+    """Run the command in this process, for so many columns, on what is no terminal."""
     out, err = StringIO(), StringIO()
     environ = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     start = time.monotonic()
     with (
         chdir(folder),
-        patch.dict(os.environ, environ | {"COLUMNS": "80"}, clear=True),
+        patch.dict(os.environ, environ | {"COLUMNS": str(columns)}, clear=True),
         patch.object(sys, "argv", ["steptime", *words]),
         redirect_stdout(out),
         redirect_stderr(err),

@@ -1,7 +1,7 @@
 """Leaving a run's files and printing its answer."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
+from steptime.program.stored import StoredProgram, write_programs
 from steptime.report import write_report
 from steptime.report.flows import print_flows
 from steptime.report.terminal import print_run
@@ -23,6 +24,7 @@ def answer(
     place: Place,
     ranks: RankOptions,
     output: OutputOptions,
+    programs: Sequence[StoredProgram] = (),
 ) -> None:
     """Leave the files of a live run and print its answer, as ``leave`` does."""
     run = {
@@ -33,15 +35,21 @@ def answer(
         "backend": ranks.backend,
         "launcher": place.world.launcher,
     }
-    leave(run, timeline, place.out, output)
+    leave(run, timeline, place.out, output, programs)
 
 
-def leave(run: Mapping[str, Any], timeline: Timeline, out: Path, output: OutputOptions) -> None:
-    """Write run.json, trace.json.gz and report.html, then print the answer.
+def leave(
+    run: Mapping[str, Any],
+    timeline: Timeline,
+    out: Path,
+    output: OutputOptions,
+    programs: Sequence[StoredProgram] = (),
+) -> None:
+    """Write run.json, trace.json.gz, its programs and report.html, then print the answer.
 
     Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
     """
-    _write(run, timeline, out)
+    _write(run, timeline, out, programs)
     hashes = {name: set(entry["parameter_hash"]) for name, entry in run["strategies"].items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
@@ -77,8 +85,11 @@ def leave_flows(
     say(f"{table.get()}\nrun: {out}")
 
 
-def _write(run: Mapping[str, Any], timeline: Timeline, out: Path) -> None:
+def _write(
+    run: Mapping[str, Any], timeline: Timeline, out: Path, programs: Sequence[StoredProgram]
+) -> None:
     with _writing(out):
+        write_programs(out, programs)
         rundir.write_record(out, run)
         write_chrome_trace(out / "trace.json.gz", timeline)
         write_report(out / "report.html", run, timeline)

@@ -6,17 +6,14 @@ from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.ranks import Place, on_ranks
-from steptime.cluster import Cluster
-from steptime.cluster.files import cluster_named
 from steptime.errors import UsageError
-from steptime.train.data import check_data
 from steptime.train.options import DataOptions, DtypeName, JobOptions, ModelOptions, TrainOptions
-from steptime.train.strategies import check_backend, strategies, strategy_named
-from steptime.train.strategy import Strategy
 
 if TYPE_CHECKING:
+    from steptime.cluster import Cluster
     from steptime.study.comparison import Comparison
     from steptime.train.job import Job
+    from steptime.train.strategy import Strategy
 
 
 def compare(
@@ -59,6 +56,10 @@ def compare(
         Makes the initial weights and the order of the data.
 
     """
+    from steptime.cluster.files import cluster_named
+    from steptime.train.data import check_data
+    from steptime.train.strategies import check_backend, strategy_named
+
     asked = [] if names == "all" else [strategy_named(n) for n in dict.fromkeys(names.split(","))]
     options = JobOptions(
         model=model,
@@ -86,7 +87,7 @@ def compare(
     return on_ranks("compare", ranks, output, 4, check, work)
 
 
-def _check_cluster(cluster: Cluster, asked: list[Strategy], size: int) -> None:
+def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> None:
     """Raise UsageError where a cluster cannot hold so many ranks, or run any strategy asked for."""
     from steptime.study.cases import able_strategies
 
@@ -98,22 +99,26 @@ def _check_cluster(cluster: Cluster, asked: list[Strategy], size: int) -> None:
         )
 
 
-def _possible(place: Place, ranks: RankOptions) -> list[Strategy]:
+def _possible(place: Place, ranks: RankOptions) -> list["Strategy"]:
     """All strategies that can run on these ranks."""
+    from steptime.train.strategies import strategies
+
     shares_memory = place.world.one_host and ranks.backend != "nccl"
     return [s for s in strategies().values() if shares_memory or not s.in_shared_memory]
 
 
 def _compare(
     options: JobOptions,
-    chosen: list[Strategy],
+    chosen: list["Strategy"],
     cluster: str | None,
     place: Place,
     ranks: RankOptions,
     output: OutputOptions,
 ) -> None:
     from steptime.cli.answer import answer
+    from steptime.cluster.files import cluster_named
     from steptime.study import compare as study
+    from steptime.study.programs import trained_programs
     from steptime.study.record import training_record
     from steptime.train.job import prepare_job
     from steptime.train.loop import StepOutcome
@@ -125,7 +130,7 @@ def _compare(
             for strategy in chosen
         }
 
-        def advance(strategy: Strategy, outcome: StepOutcome) -> None:
+        def advance(strategy: "Strategy", outcome: StepOutcome) -> None:
             progress.update(bars[strategy.name], completed=outcome.step + 1)
 
         comparison = study.compare(job, chosen, advance)
@@ -133,11 +138,12 @@ def _compare(
         record = training_record("compare", comparison, job)
         if cluster is not None:
             record["simulated"] = _simulated(comparison, job, cluster_named(cluster), output)
-        answer(record, comparison.timeline, place, ranks, output)
+        programs = trained_programs(comparison, job.options, job.config)
+        answer(record, comparison.timeline, place, ranks, output, programs)
 
 
 def _simulated(
-    comparison: "Comparison", job: "Job", cluster: Cluster, output: OutputOptions
+    comparison: "Comparison", job: "Job", cluster: "Cluster", output: OutputOptions
 ) -> dict[str, Any]:
     """The same steps on a cluster, as run.json holds them."""
     from steptime.study.elsewhere import asked_of_comparison, elsewhere_record

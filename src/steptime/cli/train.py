@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from steptime.cli.options import CompileChoice, Flat, OutputOptions, PrecisionChoice, RankOptions
-from steptime.cli.printing import say
+from steptime.cli.printing import folded, say
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
-from steptime.train.checkpoint import CheckpointInfo, read_checkpoint_info
-from steptime.train.data import check_data
 from steptime.train.options import (
     DataOptions,
     JobOptions,
@@ -19,9 +17,9 @@ from steptime.train.options import (
     RunOptions,
     TrainOptions,
 )
-from steptime.train.strategies import check_backend, strategy_named
 
 if TYPE_CHECKING:
+    from steptime.train.checkpoint import CheckpointInfo
     from steptime.train.job import Job
 
 
@@ -61,6 +59,10 @@ def train(
         Makes the initial weights and the order of the data.
 
     """
+    from steptime.train.checkpoint import read_checkpoint_info
+    from steptime.train.data import check_data
+    from steptime.train.strategies import check_backend, strategy_named
+
     check_backend(strategy_named(strategy), ranks.backend)
     info = read_checkpoint_info(run.resume) if run.resume else None
     if info:
@@ -100,7 +102,7 @@ def train(
     return on_ranks("train", ranks, output, 1, check, work)
 
 
-def _check_resumed(model: ModelOptions, info: CheckpointInfo) -> None:
+def _check_resumed(model: ModelOptions, info: "CheckpointInfo") -> None:
     """Raise UsageError when options contradict the checkpoint that is to be resumed."""
     if model.init:
         raise UsageError("--init and --resume both say where the weights come from: leave one out")
@@ -115,15 +117,20 @@ def _train(
 ) -> None:
     from steptime.cli.answer import answer
     from steptime.study.compare import summarise
+    from steptime.study.programs import trained_programs
     from steptime.study.record import training_record
     from steptime.train.job import gather
     from steptime.train.run import run_training
+    from steptime.train.strategies import strategy_named
+    from steptime.world.alignment import Alignment, read_clocks
+    from steptime.world.clock import TorchPeers
 
     shown = place.world.rank == 0 and not output.quiet
+    width = output.console().width
 
     def tell(line: str) -> None:
         if shown:
-            print(line, file=sys.stderr) if output.json else say(line)
+            print(line, file=sys.stderr) if output.json else say(folded(line, width))
 
     tell(
         f"GPT-2 of {job.config.parameters:,} parameters on {job.tokens.description}; "
@@ -131,10 +138,12 @@ def _train(
         f"{job.options.precision}"
         f"{', compiled' if job.options.compiled else ''}"
     )
+    before = read_clocks(TorchPeers())
     record, validations = run_training(job, strategy_named(name), run, place.out, tell)
+    alignment = Alignment(before, read_clocks(TorchPeers()))
     records = gather(record)
     if records:
-        summary = summarise(job, {name: records})
+        summary = summarise(job, {name: records}, alignment)
         answer(
             training_record("train", summary, job)
             | {
@@ -145,4 +154,5 @@ def _train(
             place,
             ranks,
             output,
+            trained_programs(summary, job.options, job.config),
         )

@@ -67,11 +67,11 @@ class Collective:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Send:
-    """A message to the rank ``by`` places further along an axis, which wraps around.
+class _End:
+    """One end of a message between this rank and the one ``by`` places further along an axis.
 
-    The n-th Send from one rank to another with a ``tag`` meets the n-th Recv there with it; both
-    begin when both are reached and end when the last byte is there.
+    The axis wraps around. The n-th Send from one rank to another with a ``tag`` meets the n-th Recv
+    there with it; both begin when both are reached and end when the last byte is there.
     """
 
     name: str
@@ -84,16 +84,13 @@ class Send:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recv:
-    """A message from the rank ``by`` places further along an axis: the other end of a Send."""
+class Send(_End):
+    """A message to the rank ``by`` places further along an axis; its other end is a Recv there."""
 
-    name: str
-    axis: str
-    by: int
-    nbytes: int
-    tag: int = 0
-    stream: str = "comm"
-    after: After = ()
+
+@dataclass(frozen=True, kw_only=True)
+class Recv(_End):
+    """A message from the rank ``by`` places further along an axis: the other end of a Send."""
 
 
 @dataclass(frozen=True, kw_only=True)

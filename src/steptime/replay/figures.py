@@ -1,20 +1,25 @@
 """From what each rank measured to the figures of the run and its timeline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measure.carrier import Carrier
-from steptime.program import Collective, Compute, Program, Recv, Send, Wait
+from steptime.program import Collective, Compute, Program, Recv, Send, Wait, meetings
+from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.replay.demand import labels_of
-from steptime.replay.replay import ROW, RankReplay
+from steptime.replay.recording import ROW
+from steptime.replay.replay import RankReplay
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
+from steptime.world.alignment import Alignment
 
 Floats = NDArray[np.float64]
 STEP = "step"
+MOST_MET = 2048
+"""Of so many ranks the messages are put into the timeline: who meets whom takes a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +28,8 @@ class Replayed:
 
     ``step_s``: shape (ranks, steps). ``spent``, ``under_way``: seconds as in RankReplay, each
     of shape (ranks, steps). ``wire``: bytes sent and received in a step, shape (ranks, 2), None
-    where nothing went over TCP. ``timeline``: the last steps.
+    where nothing went over TCP. ``resident``: bytes that each rank's process held after the last
+    step. ``timeline``: the last steps.
     """
 
     step_s: Floats
@@ -32,6 +38,7 @@ class Replayed:
     wire: Floats | None
     checked: int
     wrong: int
+    resident: tuple[int, ...]
     timeline: Timeline
 
 
@@ -44,9 +51,9 @@ def gathered(carrier: Carrier, mine: RankReplay, program: Program) -> Replayed:
         np.stack([none, *(mine.under_way.get(one, none) for one in labels)])
     )[:, 1:]
     wire = mine.wire or (np.nan, np.nan)
-    ends = carrier.gather(np.array([mine.checked, mine.wrong, *wire], float))
+    ends = carrier.gather(np.array([mine.checked, mine.wrong, *wire, mine.resident_bytes], float))
     bounds = carrier.gather(mine.bounds)
-    wired = ends[:, 2:] / steps
+    wired = ends[:, 2:4] / steps
     counted = bool(wired.any())  # memory that ranks share is no wire, nor are MPI's own channels
     return Replayed(
         step_s=np.diff(bounds, axis=1),
@@ -55,8 +62,20 @@ def gathered(carrier: Carrier, mine: RankReplay, program: Program) -> Replayed:
         wire=wired if counted and not np.isnan(wired).any() else None,
         checked=int(ends[:, 0].sum()),
         wrong=int(ends[:, 1].sum()),
-        timeline=_timeline(program, bounds, _all_rows(carrier, mine)),
+        resident=tuple(map(int, ends[:, 4])),
+        timeline=_aligned(program, bounds, _all_rows(carrier, mine), mine.alignment),
     )
+
+
+def _aligned(
+    program: Program, bounds: Floats, rows: Sequence[NDArray[np.void]], alignment: Alignment
+) -> Timeline:
+    """The timeline of all ranks by the clock of rank 0; of each its ``bounds`` and ``rows``."""
+    for rank, own in enumerate(rows):
+        for edge in ("start", "end"):
+            own[edge] = alignment.on_rank_0(rank, own[edge])
+    times = np.stack([alignment.on_rank_0(rank, own) for rank, own in enumerate(bounds)])
+    return replace(_timeline(program, times, rows), clocks=alignment.clocks())
 
 
 def _all_rows(carrier: Carrier, mine: RankReplay) -> list[NDArray[np.void]]:
@@ -116,8 +135,29 @@ def _timeline(program: Program, bounds: Floats, rows: Sequence[NDArray[np.void]]
         names=tuple(names),
         streams=tuple(streams),
         intervals=np.concatenate(parts),
-        messages=np.empty(0, MESSAGE),
+        messages=_messages(program, rows),
     )
+
+
+def _messages(program: Program, rows: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """What Sends carried in the steps whose rows, dtype ROW, every rank has kept whole."""
+    if program.ranks > MOST_MET:
+        return np.empty(0, MESSAGE)
+    ends = message_ends(program, meetings(program))
+    lists = [program.lists[kind] for kind in program.class_of.tolist()]
+    steps = set.intersection(*(set(own["step"].tolist()) for own in rows))
+    if not 0 < ends.size * len(steps) <= MOST_MESSAGES:
+        return np.empty(0, MESSAGE)
+    found = [np.empty(0, MESSAGE)]
+    for step in sorted(steps):
+        own = [of[of["step"] == step] for of in rows]
+        times = {}
+        for rank, (done, ops) in enumerate(zip(own, lists, strict=True)):
+            times[rank] = np.full((len(ops), 2), np.nan)
+            times[rank][done["place"]] = np.stack([done["start"], done["end"]], axis=1)
+        arrived = messages_of_step(ends, times)
+        found.append(arrived[np.isfinite(arrived["received"])])
+    return np.concatenate(found)
 
 
 def figures(run: Replayed) -> dict[str, Any]:
@@ -134,10 +174,13 @@ def figures(run: Replayed) -> dict[str, Any]:
             "cv": float(step_s.std() / step_s.mean()) if step_s.mean() else 0.0,
         },
         "steps_s": step_s.tolist(),
+        "rank_step_s": run.step_s.mean(axis=1).tolist(),
+        "rss_bytes": list(run.resident),
         "phases": {
             what: {"mean_s": float(of.mean()), "max_s": float(of.mean(axis=1).max())}
             for what, of in spent.items()
         },
         "under_way": {what: float(of.mean()) for what, of in run.under_way.items()},
         "verified": {"checked": run.checked, "wrong": run.wrong},
+        "clock": [asdict(clock) for clock in run.timeline.clocks],
     }

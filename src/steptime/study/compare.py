@@ -15,6 +15,8 @@ from steptime.train.job import Job, gather, measure_strategy
 from steptime.train.loop import StepOutcome
 from steptime.train.strategies import strategies
 from steptime.train.strategy import Strategy
+from steptime.world.alignment import Alignment, read_clocks
+from steptime.world.clock import TorchPeers
 
 
 def compare(
@@ -25,15 +27,22 @@ def compare(
     ``on_step`` hears of every step of this rank.
     """
     records = {}
+    peers = TorchPeers()
+    before = read_clocks(peers)
     for strategy in chosen:
         record = measure_strategy(job, strategy, partial(on_step, strategy))
         records[strategy.name] = gather(record)
         gc.collect()
-    return summarise(job, records) if dist.get_rank() == 0 else None
+    alignment = Alignment(before, read_clocks(peers))
+    return summarise(job, records, alignment) if dist.get_rank() == 0 else None
 
 
-def summarise(job: Job, records: Mapping[str, Sequence[RankRecord]]) -> Comparison:
+def summarise(
+    job: Job, records: Mapping[str, Sequence[RankRecord]], alignment: Alignment
+) -> Comparison:
     """The answer from what all ranks brought home under each strategy, by name.
+
+    ``alignment``: how the clocks of their hosts stand to that of rank 0.
 
     Raises SteptimeError when the loss under one of them is no number.
     """
@@ -45,5 +54,9 @@ def summarise(job: Job, records: Mapping[str, Sequence[RankRecord]]) -> Comparis
     for name, of_strategy in figures.items():
         if not np.isfinite(of_strategy.loss).all():
             raise SteptimeError(f"the loss under {name} is no number any more: try a smaller --lr")
-    timelines = [record.timeline for of_ranks in records.values() for record in of_ranks]
+    timelines = [
+        alignment.aligned(record.timeline, record.rank)
+        for of_ranks in records.values()
+        for record in of_ranks
+    ]
     return Comparison(figures, merge(timelines))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from steptime.cluster import Cluster
+from steptime.program import Program
 from steptime.study.cases import Asked, able_strategies
 from steptime.study.comparison import Comparison
 from steptime.study.simulate import Study
@@ -25,7 +26,7 @@ def asked_of_comparison(
     return Asked(
         cluster=cluster,
         cases=[
-            _case(name, figures, options, config)
+            measured_case(name, figures, options, config)
             for name, figures in comparison.strategies.items()
             if name in able
         ],
@@ -34,7 +35,32 @@ def asked_of_comparison(
     )
 
 
-def _case(name: str, figures: StrategyFigures, options: JobOptions, config: GPT2Config) -> Case:
+def measured_case(
+    name: str, figures: StrategyFigures, options: JobOptions, config: GPT2Config
+) -> Case:
+    """The step under a strategy with the compute and update that were measured of it."""
+    program = training_program(
+        name,
+        options,
+        config,
+        ranks=len(figures.ranks),
+        compute_s=figures.compute_s,
+        # Where one rank updates for all, the others took no time for it.
+        update_s=max(rank.update_s for rank in figures.ranks),
+    )
+    return Case(name=name, summary=figures.summary, program=program, algorithms={})
+
+
+def training_program(
+    strategy: str,
+    options: JobOptions,
+    config: GPT2Config,
+    *,
+    ranks: int,
+    compute_s: float,
+    update_s: float,
+) -> Program:
+    """The step of a live training under a strategy, with the times that it took there."""
     model = Transformer(
         name=name_of(config),
         layers=config.layers,
@@ -43,10 +69,10 @@ def _case(name: str, figures: StrategyFigures, options: JobOptions, config: GPT2
         vocabulary=config.vocabulary,
         context=config.context,
     )
-    program = data_parallel(
+    return data_parallel(
         model,
-        name,
-        ranks=len(figures.ranks),
+        strategy,
+        ranks=ranks,
         batch=options.train.batch,
         context=options.model.row(config),
         accumulate=options.train.accumulate,
@@ -54,11 +80,9 @@ def _case(name: str, figures: StrategyFigures, options: JobOptions, config: GPT2
         reduce_dtype=options.train.reduce_dtype,
         bucket_bytes=options.train.bucket,
         clip=options.train.clip > 0,
-        compute_s=figures.compute_s,
-        # Where one rank updates for all, the others took no time for it.
-        update_s=max(rank.update_s for rank in figures.ranks),
+        compute_s=compute_s,
+        update_s=update_s,
     )
-    return Case(name=name, summary=figures.summary, program=program, algorithms={})
 
 
 def elsewhere_record(study: Study) -> dict[str, Any]:

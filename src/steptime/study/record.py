@@ -28,5 +28,6 @@ def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, An
         "data": job.tokens.description,
         "winner": comparison.winner,
         "strategies": comparison.entries(),
+        "clock": [asdict(clock) for clock in comparison.timeline.clocks],
         "environment": rundir.environment(),
     }

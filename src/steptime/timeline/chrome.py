@@ -2,45 +2,88 @@
 
 Format: the Trace Event Format document of the Chromium project. A rank is a process and a stream
 a thread; slices of one thread must nest or be disjoint, so intervals of one stream that overlap
-otherwise go to further threads of the same name.
+otherwise go to further threads of the same name. A message is an arrow, a flow event at each end,
+which must lie inside a slice of its thread: where a rank shows none at that instant, a slice of a
+nanosecond is put there.
 """
 
 import gzip
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.errors import UsageError
-from steptime.rundir import write_atomic
-from steptime.timeline.timeline import INTERVAL, MESSAGE, Phase, Timeline
+from steptime.rundir import atomic_file
+from steptime.timeline.timeline import INTERVAL, MESSAGE, Clock, Phase, Timeline
+from steptime.timeline.tracks import NONE, Ints, Track, ends_on_tracks, nanoseconds, tracks
 
 FORMAT = "steptime-trace"
 VERSION = 1
+_MARK = "message"
+"""The category of arrows and of the slices that are there for them alone."""
+
+_EVENTS_AT_ONCE = 20_000
 
 
-def write_chrome_trace(path: Path, timeline: Timeline) -> None:
-    """Write ``timeline`` to ``path``, a ``.json.gz``, atomically."""
-    events: list[dict[str, Any]] = []
-    for rank in np.unique(timeline.intervals["rank"]).tolist():
-        rows = timeline.intervals[timeline.intervals["rank"] == rank]
-        events += _rank_events(timeline, rank, rows)
-    for number, message in enumerate(timeline.messages):
-        events += _message_events(number, message)
-    document = {
-        "traceEvents": events,
-        "displayTimeUnit": "ms",
-        "otherData": {
-            "format": FORMAT,
-            "version": VERSION,
-            "source": timeline.source,
-            "ranks": timeline.ranks,
-        },
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """A figure over time that a viewer draws as a curve: ``at`` in seconds, one value each."""
+
+    name: str
+    at: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+def quietly(done: int, whole: int) -> None:
+    """Hear that ``done`` of ``whole`` rows are written, and tell nobody."""
+
+
+def write_chrome_trace(
+    path: Path,
+    timeline: Timeline,
+    *,
+    counters: Sequence[Counter] = (),
+    hosts: Sequence[str] = (),
+    rank: int = 0,
+    tell: Callable[[int, int], None] = quietly,
+) -> None:
+    """Write ``timeline`` to ``path``, atomically; compressed where that ends in ``.gz``.
+
+    ``hosts``: that of each rank, where they are known, beside its name. ``rank``: whose file this
+    is to tools that read one a rank, such as HTA. ``tell`` hears how far it is.
+    """
+    of_ranks = tracks(timeline, nested=True)
+    origin = _origin(timeline)
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "source": timeline.source,
+        "ranks": timeline.ranks,
+        "origin_ns": origin,
+        "clock": [asdict(clock) for clock in timeline.clocks],
     }
-    text = json.dumps(document, separators=(",", ":"))
-    write_atomic(path, gzip.compress(text.encode(), compresslevel=6, mtime=0))
+    head = {
+        "displayTimeUnit": "ms",
+        "distributedInfo": {"rank": rank, "world_size": timeline.ranks},
+        "otherData": about,
+    }
+    events = _events(timeline, of_ranks, origin, counters, hosts)
+    whole = timeline.intervals.size + timeline.messages.size
+    with atomic_file(path) as file, _packed(file, path) as out:
+        out.write(json.dumps(head)[:-1].encode() + b',\n"traceEvents":[\n')
+        done, separator = 0, ""
+        while some := list(islice(events, _EVENTS_AT_ONCE)):
+            out.write((separator + ",\n".join(some)).encode())
+            separator = ",\n"
+            done += len(some)
+            tell(min(done, whole), whole)
+        out.write(b"\n]}\n")
 
 
 def read_chrome_trace(path: Path) -> Timeline:
@@ -49,7 +92,9 @@ def read_chrome_trace(path: Path) -> Timeline:
     Raises UsageError when the file is missing, truncated, not steptime's, or newer than this code.
     """
     try:
-        document = json.loads(gzip.decompress(path.read_bytes()))
+        content = path.read_bytes()
+        packed = path.suffix == ".gz"
+        document = json.loads(gzip.decompress(content) if packed else content)
         about = document["otherData"]
         if about["format"] != FORMAT:
             raise ValueError("another program wrote it")
@@ -60,96 +105,170 @@ def read_chrome_trace(path: Path) -> Timeline:
         raise UsageError(f"cannot read the trace {path}: {error}; run steptime again") from None
 
 
-def _rank_events(timeline: Timeline, rank: int, rows: NDArray[np.void]) -> list[dict[str, Any]]:
-    events = [_metadata("process_name", rank, 0, f"rank {rank}")]
-    thread = 0
-    for stream, label in enumerate(timeline.streams):
-        for lane in _lanes(rows[rows["stream"] == stream]):
-            thread += 1
-            events.append(_metadata("thread_name", rank, thread, label))
-            events += [_slice(timeline, row, thread) for row in lane]
-    return events
+def of_rank(timeline: Timeline, rank: int) -> Timeline:
+    """What a rank's own trace shows: its intervals, and no messages, whose other end is missing."""
+    own = timeline.intervals[timeline.intervals["rank"] == rank]
+    return replace(timeline, intervals=own, messages=timeline.messages[:0])
 
 
-def _lanes(rows: NDArray[np.void]) -> list[list[Any]]:
-    """Share rows out to lanes, so that within each they nest or are disjoint."""
-    lanes: list[list[Any]] = []
-    open_ends: list[list[float]] = []  # of each lane: the ends of the slices around the next one
-    for row in rows[np.lexsort((-rows["end"], rows["start"]))]:
-        for lane, ends in zip(lanes, open_ends, strict=True):
-            while ends and ends[-1] <= row["start"]:
-                ends.pop()
-            if not ends or row["end"] <= ends[-1]:
-                lane.append(row)
-                ends.append(row["end"])
-                break
-        else:
-            lanes.append([row])
-            open_ends.append([row["end"]])
-    return lanes
+def _packed(file: IO[bytes], path: Path) -> IO[bytes]:
+    if path.suffix != ".gz":
+        return file
+    packed: Any = gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0)
+    return packed  # type: ignore[no-any-return]
 
 
-def _slice(timeline: Timeline, row: Any, thread: int) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "name": timeline.names[row["name"]],
-        "cat": Phase(row["phase"]).name.lower(),
-        "pid": int(row["rank"]),
-        "tid": thread,
-        "ts": round(row["start"] * 1e6, 3),
-        "dur": round((row["end"] - row["start"]) * 1e6, 3),
-        "args": {
-            "step": int(row["step"]),
-            "bytes": int(row["bytes"]),
-            "stream": timeline.streams[row["stream"]],
-        },
-    }
+def _origin(timeline: Timeline) -> int:
+    """The whole second, in ns, from which times are counted: long after boot ns get lost else."""
+    firsts = [timeline.intervals["start"], timeline.messages["sent"]]
+    first = min((float(of.min()) for of in firsts if of.size), default=0.0)
+    return int(first // 1) * 10**9
 
 
-def _metadata(kind: str, rank: int, thread: int, label: str) -> dict[str, Any]:
-    return {"ph": "M", "name": kind, "pid": rank, "tid": thread, "args": {"name": label}}
+def _events(
+    timeline: Timeline,
+    of_ranks: dict[int, list[Track]],
+    origin: int,
+    counters: Sequence[Counter],
+    hosts: Sequence[str],
+) -> Iterator[str]:
+    names = [json.dumps(name) for name in timeline.names]
+    for rank, own in of_ranks.items():
+        yield from _rank_metadata(timeline, rank, own, hosts)
+        for track in own:
+            yield from _slices(timeline, names, track, origin)
+    yield from _arrows(timeline, of_ranks, origin)
+    for counter in counters:
+        name = json.dumps(counter.name)
+        times = (nanoseconds(counter.at) - origin).tolist()
+        for at, value in zip(times, counter.values.tolist(), strict=True):
+            yield f'{{"ph":"C","name":{name},"pid":0,"ts":{_us(at)},"args":{{"v":{value:.6g}}}}}'
 
 
-def _message_events(number: int, message: Any) -> list[dict[str, Any]]:
-    both = {"name": "message", "cat": "message", "id": number, "tid": 1}
-    args = {"bytes": int(message["bytes"])}
-    sent, received = round(message["sent"] * 1e6, 3), round(message["received"] * 1e6, 3)
+def _rank_metadata(
+    timeline: Timeline, rank: int, own: Sequence[Track], hosts: Sequence[str]
+) -> Iterator[str]:
+    yield _metadata("process_name", rank, 0, {"name": f"rank {rank}"})
+    yield _metadata("process_sort_index", rank, 0, {"sort_index": rank})
+    if hosts:
+        yield _metadata("process_labels", rank, 0, {"labels": hosts[rank]})
+    for track in own:
+        thread = track.number + 1
+        yield _metadata("thread_name", rank, thread, {"name": timeline.streams[track.stream]})
+        yield _metadata("thread_sort_index", rank, thread, {"sort_index": thread})
+
+
+def _metadata(kind: str, rank: int, thread: int, args: Mapping[str, Any]) -> str:
+    event = {"ph": "M", "name": kind, "pid": rank, "tid": thread, "args": args}
+    return json.dumps(event, separators=(",", ":"))
+
+
+def _slices(timeline: Timeline, names: Sequence[str], track: Track, origin: int) -> Iterator[str]:
+    rows = timeline.intervals[track.rows]
+    thread = track.number + 1
+    columns = [rows[field].tolist() for field in ("name", "phase", "step", "bytes")] + [
+        (track.start - origin).tolist(),
+        (track.end - track.start).tolist(),
+    ]
+    for name, phase, step, size, start, length in zip(*columns, strict=True):
+        yield (
+            f'{{"ph":"X","name":{names[name]},"cat":"{Phase(phase).name.lower()}",'
+            f'"pid":{track.rank},"tid":{thread},"ts":{_us(start)},"dur":{_us(length)},'
+            f'"args":{{"step":{step},"bytes":{size},"stream":{thread}}}}}'
+        )
+
+
+def _arrows(timeline: Timeline, of_ranks: dict[int, list[Track]], origin: int) -> Iterator[str]:
+    """The two ends of every message, each inside a slice, and when the message really arrived.
+
+    A viewer looks for the slice around an instant, and one that ends then is over: so the arrow
+    ends a nanosecond before its message.
+    """
+    messages = timeline.messages
+    sent, received = nanoseconds(messages["sent"]), nanoseconds(messages["received"])
+    begins = _ends(timeline, of_ranks, messages["src"].astype(np.int64), sent)
+    ends = _ends(timeline, of_ranks, messages["dst"].astype(np.int64), received - 1)
+    yield from _mark_metadata(of_ranks, messages, begins, ends)
+    both = '"name":"message","cat":"message"'
+    for number, (src, dst, size, out, arrived) in enumerate(
+        zip(
+            *(messages[field].tolist() for field in ("src", "dst", "bytes")),
+            (sent - origin).tolist(),
+            (received - origin).tolist(),
+            strict=True,
+        )
+    ):
+        for thread, rank, at in ((begins[number], src, out), (ends[number], dst, arrived - 1)):
+            if thread < 0:  # nothing is shown there
+                yield (
+                    f'{{"ph":"X",{both},"pid":{rank},"tid":{-thread},"ts":{_us(at)},"dur":0.001,'
+                    f'"args":{{"bytes":{size}}}}}'
+                )
+        yield (
+            f'{{"ph":"s",{both},"id":{number},"pid":{src},"tid":{abs(begins[number])},'
+            f'"ts":{_us(out)},"args":{{"bytes":{size}}}}}'
+        )
+        yield (
+            f'{{"ph":"f","bp":"e",{both},"id":{number},"pid":{dst},"tid":{abs(ends[number])},'
+            f'"ts":{_us(arrived - 1)},"args":{{"bytes":{size},"received":{_us(arrived)}}}}}'
+        )
+
+
+def _ends(timeline: Timeline, of_ranks: dict[int, list[Track]], ranks: Ints, at: Ints) -> list[int]:
+    """The thread of each end of a message; one not used yet, negative, where it needs a slice."""
+    number, _ = ends_on_tracks(timeline, of_ranks, ranks, at)
+    spare = {rank: -len(own) - 1 for rank, own in of_ranks.items()}
     return [
-        both | {"ph": "s", "pid": int(message["src"]), "ts": sent, "args": args},
-        both | {"ph": "f", "bp": "e", "pid": int(message["dst"]), "ts": received, "args": args},
+        place + 1 if place != NONE else spare.get(rank, -1)
+        for place, rank in zip(number.tolist(), ranks.tolist(), strict=True)
     ]
 
 
-def _timeline(events: list[dict[str, Any]], about: dict[str, Any]) -> Timeline:
-    slices = [event for event in events if event["ph"] == "X"]
-    names = {label: i for i, label in enumerate(dict.fromkeys(e["name"] for e in slices))}
-    streams = {
-        label: i for i, label in enumerate(dict.fromkeys(e["args"]["stream"] for e in slices))
+def _mark_metadata(
+    of_ranks: dict[int, list[Track]],
+    messages: NDArray[np.void],
+    begins: Sequence[int],
+    ends: Sequence[int],
+) -> Iterator[str]:
+    """The names of the threads, and of ranks, that show ends of messages alone."""
+    pairs = [*zip(messages["src"].tolist(), begins, strict=True)]
+    pairs += zip(messages["dst"].tolist(), ends, strict=True)
+    for rank, thread in sorted({pair for pair in pairs if pair[1] < 0}):
+        if rank not in of_ranks:
+            yield _metadata("process_name", rank, 0, {"name": f"rank {rank}"})
+            yield _metadata("process_sort_index", rank, 0, {"sort_index": rank})
+        yield _metadata("thread_name", rank, -thread, {"name": "messages"})
+
+
+def _us(ns: int) -> str:
+    """Microseconds, to the nanosecond."""
+    whole, rest = divmod(abs(ns), 1000)
+    return f"{'-' * (ns < 0)}{whole}.{rest:03d}"
+
+
+def _timeline(events: Sequence[dict[str, Any]], about: Mapping[str, Any]) -> Timeline:
+    origin = int(about.get("origin_ns", 0))
+    threads = {
+        (event["pid"], event["tid"]): event["args"]["name"]
+        for event in events
+        if event["ph"] == "M" and event["name"] == "thread_name"
     }
+    slices = [event for event in events if event["ph"] == "X" and event["cat"] != _MARK]
+    names = {label: i for i, label in enumerate(dict.fromkeys(e["name"] for e in slices))}
+    labels = [threads[event["pid"], event["tid"]] for event in slices]
+    streams = {label: i for i, label in enumerate(dict.fromkeys(labels))}
     intervals = [
         (
             event["pid"],
-            streams[event["args"]["stream"]],
+            streams[label],
             names[event["name"]],
             Phase[event["cat"].upper()],
             event["args"]["step"],
-            event["ts"] / 1e6,
-            (event["ts"] + event["dur"]) / 1e6,
+            _seconds(origin, event["ts"]),
+            _seconds(origin, event["ts"], event["dur"]),
             event["args"]["bytes"],
         )
-        for event in slices
-    ]
-    starts = {event["id"]: event for event in events if event["ph"] == "s"}
-    messages = [
-        (
-            starts[end["id"]]["pid"],
-            end["pid"],
-            starts[end["id"]]["ts"] / 1e6,
-            end["ts"] / 1e6,
-            end["args"]["bytes"],
-        )
-        for end in events
-        if end["ph"] == "f"
+        for event, label in zip(slices, labels, strict=True)
     ]
     return Timeline(
         source=about["source"],
@@ -157,5 +276,29 @@ def _timeline(events: list[dict[str, Any]], about: dict[str, Any]) -> Timeline:
         names=tuple(names),
         streams=tuple(streams),
         intervals=np.array(intervals, dtype=INTERVAL),
-        messages=np.array(messages, dtype=MESSAGE),
+        messages=_messages(events, origin),
+        clocks=tuple(
+            Clock(**{**clock, "ranks": tuple(clock["ranks"])}) for clock in about.get("clock", ())
+        ),
     )
+
+
+def _messages(events: Sequence[dict[str, Any]], origin: int) -> NDArray[np.void]:
+    starts = {event["id"]: event for event in events if event["ph"] == "s"}
+    rows = [
+        (
+            starts[end["id"]]["pid"],
+            end["pid"],
+            _seconds(origin, starts[end["id"]]["ts"]),
+            _seconds(origin, end["args"].get("received", end["ts"])),
+            end["args"]["bytes"],
+        )
+        for end in events
+        if end["ph"] == "f"
+    ]
+    return np.array(rows, dtype=MESSAGE)
+
+
+def _seconds(origin: int, *us: float) -> float:
+    """Seconds of some microseconds after the origin, which are whole nanoseconds."""
+    return (origin + sum(round(1000 * of) for of in us)) / 1e9

@@ -50,13 +50,29 @@ MESSAGE = np.dtype(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Clock:
+    """How the clock of one host's ranks was put on that of rank 0.
+
+    ``offset_s`` was taken off its readings, and grew by ``drift_s`` over the run; at most
+    ``error_s`` of it is wrong. All are 0 on the host of rank 0.
+    """
+
+    host: str
+    ranks: tuple[int, ...]
+    offset_s: float
+    error_s: float
+    drift_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timeline:
     """Intervals and messages of one run, all ranks on one clock.
 
     ``intervals`` has dtype INTERVAL and ``messages`` dtype MESSAGE; times are seconds from an
     origin common to all ranks. A step is itself an interval of phase STEP on the stream ``step``,
     named after what ran in it (the strategy): the other intervals of that rank lie inside it or
-    reach over its end, as a gather that overlaps the next step does.
+    reach over its end, as a gather that overlaps the next step does. ``clocks``: how those of the
+    hosts were aligned, empty where there was one clock to begin with.
     """
 
     source: Source
@@ -65,6 +81,7 @@ class Timeline:
     streams: tuple[str, ...]
     intervals: NDArray[np.void]
     messages: NDArray[np.void]
+    clocks: tuple[Clock, ...] = ()
 
     def steps_named(self, name: str) -> NDArray[np.void]:
         """The STEP intervals called ``name``, in order of rank and start."""
@@ -108,6 +125,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         streams=streams,
         intervals=np.concatenate(parts),
         messages=np.concatenate([timeline.messages for timeline in timelines]),
+        clocks=next((timeline.clocks for timeline in timelines if timeline.clocks), ()),
     )
 
 

@@ -1,4 +1,7 @@
-"""Schedules in the formats of other tools: MSCCL's XML and the GOAL text of LogGOPSim."""
+"""Schedules in the formats of other tools: MSCCL's XML and the GOAL text of LogGOPSim.
+
+Of a whole step, ``program`` makes a GOAL text.
+"""
 
 from steptime.collectives.export.goal import goal_text
 from steptime.collectives.export.msccl import msccl_xml

@@ -27,7 +27,7 @@ def goal_text(schedule: Schedule, nbytes: int) -> str:
     offsets = np.asarray(slot_offsets(schedule, nbytes))
     blocks = [_Block() for _ in range(schedule.ranks)]
     for tag, transfers in enumerate(schedule.rounds()):
-        messages, reduced = _sizes(transfers, offsets)
+        messages, reduced = message_sizes(transfers, offsets)
         for (src, dst), size in messages.items():
             blocks[src].add(f"send {max(1, size)}b to {dst} tag {tag}")
             blocks[dst].add(f"recv {max(1, size)}b from {src} tag {tag}")
@@ -38,7 +38,7 @@ def goal_text(schedule: Schedule, nbytes: int) -> str:
     return "\n".join(_text(schedule.ranks, blocks))
 
 
-def _sizes(
+def message_sizes(
     transfers: Round, offsets: NDArray[np.int64]
 ) -> tuple[Counter[tuple[int, int]], Counter[int]]:
     """The bytes of each message, by (src, dst), and those each rank reduces."""

@@ -1,7 +1,7 @@
 """A Program as a folder of Chakra traces."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from steptime.program.chakra.node import (
 from steptime.program.program import Collective, Compute, Ints, Op, Program, Recv, Send, Wait
 from steptime.rundir import write_atomic
 from steptime.timeline import Phase
+from steptime.timeline.chrome import quietly
 
 PREFIX = "step"
 GROUPS_FILE = "comm_groups.json"
@@ -43,13 +44,15 @@ SIZED_BY_RANK = ("all_gather", "gather")
 _LARGEST = float(1 << 62)
 
 
-def write_chakra(program: Program, folder: Path) -> None:
+def write_chakra(
+    program: Program, folder: Path, tell: Callable[[int, int], None] = quietly
+) -> None:
     """Write a program to a folder: ``step.RANK.et`` for each rank, and ``comm_groups.json``.
 
     ASTRA-sim takes them as its workload, FOLDER/step, and as its communicator groups. An op has as
     data dependencies what it waits for and the op before it on its stream, since there are no
     streams; those on the step before are left out. ``read_chakra`` gets back the very same program,
-    from attributes of our own.
+    from attributes of our own. ``tell`` hears how many ranks of how many are written.
 
     Raises UsageError for a count above 64 bits, OSError when the files cannot be written.
     """
@@ -66,6 +69,7 @@ def write_chakra(program: Program, folder: Path) -> None:
                 written[key] = node_record(_node(op, place, before[number][place], whom))
             records.append(written[key])
         write_atomic(folder / f"{PREFIX}.{rank}.et", b"".join(records))
+        tell(rank + 1, program.ranks)
     write_atomic(folder / GROUPS_FILE, (json.dumps(places.groups) + "\n").encode())
 
 

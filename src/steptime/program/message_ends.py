@@ -1,0 +1,66 @@
+"""Which op of which rank sends each message of a step, and which receives it."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.program.meetings import Meetings
+from steptime.program.program import Collective, Program, Recv, Send
+from steptime.timeline import MESSAGE
+
+Times: TypeAlias = NDArray[np.float64]
+
+MOST_MESSAGES = 20_000
+"""Of a run with more of them a timeline shows none: they would be most of its file."""
+
+ENDS = np.dtype(
+    [
+        ("src", np.int32),
+        ("dst", np.int32),
+        ("send", np.int32),  # position in the list of the sender
+        ("recv", np.int32),  # position in the list of the receiver
+        ("bytes", np.int64),
+    ]
+)
+
+
+def message_ends(program: Program, met: Meetings) -> NDArray[np.void]:
+    """The Sends of ``program`` with their Recvs, dtype ENDS; ``met`` is who meets whom in it."""
+    is_message = np.array([not call.kind for call in met.calls], np.bool_)
+    numbers = np.flatnonzero(is_message[met.call])
+    ends = np.zeros(numbers.size, ENDS)
+    first = met.first[numbers]
+    ends["src"], ends["dst"] = met.members[first], met.members[first + 1]
+    ends["bytes"] = np.array([call.nbytes for call in met.calls], np.int64)[met.call[numbers]]
+    number_of = np.full(met.call.size, -1)
+    number_of[numbers] = np.arange(numbers.size)
+    places = [
+        np.array([at for at, op in enumerate(ops) if isinstance(op, Collective | Send | Recv)], int)
+        for ops in program.lists
+    ]
+    for rank, kind in enumerate(program.class_of.tolist()):
+        own = slice(met.parts_of[rank], met.parts_of[rank + 1])
+        which, place = number_of[met.meeting[own]], met.place[own]
+        for end, field in ((0, "send"), (1, "recv")):
+            here = (which >= 0) & (place == end)
+            ends[field][which[here]] = places[kind][here]
+    return ends
+
+
+def messages_of_step(ends: NDArray[np.void], times: Mapping[int, Times]) -> NDArray[np.void]:
+    """The messages of one step, dtype MESSAGE, between the ranks whose ``times`` are known.
+
+    ``times``: by rank, when each op of its list began and ended, in seconds, shape (ops, 2). A
+    message goes when both its ends are there, and both end when its last byte is.
+    """
+    known = ends[np.isin(ends["src"], list(times)) & np.isin(ends["dst"], list(times))]
+    rows = np.zeros(known.size, MESSAGE)
+    for field in ("src", "dst", "bytes"):
+        rows[field] = known[field]
+    keys = zip(*(known[field].tolist() for field in ("src", "send", "dst", "recv")), strict=True)
+    for row, (src, send, dst, recv) in zip(rows, keys, strict=True):
+        row["sent"] = max(times[src][send, 0], times[dst][recv, 0])
+        row["received"] = max(row["sent"], times[dst][recv, 1])
+    return rows

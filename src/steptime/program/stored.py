@@ -1,0 +1,137 @@
+"""The programs of a run as its folder keeps them: one small file, whatever the number of ranks.
+
+JSON, compressed: the list of ops of each class of ranks once, and of an op what differs from its
+type's defaults. A Chakra trace, one file a rank, is made of it when somebody asks.
+"""
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steptime.errors import UsageError
+from steptime.program.check import check
+from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
+from steptime.rundir import write_atomic
+from steptime.timeline import Phase
+
+PROGRAMS = "program.json.gz"
+"""What the file is called in the folder of a run."""
+
+FORMAT = "steptime-programs"
+VERSION = 1
+MOST_OPS = 2_000_000
+"""Of more, nothing is kept: writing them would take longer than the run."""
+
+_KINDS: Mapping[str, type[Op]] = {
+    kind.__name__: kind for kind in (Compute, Collective, Send, Recv, Wait)
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredProgram:
+    """A program that ran, live or simulated, and what it needs to be one for other tools.
+
+    ``algorithms``: of each kind of collective the one that carried it out, where it is known.
+    ``seconds``: how long the computing of each op took to be on the run's devices, list by list as
+    in the program; 0 for what is no Compute.
+    """
+
+    program: Program
+    seconds: tuple[tuple[float, ...], ...]
+    algorithms: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_programs(folder: Path, programs: Sequence[StoredProgram]) -> None:
+    """Keep the programs of a run in its folder, unless they have more than MOST_OPS ops.
+
+    Raises OSError where the file cannot be written.
+    """
+    ops = sum(len(of_class) for one in programs for of_class in one.program.lists)
+    if not programs or ops > MOST_OPS:
+        return
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "programs": [_program_record(one) for one in programs],
+    }
+    text = json.dumps(content, separators=(",", ":"))
+    write_atomic(folder / PROGRAMS, gzip.compress(text.encode(), compresslevel=6, mtime=0))
+
+
+def read_programs(folder: Path) -> list[StoredProgram]:
+    """The programs that a run's folder keeps, none where it keeps none.
+
+    Raises UsageError where the file is truncated, not steptime's, or newer than this code.
+    """
+    path = folder / PROGRAMS
+    try:
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        if document["format"] != FORMAT:
+            raise ValueError("another program wrote it")
+        if document["version"] > VERSION:
+            raise ValueError(
+                f"it has version {document['version']} and this steptime reads {VERSION}"
+            )
+        found = [_stored(record) for record in document["programs"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise UsageError(f"cannot read {path}: {error}; run steptime again") from None
+    for one in found:
+        check(one.program)
+    return found
+
+
+def _program_record(one: StoredProgram) -> dict[str, Any]:
+    program = one.program
+    return {
+        "name": program.name,
+        "axes": list(program.axes.items()),
+        "classes": [[kind, len(list(run))] for kind, run in groupby(program.class_of.tolist())],
+        "lists": [[_op_record(op) for op in ops] for ops in program.lists],
+        "seconds": [list(of_class) for of_class in one.seconds],
+        "algorithms": dict(one.algorithms),
+    }
+
+
+def _op_record(op: Op) -> dict[str, Any]:
+    values = {one.name: getattr(op, one.name) for one in fields(op) if _told(op, one)}
+    if isinstance(op, Compute) and "phase" in values:
+        values["phase"] = op.phase.name
+    return {"op": type(op).__name__, **values}
+
+
+def _told(op: Op, one: Any) -> bool:
+    return one.default is MISSING or getattr(op, one.name) != one.default
+
+
+def _stored(record: Mapping[str, Any]) -> StoredProgram:
+    counts = np.array([count for _, count in record["classes"]], np.int64)
+    kinds = np.array([kind for kind, _ in record["classes"]], np.int32)
+    program = Program(
+        name=record["name"],
+        axes={axis: int(size) for axis, size in record["axes"]},
+        lists=tuple(tuple(_op(one) for one in ops) for ops in record["lists"]),
+        class_of=np.repeat(kinds, counts),
+    )
+    return StoredProgram(
+        program=program,
+        seconds=tuple(tuple(map(float, of_class)) for of_class in record["seconds"]),
+        algorithms=record["algorithms"],
+    )
+
+
+def _op(record: Mapping[str, Any]) -> Op:
+    values = {name: value for name, value in record.items() if name != "op"}
+    for name in ("after", "group"):
+        if name in values:
+            values[name] = tuple(values[name])
+    if "phase" in values:
+        values["phase"] = Phase[values["phase"]]
+    return _KINDS[record["op"]](**values)

@@ -1,0 +1,54 @@
+"""The programs of a run, as its folder keeps them for other tools."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from steptime.cluster.cluster import Device
+from steptime.program import Compute, Program
+from steptime.program.stored import StoredProgram
+from steptime.simulate.queues import seconds_on
+from steptime.study.comparison import Comparison
+from steptime.study.elsewhere import measured_case
+from steptime.study.simulate import Study
+from steptime.train.config import GPT2Config
+from steptime.train.options import JobOptions
+
+_NONE_NAMED: Mapping[str, str] = MappingProxyType({})
+
+
+def simulated_programs(study: Study) -> list[StoredProgram]:
+    """The steps that were simulated, with what computing takes on a device of the cluster."""
+    device: Device = study.cluster.device
+    return [
+        _stored(case.program, lambda op: seconds_on(device, op), case.algorithms)
+        for case in study.asked.cases
+    ]
+
+
+def trained_programs(
+    comparison: Comparison, options: JobOptions, config: GPT2Config
+) -> list[StoredProgram]:
+    """The steps that were trained, with the compute and update measured, shared out by FLOP."""
+    return [
+        _stored(
+            replace(measured_case(name, figures, options, config).program, name=name),
+            lambda op: op.seconds or 0.0,
+        )
+        for name, figures in comparison.strategies.items()
+    ]
+
+
+def _stored(
+    program: Program,
+    seconds: Callable[[Compute], float],
+    algorithms: Mapping[str, str] = _NONE_NAMED,
+) -> StoredProgram:
+    return StoredProgram(
+        program=program,
+        seconds=tuple(
+            tuple(seconds(op) if isinstance(op, Compute) else 0.0 for op in ops)
+            for ops in program.lists
+        ),
+        algorithms=algorithms,
+    )

@@ -1,0 +1,154 @@
+"""How far the clocks of other hosts are from that of rank 0, and times put on that one.
+
+``time.perf_counter()`` is Linux's CLOCK_MONOTONIC: one clock for all ranks of a host, counting from
+its boot, and so another on every host.
+"""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.timeline import Clock, Timeline
+
+Floats = NDArray[np.float64]
+ROUNDS = 40
+"""Messages there and back to each host: the quickest of them tells."""
+
+_SEPARATOR = "\n"
+
+
+class Peers(Protocol):
+    """What reading clocks needs of a library: it knows all ranks, and takes numbers to them."""
+
+    rank: int
+    ranks: int
+
+    def everyone(self, mine: str) -> list[str]:
+        """What every rank gives, in their order, on every rank."""
+
+    def send(self, number: float, to: int) -> None:
+        """Send a number to a rank."""
+
+    def receive(self, source: int) -> float:
+        """Wait for a number from a rank."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """The clocks of all hosts, read once.
+
+    ``hosts``: their names; ``ranks``: those of each, the first the one that was asked. ``at``: when
+    it was read, by that host's own clock; ``offset``: how far that is ahead of rank 0's; ``error``:
+    how wrong the offset may be; all in seconds, shape (hosts,).
+    """
+
+    hosts: tuple[str, ...]
+    ranks: tuple[tuple[int, ...], ...]
+    at: Floats
+    offset: Floats
+    error: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """The clocks of all hosts before and after a run."""
+
+    before: Reading
+    after: Reading
+
+    def clocks(self) -> tuple[Clock, ...]:
+        """What was taken off the clock of each host, and how wrong that may be."""
+        first, last = self.before, self.after
+        return tuple(
+            Clock(
+                host=host,
+                ranks=ranks,
+                offset_s=float(first.offset[place]),
+                error_s=float(max(first.error[place], last.error[place])),
+                drift_s=float(last.offset[place] - first.offset[place]),
+            )
+            for place, (host, ranks) in enumerate(zip(first.hosts, first.ranks, strict=True))
+        )
+
+    def on_rank_0(self, rank: int, seconds: Floats) -> Floats:
+        """Times that a rank read, by the clock of rank 0, as if drift had been steady."""
+        first, last = self.before, self.after
+        place = next(n for n, ranks in enumerate(first.ranks) if rank in ranks)
+        lasted = last.at[place] - first.at[place]
+        drift = (last.offset[place] - first.offset[place]) / lasted if lasted > 0 else 0.0
+        passed = seconds - first.at[place]
+        return np.asarray(seconds - first.offset[place] - drift * passed)
+
+    def aligned(self, timeline: Timeline, rank: int) -> Timeline:
+        """The timeline that a rank recorded, by the clock of rank 0."""
+        intervals = timeline.intervals.copy()
+        for edge in ("start", "end"):
+            intervals[edge] = self.on_rank_0(rank, intervals[edge])
+        return replace(timeline, intervals=intervals, clocks=self.clocks())
+
+
+def read_clocks(peers: Peers, clock: Callable[[], float] = time.perf_counter) -> Reading:
+    """Read the clocks of all hosts; every rank calls it, and all get the same.
+
+    Rank 0 sends a message to one rank of each other host, which answers with what its clock reads:
+    that was at some time between, so half the time there and back is the most by which the middle
+    can be wrong (Cristian, Distributed Computing 3, 1989). On one host nothing is sent.
+    """
+    told = peers.everyone(_SEPARATOR.join((platform.node(), _identity())))
+    of_clock: dict[str, list[int]] = {}
+    for rank, one in enumerate(told):
+        of_clock.setdefault(one, []).append(rank)
+    found = np.zeros((len(of_clock), 3))
+    found[0, 0] = clock()
+    for place, ranks in enumerate(of_clock.values()):
+        if place and peers.rank == 0:
+            found[place] = _ask(peers, ranks[0], clock)
+        elif place and peers.rank == ranks[0]:
+            _answer(peers, clock)
+    if len(of_clock) > 1:
+        heard = peers.everyone(_SEPARATOR.join(map(float.hex, found.reshape(-1).tolist())))[0]
+        found = np.array([float.fromhex(one) for one in heard.split(_SEPARATOR)]).reshape(-1, 3)
+    return Reading(
+        hosts=tuple(one.partition(_SEPARATOR)[0] for one in of_clock),
+        ranks=tuple(tuple(ranks) for ranks in of_clock.values()),
+        at=found[:, 0],
+        offset=found[:, 1],
+        error=found[:, 2],
+    )
+
+
+def _identity() -> str:
+    """What processes with one monotonic clock have in common: a boot, and a time namespace.
+
+    Two hosts may bear one name.
+    """
+    boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/time")
+    try:
+        return f"{boot.read_text().strip()} {namespace.readlink()}"
+    except OSError:
+        return "unknown"
+
+
+def _ask(peers: Peers, of: int, clock: Callable[[], float]) -> tuple[float, float, float]:
+    """When a host was asked, by its clock, how far ahead that is, and how wrong that may be."""
+    best = (0.0, 0.0, float("inf"))
+    for _ in range(ROUNDS):
+        begin = clock()
+        peers.send(begin, of)
+        there = peers.receive(of)
+        end = clock()
+        if (end - begin) / 2 < best[2]:
+            best = there, there - (begin + end) / 2, (end - begin) / 2
+    return best
+
+
+def _answer(peers: Peers, clock: Callable[[], float]) -> None:
+    for _ in range(ROUNDS):
+        peers.receive(0)
+        peers.send(clock(), 0)
