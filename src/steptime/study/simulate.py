@@ -10,6 +10,7 @@ import numpy as np
 
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Floats
+from steptime.collectives.traffic import calls_record, pairs_record
 from steptime.errors import UsageError
 from steptime.simulate.prepare import Prepared, prepare
 from steptime.simulate.sensitivity import Probe, Sensitivity, probes, sensitivities
@@ -175,12 +176,16 @@ def record(study: Study) -> dict[str, Any]:
     winner = comparison.winner
     best = study.simulations[winner]
     entries = comparison.entries()
+    programs = {case.name: case.program for case in study.asked.cases}
     for name, simulation in study.simulations.items():
         entries[name] |= {
             "fidelity": simulation.fidelity,
             "messages": simulation.messages,
             "wall_s": simulation.wall_s,
             "link_use": _link_use(study.cluster, simulation, name),
+            "calls": calls_record(programs[name]),
+            **({} if simulation.pairs is None else {"pairs": pairs_record(simulation.pairs)}),
+            **study.asked.facts_of.get(name, {}),
         }
     return {
         "source": "simulated",
@@ -196,6 +201,7 @@ def record(study: Study) -> dict[str, Any]:
         "simulated_steps": study.how.steps,
         "ranks": _rank_rows(best),
         "links": _links(study.cluster, best),
+        **study.asked.facts_of.get(winner, {}),
         "strategies": entries,
         **_published(study),
     }

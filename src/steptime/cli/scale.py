@@ -1,0 +1,338 @@
+"""The verb ``scale``: a step on more and more ranks and threads, here or on a cluster."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import Parameter
+
+from steptime import rundir
+from steptime.cli.options import Flat, OutputOptions, RankOptions
+from steptime.cli.printing import say, writing
+from steptime.cli.ranks import Place, on_ranks
+from steptime.errors import UsageError
+from steptime.train.config import PRESETS
+from steptime.train.options import DataOptions, DtypeName, JobOptions, ModelOptions, TrainOptions
+from steptime.world import World, detect
+
+if TYPE_CHECKING:
+    from steptime.study.scale import Steps
+    from steptime.study.scale_options import Grid, Point
+
+_GPT2 = "gpt2"
+_STEPS, _WARMUP = 40, 5
+_BACKEND: Final = "gloo"
+_TIMEOUT = "5min"
+
+
+def scale(
+    name: Annotated[str, Parameter(name="MODEL")] = _GPT2,
+    /,
+    *,
+    model: Flat[ModelOptions] = ModelOptions(),
+    data: Flat[DataOptions] = DataOptions(),
+    train: Flat[TrainOptions] = TrainOptions(),
+    output: Flat[OutputOptions] = OutputOptions(),
+    ranks: str = "1,2,4",
+    threads: str = "1",
+    names: Annotated[str, Parameter(name="--strategies")] = "replicated,overlapped",
+    strong: bool = False,
+    weak: bool = False,
+    baseline: str | None = None,
+    cluster: str | None = None,
+    steps: int = _STEPS,
+    warmup: int = _WARMUP,
+    precision: DtypeName | None = None,
+    compiled: Annotated[bool, Parameter(name="--compile")] = False,
+    seed: int = 0,
+    backend: Literal["gloo", "nccl", "steptime"] = _BACKEND,
+    timeout: str = _TIMEOUT,
+) -> int:
+    """How well does a step scale, and what holds it back?
+
+    Runs every number of ranks with every number of threads, and holds each cell against one of
+    them.
+
+    Parameters
+    ----------
+    name
+        What is trained: gpt2, or with its size gpt2-124M; on a cluster a model that steptime proxy
+        list shows.
+    ranks
+        Numbers of ranks, with commas between them.
+    threads
+        Numbers of threads that a rank computes with.
+    names
+        Strategies of more than one rank, with commas between them; all are those that can run.
+    strong
+        --batch is the global batch, the same on any number of ranks; the default here.
+    weak
+        --batch is the batch of each rank, the same on any number of them; the default on a cluster.
+    baseline
+        RANKSxTHREADS of the cell that the others are held against, as 1x1, or 2x1:overlapped with
+        its strategy; default: the fewest ranks and threads.
+    cluster
+        Simulate all cells on this cluster instead, a file or a name that `steptime cluster list`
+        shows.
+    steps
+        Timed steps of each cell.
+    warmup
+        Steps before them that are not timed.
+    precision
+        The dtype of the computation; default: fp32, on a cluster bf16 where its devices have it.
+    compiled
+        Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler.
+    seed
+        Makes the initial weights and the order of the data.
+    backend
+        What communicates.
+    timeout
+        How long a rank waits for another before it gives up.
+
+    """
+    from steptime.study.scale_options import (
+        asked_kind,
+        make_grid,
+        parse_counts,
+        refuse_live_options,
+    )
+
+    kind = asked_kind(strong=strong, weak=weak, simulated=cluster is not None)
+    counts = parse_counts(ranks, "ranks"), parse_counts(threads, "threads")
+    asked = JobOptions(
+        model=model,
+        data=data,
+        train=train,
+        precision=precision or "fp32",
+        compiled=compiled,
+        steps=warmup + steps,
+        warmup=warmup,
+        seed=seed,
+    )
+    if cluster is not None:
+        usual = JobOptions(
+            model=ModelOptions(),
+            data=DataOptions(),
+            train=TrainOptions(),
+            precision="fp32",
+            compiled=False,
+            steps=_STEPS + _WARMUP,
+            warmup=_WARMUP,
+            seed=0,
+        )
+        refuse_live_options(asked, usual, backend=(backend, _BACKEND), timeout=(timeout, _TIMEOUT))
+        grid = make_grid(*counts, _named(names, cluster), kind, baseline)
+        return _on_cluster(name, grid, asked, cluster, precision, output)
+    options = replace(asked, model=_sized(name, model))
+    grid = make_grid(*counts, _named(names, None, backend), kind, baseline)
+    world = detect(os.environ)
+    if world is None:
+        return _here(grid, options, RankOptions(backend=backend, timeout=timeout), output)
+    return _one_point(world, grid, options, RankOptions(backend=backend, timeout=timeout), output)
+
+
+def _named(names: str, cluster: str | None, backend: str = "") -> list[str]:
+    """The strategies asked for; raises UsageError for one that nobody can train under here."""
+    from steptime.train.strategies import strategies, strategy_named
+
+    if names != "all":
+        asked = list(dict.fromkeys(names.split(",")))
+        return asked if cluster else [strategy_named(name).name for name in asked]
+    if cluster is None:
+        return [
+            s.name for s in strategies().values() if backend != "nccl" or not s.in_shared_memory
+        ]
+    from steptime.cluster.files import cluster_named
+    from steptime.study.cases import able_strategies
+
+    return able_strategies(cluster_named(cluster))
+
+
+def _sized(name: str, model: ModelOptions) -> ModelOptions:
+    """The options of a live model that was named with its size."""
+    family, _, size = name.partition("-")
+    if family != _GPT2 or (size and size not in PRESETS):
+        sizes = ", ".join(f"{_GPT2}-{one}" for one in PRESETS)
+        raise UsageError(
+            f"'{name}' cannot be trained here: choose {_GPT2} or {sizes}, or give --cluster"
+        )
+    return replace(model, model=size) if size else model
+
+
+def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputOptions) -> int:
+    """Start the ranks of one point after the other, then read back what they left."""
+    from steptime.launch import run_ranks
+    from steptime.study.scale_live import options_at, read_cells
+    from steptime.train.data import check_data
+    from steptime.train.strategies import check_backend, strategy_named
+
+    for point in grid.points:
+        for strategy in grid.strategies_at(point):
+            check_backend(strategy_named(strategy), ranks.backend)
+        at = options_at(point, grid, options)
+        at.train.rows_per_micro_batch(point.ranks)
+        context = options.model.row(options.model.config(vocabulary=1))
+        check_data(options.data, context=context, batch=at.train.batch, ranks=point.ranks)
+    out = rundir.create(output.out or rundir.default_path("scale", datetime.now()))
+    command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
+    if output.out is None:
+        command += ["--out", str(out)]
+    steps: list[Steps] = []
+    for point in grid.points:
+        if code := run_ranks(command, point.ranks, point.threads):
+            return code
+        steps += read_cells(out, point, grid, options)
+    cores = len(os.sched_getaffinity(0))
+    facts = _facts_here(out, grid, options) | {"backend": ranks.backend, "cores": cores}
+    _answer(grid, steps, facts, cores, out, output)
+    return 0
+
+
+def _facts_here(out: Path, grid: "Grid", options: JobOptions) -> dict[str, Any]:
+    """What run.json says of the model and its training, as its ranks did."""
+    from steptime.study.scale_live import folder_of
+
+    record = rundir.read_record(out / folder_of(grid.points[0]))
+    kept = ("model", "model_config", "precision", "reduce_dtype", "compiled", "accumulate")
+    return {field: record[field] for field in (*kept, "warmup", "seed", "data")} | {
+        "batch": options.train.batch,
+        "steps": options.steps - options.warmup,
+    }
+
+
+def _one_point(
+    world: World, grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputOptions
+) -> int:
+    """Be one rank of a point, as the process that started it asked."""
+    from steptime.study.scale_options import Point
+
+    if world.launcher != "steptime":
+        raise UsageError(
+            "scale starts the ranks of each cell by itself: run it without a launcher, or run "
+            "compare under the launcher once for each number of ranks"
+        )
+    point = Point(world.size, int(os.environ["OMP_NUM_THREADS"]))
+
+    def work(place: Place) -> None:
+        _measure(point, grid, options, place, ranks, output)
+
+    own = replace(ranks, ranks=point.ranks, threads=point.threads)
+    return on_ranks("scale", own, output, point.ranks, lambda _: None, work)
+
+
+def _measure(
+    point: "Point",
+    grid: "Grid",
+    options: JobOptions,
+    place: Place,
+    ranks: RankOptions,
+    output: OutputOptions,
+) -> None:
+    """Train under every strategy of a point, and leave what was measured."""
+    from steptime.study.compare import compare
+    from steptime.study.record import training_record
+    from steptime.study.scale_live import folder_of, options_at
+    from steptime.timeline import write_chrome_trace
+    from steptime.train.job import prepare_job
+    from steptime.train.strategies import strategy_named
+
+    job = prepare_job(options_at(point, grid, options), on_gpu=ranks.backend == "nccl")
+    chosen = [strategy_named(name) for name in grid.strategies_at(point)]
+    with output.progress(place.world.rank) as progress:
+        bars = {
+            s.name: progress.add_task(f"{point} {s.name}", total=options.steps, start=False)
+            for s in chosen
+        }
+        comparison = compare(
+            job, chosen, lambda s, done: progress.update(bars[s.name], completed=done.step + 1)
+        )
+    if comparison is None:
+        return
+    folder = rundir.create(place.out / folder_of(point))
+    record = training_record("compare", comparison, job) | {
+        "run": str(folder),
+        "ranks": point.ranks,
+        "threads": point.threads,
+        "backend": ranks.backend,
+        "launcher": "steptime",
+    }
+    with writing(folder):
+        rundir.write_record(folder, record)
+        write_chrome_trace(folder / "trace.json.gz", comparison.timeline)
+
+
+def _on_cluster(
+    name: str,
+    grid: "Grid",
+    options: JobOptions,
+    cluster: str,
+    precision: DtypeName | None,
+    output: OutputOptions,
+) -> int:
+    """Simulate every point on a cluster."""
+    from steptime.cluster.files import cluster_named
+    from steptime.study.scale_simulated import prepare_point, simulate_point
+    from steptime.timeline import write_chrome_trace
+
+    there = cluster_named(cluster)
+    ready = [
+        prepare_point(
+            point,
+            grid,
+            name,
+            there,
+            options.train,
+            context=options.model.context,
+            precision=precision,
+        )
+        for point in grid.points
+    ]
+    out = rundir.create(output.out or rundir.default_path("scale", datetime.now()))
+    steps: list[Steps] = []
+    with output.progress(0) as progress, writing(out):
+        for one in ready:
+            bar = progress.add_task(f"{one.point.ranks} ranks", total=2 * len(one.asked.cases))
+            found, timeline = simulate_point(one, partial(progress.advance, bar))
+            folder = rundir.create(out / found[0].folder)
+            write_chrome_trace(folder / "trace.json.gz", timeline)
+            steps += found
+    facts = dict(ready[0].asked.facts) | {
+        "batch": options.train.batch,
+        "cluster": there.name,
+        "cluster_title": there.title,
+        "cluster_source": there.source,
+    }
+    _answer(grid, steps, facts, None, out, output)
+    return 0
+
+
+def _answer(
+    grid: "Grid",
+    steps: list["Steps"],
+    facts: dict[str, Any],
+    cores: int | None,
+    out: Path,
+    output: OutputOptions,
+) -> None:
+    """Write run.json and report.html, then print the answer."""
+    from steptime.report.scale_page import write_scale
+    from steptime.report.scale_table import print_scale
+    from steptime.study.scale import cells_of, scale_record
+
+    run = scale_record(grid, cells_of(grid, steps, cores), {"run": str(out)} | facts)
+    run["environment"] = rundir.environment()
+    with writing(out):
+        rundir.write_record(out, run)
+        write_scale(out / "report.html", run)
+    if output.json:
+        say(json.dumps(run))
+        return
+    console = output.console()
+    with console.capture() as table:
+        print_scale(console, run)
+    say(f"{table.get()}\nreport: {out / 'report.html'}")

@@ -1,0 +1,300 @@
+"""The page of a scaling study: curves with their ideal line, and the efficiencies as a tree."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from pathlib import Path
+from typing import Any
+
+from steptime.report.figures import Figure, axis, label, layout
+from steptime.report.palette import CURVES, DASHES, YELLOW
+from steptime.report.scale_table import (
+    FACTORS,
+    Entry,
+    baseline_sentence,
+    cell_name,
+    digits,
+    is_baseline,
+    source_sentence,
+    way,
+)
+from steptime.report.template import write_html
+from steptime.units import format_seconds
+
+# Okabe & Ito, as in the other figures, with their black in place of a yellow that paper swallows.
+_COLORS = tuple("--ink" if color == YELLOW else color for color in CURVES)
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star", "cross", "hexagon")
+_SHADES = (0.5, 0.65, 0.8, 0.9)  # POP reads 0.8 and more as acceptable
+_MOST_TICKS = 12
+_FAR = 3.0  # from which values a logarithmic axis has ticks enough
+
+
+@dataclass(frozen=True)
+class Line:
+    """The cells of one curve in order of their threads, and how it is drawn."""
+
+    name: str
+    cells: Sequence[Entry]
+    color: str
+    dash: str
+    symbol: str
+
+
+def write_scale(path: Path, run: Mapping[str, Any]) -> None:
+    """Write the page of a study, which run.json holds, atomically: one file, no network."""
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    # plotly.js is a script of its own package: autoescape would break it.
+    plotly = Markup(get_plotlyjs())  # noqa: S704
+    write_html(path, "scale.html", context(run) | {"plotly": plotly})
+
+
+def context(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What the template shows of a study."""
+    drawn = lines(run)
+    cells = run["cells"]
+    return {
+        "run": run,
+        "headline": headline(run),
+        "baseline": baseline_sentence(run),
+        "sources": source_sentence(run),
+        "facts": _facts(run),
+        "source": ", ".join(dict.fromkeys(cell["source"] for cell in cells)),
+        "keys": [
+            (f"var({one.color})" if one.color.startswith("--") else one.color, one) for one in drawn
+        ],
+        "figures": {
+            "times": times_figure(drawn),
+            "speedups": speedup_figure(drawn, run),
+            "efficiencies": efficiency_figure(drawn),
+        },
+        "columns": [(cell_name(cell), way(cell), is_baseline(run, cell)) for cell in cells],
+        "tree": [(factor, [_shaded(cell[factor.field]) for cell in cells]) for factor in FACTORS],
+        "rows": [_row(cell) for cell in cells],
+        "measured": any(cell["source"] == "measured" for cell in cells),
+        "oversubscribed": any(cell["oversubscribed"] for cell in cells),
+        "command": shlex.join(run["environment"]["command"]),
+        "environment": _environment(run),
+    }
+
+
+def headline(run: Mapping[str, Any]) -> str:
+    """What becomes of the baseline in the largest cell that does best, and what bounds that."""
+    most = max(_workers(cell) for cell in run["cells"])
+    largest = [cell for cell in run["cells"] if _workers(cell) == most]
+    best = max(largest, key=lambda cell: float(cell["speedup"]))
+    base = run["baseline"]
+    if is_baseline(run, best):
+        return f"{_plain_name(best)}: {best['bound']['sentence']}"
+    times = most / (base["ranks"] * base["threads"])
+    return (
+        f"{times:g} times the {_unit(run)}, {digits(best['speedup'])} times the work a second "
+        f"({_plain_name(best)}): {best['bound']['sentence']}"
+    )
+
+
+def _plain_name(cell: Entry) -> str:
+    return f"{cell_name(cell).rstrip('*')} {way(cell)}"
+
+
+def lines(run: Mapping[str, Any]) -> list[Line]:
+    """One curve for each strategy and number of threads, and one for the threads of one rank.
+
+    The cell of one rank, in which all strategies do the same, begins each of them.
+    """
+    cells: Sequence[Entry] = run["cells"]
+    groups: dict[tuple[str, int], list[Entry]] = {}
+    for cell in cells:
+        if cell["ranks"] > 1:
+            groups.setdefault((cell["strategy"], cell["threads"]), []).append(cell)
+    alone = {cell["threads"]: cell for cell in cells if cell["ranks"] == 1}
+    strategies = list(dict.fromkeys(strategy for strategy, _ in groups))
+    threads = sorted({count for _, count in groups})
+    drawn = []
+    if len(alone) > 1 or not groups:
+        drawn.append(
+            Line("fork-join, one rank", list(alone.values()), "--soft", "2px,3px", "cross")
+        )
+    for (strategy, count), own in groups.items():
+        place = strategies.index(strategy) % len(_COLORS)
+        first = [alone[count]] if count in alone else []
+        several = f", {count} thread{'s' * (count > 1)} a rank" if len(threads) > 1 else ""
+        drawn.append(
+            Line(
+                f"{strategy}{several}",
+                [*first, *own],
+                _COLORS[place],
+                DASHES[threads.index(count) % len(DASHES)],
+                _SYMBOLS[place % len(_SYMBOLS)],
+            )
+        )
+    return drawn
+
+
+def times_figure(drawn: Sequence[Line]) -> Figure:
+    """Milliseconds a step, with the deciles of what was measured, both axes logarithmic."""
+    data = []
+    for one in drawn:
+        trace = _trace(one, lambda cell: 1e3 * float(cell["step_time_s"]))
+        spreads = [cell["step_time_spread_s"] for cell in one.cells]
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [max(0.0, 1e3 * (s["p90"] - s["mean"])) for s in spreads],
+            "arrayminus": [max(0.0, 1e3 * (s["mean"] - s["p10"])) for s in spreads],
+            "color": one.color,
+            "thickness": 1.5,
+            "width": 4,
+        }
+        data.append(trace)
+    return {"data": data, "layout": _layout(drawn, _upright("ms a step", data))}
+
+
+def speedup_figure(drawn: Sequence[Line], run: Mapping[str, Any]) -> Figure:
+    """Speedup against the baseline, with the ideal line."""
+    base = run["baseline"]["ranks"] * run["baseline"]["threads"]
+    ends = [min(_places(drawn)), max(_places(drawn))]
+    data = [_ideal(ends, [end / base for end in ends])]
+    data += [_trace(one, lambda cell: float(cell["speedup"])) for one in drawn]
+    return {"data": data, "layout": _layout(drawn, _upright("speedup", data))}
+
+
+def efficiency_figure(drawn: Sequence[Line]) -> Figure:
+    """Efficiency in percent, which is also what tokens/s scale with, with the ideal line."""
+    data = [_ideal([min(_places(drawn)), max(_places(drawn))], [100, 100])]
+    data += [_trace(one, lambda cell: 100 * float(cell["efficiency"])) for one in drawn]
+    return {
+        "data": data,
+        "layout": _layout(drawn, axis("efficiency", rangemode="tozero", ticksuffix=" %")),
+    }
+
+
+def _trace(one: Line, value: Callable[[Entry], float]) -> Figure:
+    texts = [
+        f"<b>{label(cell_name(cell))} {label(way(cell))}</b> {cell['source']}<br>"
+        f"{format_seconds(cell['step_time_s'])} a step, {digits(cell['speedup'])}×, "
+        f"{100 * cell['efficiency']:.1f} %"
+        for cell in one.cells
+    ]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": label(one.name),
+        "x": [_workers(cell) for cell in one.cells],
+        "y": [float(f"{value(cell):.6g}") for cell in one.cells],
+        "text": texts,
+        "line": {"color": one.color, "dash": one.dash, "width": 2.5},
+        "marker": {"color": one.color, "symbol": one.symbol, "size": 8},
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _upright(title: str, traces: Sequence[Figure]) -> Figure:
+    """An axis for the values of some traces: logarithmic, or from 0 where they lie close."""
+    values = [value for trace in traces for value in trace["y"]]
+    low, high = min(values) / 1.25, max(values) * 1.25
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    if max(values) / min(values) < _FAR:
+        return axis(title, rangemode="tozero")
+    return axis(
+        title,
+        type="log",
+        range=[log10(low), log10(high)],
+        tickvals=shown,
+        ticktext=[f"{tick:,g}" for tick in shown],
+    )
+
+
+def _ideal(x: Sequence[float], y: Sequence[float]) -> Figure:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "ideal",
+        "x": list(x),
+        "y": list(y),
+        "line": {"color": "--ink", "width": 1.5, "dash": "6px,4px"},
+        "hoverinfo": "skip",
+    }
+
+
+def _layout(drawn: Sequence[Line], yaxis: Figure) -> Figure:
+    places = sorted(set(_places(drawn)))
+    shown = places[:: -(-len(places) // _MOST_TICKS)]
+    several = any(cell["threads"] > 1 for one in drawn for cell in one.cells)
+    return layout(
+        360,
+        hovermode="closest",
+        xaxis=axis(
+            "threads of all ranks" if several else "ranks",
+            type="log",
+            tickvals=shown,
+            ticktext=[f"{place:,}" for place in shown],
+            showgrid=False,
+        ),
+        yaxis=yaxis,
+    )
+
+
+def _places(drawn: Sequence[Line]) -> list[int]:
+    return [_workers(cell) for one in drawn for cell in one.cells]
+
+
+def _workers(cell: Entry) -> int:
+    return int(cell["ranks"] * cell["threads"])
+
+
+def _unit(run: Mapping[str, Any]) -> str:
+    return "threads" if any(cell["threads"] > 1 for cell in run["cells"]) else "ranks"
+
+
+def _shaded(value: float) -> tuple[str, int]:
+    """A factor in percent, and its shade from 0, bad, to 4, good."""
+    return f"{100 * value:.1f}", sum(value >= least for least in _SHADES)
+
+
+def _row(cell: Entry) -> Mapping[str, str]:
+    spread = cell["step_time_spread_s"]
+    measured = cell["source"] == "measured"
+    tokens = cell["tokens_per_s"]
+    return {
+        "name": f"{cell_name(cell)} {way(cell)}",
+        "mean": format_seconds(cell["step_time_s"]),
+        "median": format_seconds(spread["median"]) if measured else "",
+        "spread": f"{format_seconds(spread['p10'])} – {format_seconds(spread['p90'])}"
+        if measured
+        else "",
+        "tokens": f"{tokens:,.0f}" if tokens else "–",
+        "speedup": f"{digits(cell['speedup'])}×",
+        "efficiency": f"{100 * cell['efficiency']:.1f} %",
+        "bound": cell["bound"]["sentence"],
+        "execution": "" if cell["execution"] == way(cell) else cell["execution"],
+    }
+
+
+def _facts(run: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What the run was: name, value, and a smaller word on it."""
+    kind = "on each rank" if run["scaling"] == "weak" else "in all, on any number of ranks"
+    facts = [
+        ("model", str(run["model"]), ""),
+        ("precision", str(run["precision"]), ""),
+        ("batch", f"{run['batch']:,}", kind),
+    ]
+    if "cluster" in run:
+        return [*facts, ("cluster", str(run["cluster"]), str(run["cluster_title"]))]
+    steps = f"{run['steps']} timed steps a cell"
+    return [*facts, ("backend", str(run["backend"]), ""), ("measured on", steps, "")]
+
+
+def _environment(run: Mapping[str, Any]) -> list[tuple[str, str]]:
+    about = run["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return [
+        ("time", about["time"]),
+        ("machine", f"{about['host']}, {about['cpu']}, {about['cores']} cores"),
+        ("software", f"steptime {about['steptime']}, Python {about['python']}, {versions}"),
+        ("git revision", str(about["git_revision"])),
+    ]
