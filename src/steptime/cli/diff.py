@@ -1,0 +1,161 @@
+"""The verb ``diff``: whether the step time changed, between runs or between revisions."""
+
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from steptime import rundir
+from steptime.cli.options import Flat, OutputOptions
+from steptime.cli.printing import say, writing
+from steptime.errors import UsageError
+
+if TYPE_CHECKING:
+    from steptime.study.diff import Diff
+
+_PAIRS = 15
+
+
+def diff(
+    *words: Annotated[str, Parameter(name="RUN_A RUN_B")],
+    against: str | None = None,
+    pairs: int | None = None,
+    strategy: str | None = None,
+    fail_over: str | None = None,
+    run_to_run: str | None = None,
+    output: Flat[OutputOptions] = OutputOptions(),
+) -> int:
+    """Did the step time change?
+
+    Tells the ratio of B's step time to A's with its 95 % interval, phase by phase.
+
+    Parameters
+    ----------
+    words
+        Two runs, each the folder of a run, a folder of several, or several with commas between
+        them. With --against, behind --, the command to run: -- train gpt2 --ranks 2 --steps 40.
+    against
+        Build this git revision of steptime in a worktree, as A, and let it and the steptime that
+        runs, as B, take turns with the command.
+    pairs
+        With --against, how often each runs; default: 15.
+    strategy
+        The one to compare, where the runs have several.
+    fail_over
+        Exit with 1 where B is different and slower than A by more than this, as 5%.
+    run_to_run
+        Standard deviation between equal runs, for one run of each alone; default: 2.5%.
+
+    """
+    limit = None if fail_over is None else _percentage(fail_over, "fail-over")
+    floor = None if run_to_run is None else _percentage(run_to_run, "run-to-run")
+    if against is None:
+        _refuse(("pairs", pairs), ("out", output.out), need="--against")
+        found = _two(words, strategy, floor)
+        return _answer(found, limit, output, {})
+    _refuse(("run-to-run", run_to_run), need="one run of each")
+    return _against(against, words, _PAIRS if pairs is None else pairs, strategy, limit, output)
+
+
+def _refuse(*given: tuple[str, Any], need: str) -> None:
+    for name, value in given:
+        if value is not None:
+            raise UsageError(f"--{name} is about {need}, and there is none: leave it out")
+
+
+def _percentage(text: str, option: str) -> float:
+    number = text.strip().removesuffix("%").strip()
+    try:
+        value = float(number) / 100
+    except ValueError:
+        value = -1.0
+    if not text.strip().endswith("%") or not 0 <= value < 1000:
+        raise UsageError(f"--{option} is {text!r}: write a percentage from 0 up, as 5%")
+    return value
+
+
+def _two(words: tuple[str, ...], strategy: str | None, run_to_run: float | None) -> "Diff":
+    from steptime.study.diff import diff as compare
+    from steptime.study.diff_runs import read_side
+    from steptime.study.diff_statistics import RUN_TO_RUN
+
+    if len(words) != 2:
+        raise UsageError(
+            f"diff compares two runs and got {len(words)}: write steptime diff RUN_A RUN_B, or "
+            "--against REVISION -- COMMAND"
+        )
+    a, b = (read_side(word, strategy) for word in words)
+    if len(a) + len(b) > 2:
+        _refuse(("run-to-run", run_to_run), need="one run of each")
+    return compare(a, b, run_to_run=RUN_TO_RUN if run_to_run is None else run_to_run)
+
+
+def _against(
+    revision: str,
+    words: tuple[str, ...],
+    pairs: int,
+    strategy: str | None,
+    limit: float | None,
+    output: OutputOptions,
+) -> int:
+    from steptime.study.diff import diff as compare
+    from steptime.study.diff_against import (
+        check_command,
+        checkout,
+        resolve,
+        stoppable,
+        take_turns,
+        worktree,
+    )
+    from steptime.study.diff_runs import read_run
+    from steptime.world import detect
+
+    if detect(os.environ):
+        raise UsageError("--against starts runs of its own: run it without a launcher")
+    if pairs < 2:
+        raise UsageError(f"--pairs is {pairs}: it takes 2 or more to see how runs vary")
+    check_command(words)
+    tree = checkout()
+    commit = resolve(tree, revision, words[0])
+    out = rundir.create(output.out or rundir.default_path("diff", datetime.now()))
+    with stoppable(), worktree(tree, commit) as other, output.progress(0) as progress:
+        bar = progress.add_task("", total=2 * pairs)
+
+        def tell(what: str) -> None:
+            progress.update(bar, description=what, advance=not what.startswith("A 1 "))
+
+        with writing(out):
+            sides = {"a": other, "b": tree.root / tree.source}
+            runs = take_turns(sides, words, pairs, out, tell)
+    a, b = ([read_run(folder, strategy) for folder in runs[side]] for side in "ab")
+    facts = {"run": str(out), "against": revision, "commit": commit, "command": list(words)}
+    return _answer(compare(a, b, in_pairs=True), limit, output, facts, out)
+
+
+def _answer(
+    found: "Diff",
+    limit: float | None,
+    output: OutputOptions,
+    facts: dict[str, Any],
+    out: Path | None = None,
+) -> int:
+    from steptime.report.diff_lines import print_diff
+
+    failed = limit is not None and found.slower_by_more(limit)
+    record = found.record() | facts
+    if limit is not None:
+        record |= {"fail_over": limit, "failed": failed}
+    if out is not None:
+        with writing(out):
+            rundir.write_record(out, record | {"environment": rundir.environment()})
+    if output.json:
+        say(json.dumps(record))
+    else:
+        console = output.console()
+        with console.capture() as told:
+            print_diff(console, record)
+        say(told.get().rstrip() + (f"\nrun: {out}" if out else ""))
+    return int(failed)

@@ -1,0 +1,51 @@
+"""The verb ``history``: a figure of the runs of a folder, over revisions and time."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from steptime.cli.options import Flat, PrintOptions
+from steptime.cli.printing import say, writing
+
+
+def history(
+    folder: Annotated[Path, Parameter(name="DIR")] = Path("runs"),
+    /,
+    *,
+    figure: str = "step_time_s",
+    html: Path | None = None,
+    printed: Flat[PrintOptions] = PrintOptions(),
+) -> None:
+    """How did a figure change over revisions?
+
+    Lists the runs of a folder by time and revision; runs of the same work on the same machine
+    stand together.
+
+    Parameters
+    ----------
+    folder
+        What holds the runs.
+    figure
+        step_time_s, tokens_per_s, compute_s, exposed_comm_s, update_s or other_s.
+    html
+        Also write a page that plots the figure over the revisions.
+
+    """
+    from steptime import rundir
+    from steptime.report.history_lines import print_history
+    from steptime.report.history_page import write_history
+    from steptime.study.history import history as read
+
+    run = read(folder, figure).record() | {"environment": rundir.environment()}
+    if html is not None:
+        with writing(html):
+            write_history(html, run)
+    if printed.json:
+        say(json.dumps(run))
+        return
+    console = printed.console()
+    with console.capture() as told:
+        print_history(console, run)
+    say(told.get().rstrip() + (f"\npage: {html}" if html else ""))

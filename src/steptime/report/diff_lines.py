@@ -1,0 +1,124 @@
+"""What a diff says to a person: the verdict, the phases, and how sure that is."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steptime.units import format_seconds
+
+_PHASES = {
+    "compute": "compute",
+    "exposed_comm": "exposed comm",
+    "update": "update",
+    "other": "other",
+}
+
+
+def print_diff(console: Console, diff: Mapping[str, Any]) -> None:
+    """Print ``diff``, the JSON of the verb."""
+    console.print()
+    console.print(Text(verdict(diff), style="bold"))
+    console.print(_table(diff))
+    for line in _lines(diff):
+        console.print(Text(line))
+
+
+def verdict(diff: Mapping[str, Any]) -> str:
+    """The answer in a sentence."""
+    low, high = diff["ci95"]
+    exact = diff["source"] == "simulated"
+    ratio = diff["ratio"]
+    if not diff["different"]:
+        if exact:
+            return "no difference: both steps take as long"
+        return (
+            f"no difference: B's step is {100 * abs(ratio - 1):.1f} % "
+            f"{'longer' if ratio >= 1 else 'shorter'}, which chance may explain (95 % interval "
+            f"{percent(low)} to {percent(high)})"
+        )
+    word = "slower" if ratio > 1 else "faster"
+    change = f"B is {100 * abs(ratio - 1):.1f} % {word} than A"
+    if exact:
+        return f"{change}: {ratio:.4f} times its step"
+    return f"{change} (95 % interval {percent(low)} to {percent(high)})"
+
+
+def percent(ratio: float) -> str:
+    """A ratio as what is added: ``+5.2 %``."""
+    return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+
+
+def _table(diff: Mapping[str, Any]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for title in ("A\nms", "B\nms", "B − A\nms", "95 % interval\nms", "share of the\ndifference"):
+        table.add_column(title, justify="right", no_wrap=True)
+    a, b = diff["step_time_s"]["a"], diff["step_time_s"]["b"]
+    span = " to ".join(_signed(a * (end - 1)) for end in diff["ci95"])
+    whole = "100 %" if diff["different"] else "–"
+    table.add_row("step", _ms(a), _ms(b), _signed(b - a), span, whole)
+    for name, phase in diff["phases"].items():
+        share = phase["share"]
+        table.add_row(
+            f"  {_PHASES[name]}",
+            _ms(phase["a_s"]),
+            _ms(phase["b_s"]),
+            _signed(phase["difference_s"]),
+            " to ".join(_signed(end) for end in phase["ci95_s"]),
+            "–" if share is None else f"{100 * share:.0f} %".replace("-", "−"),
+            style="bold" if phase["different"] else None,
+        )
+    return table
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.{_decimals(seconds)}f}"
+
+
+def _signed(seconds: float) -> str:
+    return f"{1e3 * seconds:+,.{_decimals(seconds)}f}".replace("-", "−")
+
+
+def _decimals(seconds: float) -> int:
+    ms = abs(1e3 * seconds)
+    return 0 if ms >= 999.5 else 1 if ms >= 9.995 else 2
+
+
+def _lines(diff: Mapping[str, Any]) -> Iterator[str]:
+    apart = [name for name, phase in diff["phases"].items() if phase["different"]]
+    if apart and diff["source"] != "simulated":
+        yield f"Phases that differ: {', '.join(_PHASES[name] for name in apart)}."
+    for side in "ab":
+        yield f"{side.upper()}: {_side(diff[side])}"
+    ranks = f"{diff['ranks']} rank{'s' * (diff['ranks'] != 1)}"
+    yield f"{diff['model']}, {ranks}, {diff['precision'] or 'as given'}, {diff['source']}"
+    yield f"How: {diff['method']}."
+    for one in diff["differs"]:
+        yield f"They differ in {one['what']}: A {one['a']}, B {one['b']}."
+    if not diff["phases"]:
+        yield "The traces keep too few steps to tell the phases."
+    if diff["source"] != "simulated":
+        decision = diff["ci_of_different"]
+        ends = " to ".join(percent(end) for end in decision["ci"])
+        yield (
+            f"A difference is told where the {100 * decision['confidence']:g} % interval, {ends}, "
+            f"leaves out 0; one of {100 * diff['least_seen']:.1f} % would be told nearly always."
+        )
+    if diff.get("fail_over") is not None:
+        limit, failed = 100 * diff["fail_over"], diff["failed"]
+        yield f"--fail-over {limit:g}%: B {'is' if failed else 'is not shown'} slower by more."
+
+
+def _side(runs: list[Mapping[str, Any]]) -> str:
+    steps = sum(run["steps"] for run in runs)
+    medians = [run["step_time_s"] for run in runs]
+    ends = [format_seconds(end) for end in (min(medians), max(medians))]
+    many = f"{len(runs)} runs from {runs[0]['run']} to {runs[-1]['run']}"
+    where = runs[0]["run"] if len(runs) == 1 else many
+    of_median = ends[0] if len(runs) == 1 else " to ".join(ends)
+    revisions = sorted({str(run["git_revision"]) for run in runs})
+    return f"{where}: median {of_median}, {steps} steps, revision {', '.join(revisions)}"

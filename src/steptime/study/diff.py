@@ -1,0 +1,199 @@
+"""Did the step time change: two runs, or several of each, and how sure that is.
+
+``diff_statistics`` tells by which method, and why.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steptime.errors import UsageError
+from steptime.study.diff_runs import PHASES, Run, check_comparable, told_differences
+from steptime.study.diff_statistics import (
+    CONFIDENCE,
+    DECISION,
+    LEAST_STEPS,
+    POWER,
+    RUN_TO_RUN,
+    Estimate,
+    Floats,
+    blocks,
+    independent,
+    paired,
+)
+
+_ROUNDING = 1e-9
+"""Relative: simulated steps that differ by less are the same."""
+
+
+def _of_each(confidence: float) -> float:
+    """Bonferroni: for the intervals of all phases together to hold with this confidence."""
+    return 1 - (1 - confidence) / len(PHASES)
+
+
+@dataclass(frozen=True)
+class Diff:
+    """How much longer B's step takes than A's.
+
+    ``change``: of the logarithm of the step time; ``phases``: of each phase, in seconds, none where
+    a trace kept no steps. ``step_s`` and ``phase_s``, shape (2, 4), are A's and B's.
+    """
+
+    a: tuple[Run, ...]
+    b: tuple[Run, ...]
+    method: str
+    change: Estimate
+    phases: tuple[Estimate, ...]
+    step_s: tuple[float, float]
+    phase_s: Floats
+
+    @property
+    def ratio(self) -> float:
+        """B's step time over A's."""
+        return math.exp(self.change.center)
+
+    @property
+    def different(self) -> bool:
+        """Whether it is safe to say that they differ, with the confidence DECISION."""
+        if self.a[0].source == "simulated":
+            return abs(self.change.center) > _ROUNDING
+        return self.change.excludes_zero(DECISION)
+
+    def slower_by_more(self, limit: float) -> bool:
+        """Whether B is different and takes longer by more than a part of A's step.
+
+        By the best estimate, not by the lower end of its interval: of changes just over the limit
+        that would let pass nearly all.
+        """
+        return self.different and self.ratio > 1 + limit
+
+    def record(self) -> dict[str, Any]:
+        """What is printed as JSON, and left in run.json."""
+        low, high = self.change.interval(CONFIDENCE)
+        surely = self.change.interval(DECISION)
+        return {
+            "verb": "diff",
+            "source": self.a[0].source,
+            "ratio": self.ratio,
+            "ci95": [math.exp(low), math.exp(high)],
+            "different": self.different,
+            "ci_of_different": {"confidence": DECISION, "ci": [math.exp(end) for end in surely]},
+            "least_seen": math.expm1(self.change.least_seen(DECISION, POWER)),
+            "method": self.method,
+            "step_time_s": {"a": self.step_s[0], "b": self.step_s[1]},
+            "phases": dict(zip(PHASES, self._phase_records(), strict=False)),
+            "a": [_run_record(run) for run in self.a],
+            "b": [_run_record(run) for run in self.b],
+            "differs": list(told_differences(self.a, self.b)),
+            **{name: self.a[0].facts[name] for name in ("model", "ranks", "precision")},
+        }
+
+    def _phase_records(self) -> list[dict[str, Any]]:
+        whole = float((self.phase_s[1] - self.phase_s[0]).sum()) if len(self.phases) else 0.0
+        found = []
+        for column, estimate in enumerate(self.phases):
+            a, b = self.phase_s[:, column].tolist()
+            low, high = estimate.interval(_of_each(CONFIDENCE))
+            found.append(
+                {
+                    "a_s": a,
+                    "b_s": b,
+                    "difference_s": b - a,
+                    "ci95_s": [low, high],
+                    "share": (b - a) / whole if self.different and whole else None,
+                    "different": estimate.excludes_zero(_of_each(DECISION)),
+                }
+            )
+        return found
+
+
+def _run_record(run: Run) -> dict[str, Any]:
+    return {
+        "run": str(run.path),
+        "git_revision": run.facts["git_revision"],
+        "time": run.facts["time"],
+        "step_time_s": run.median,
+        "steps": int(run.step_s.size),
+        "steps_with_phases": int(run.phases.shape[0]),
+    }
+
+
+def diff(
+    a: Sequence[Run],
+    b: Sequence[Run],
+    *,
+    in_pairs: bool = False,
+    run_to_run: float = RUN_TO_RUN,
+) -> Diff:
+    """Compare the runs ``a`` with the runs ``b``.
+
+    ``in_pairs``: they took turns, the first of each and so on. ``run_to_run``: standard deviation
+    of the medians of equal runs, relative, which is read where there is one run of each.
+
+    Raises UsageError where they did not do the same work, or have too few steps for an interval.
+    """
+    check_comparable([*a, *b])
+    if a[0].source == "simulated":
+        return _answer(a, b, "simulated: both step times are exact", _exactly)
+    if in_pairs and len(a) == len(b) > 1:
+        told = f"{len(a)} pairs of runs that took turns, t on their medians"
+        return _answer(a, b, told, paired)
+    if len(a) + len(b) > 2:
+        told = f"{len(a)} and {len(b)} runs, Welch's t on their medians"
+        return _answer(a, b, told, independent)
+    return _one_of_each(a[0], b[0], run_to_run)
+
+
+def _exactly(a: Floats, b: Floats) -> Estimate:
+    return Estimate(float(b.mean() - a.mean()), 0.0, math.inf)
+
+
+def _answer(
+    a: Sequence[Run], b: Sequence[Run], method: str, compare: Callable[[Floats, Floats], Estimate]
+) -> Diff:
+    logs = [np.log([run.median for run in side]) for side in (a, b)]
+    step_s = (math.exp(float(logs[0].mean())), math.exp(float(logs[1].mean())))
+    phases: tuple[Estimate, ...] = ()
+    phase_s = np.zeros((2, len(PHASES)))
+    if all(run.phases.size for run in (*a, *b)):
+        rows = [np.stack([run.phase_s for run in side]) for side in (a, b)]  # (runs, 4)
+        # The phases of a side divide its step, a geometric mean, which is a hair shorter.
+        scaled = [of * step / of.sum(axis=1).mean() for of, step in zip(rows, step_s, strict=True)]
+        phase_s = np.stack([of.mean(axis=0) for of in scaled])
+        phases = tuple(compare(scaled[0][:, p], scaled[1][:, p]) for p in range(len(PHASES)))
+    return Diff(tuple(a), tuple(b), method, compare(*logs), phases, step_s, phase_s)
+
+
+def _one_of_each(a: Run, b: Run, run_to_run: float) -> Diff:
+    for run in (a, b):
+        if run.step_s.size < LEAST_STEPS:
+            raise UsageError(
+                f"{run.path} has {run.step_s.size} timed step{'s' * (run.step_s.size != 1)} and an "
+                f"interval needs {LEAST_STEPS}: run more --steps, or several runs of each"
+            )
+    logs = [np.log([np.median(block) for block in blocks(run.step_s)]) for run in (a, b)]
+    change = independent(logs[0], logs[1], center=math.log(b.median / a.median), floor=run_to_run)
+    phases: tuple[Estimate, ...] = ()
+    phase_s = np.zeros((2, len(PHASES)))
+    if min(len(a.phases), len(b.phases)) >= LEAST_STEPS:
+        phase_s = np.stack([a.phase_s, b.phase_s])
+        rows = [np.stack([block.mean(axis=0) for block in blocks(run.phases)]) for run in (a, b)]
+        # As if what varies from run to run fell anywhere: a variance in proportion to the time.
+        floors = run_to_run * np.sqrt(a.phase_s * a.median)
+        phases = tuple(
+            independent(
+                rows[0][:, p],
+                rows[1][:, p],
+                center=float(phase_s[1, p] - phase_s[0, p]),
+                floor=float(floors[p]),
+            )
+            for p in range(len(PHASES))
+        )
+    told = (
+        f"one run of each: blocks of steps, and {100 * run_to_run:g} % from run to run, "
+        "which one run cannot show"
+    )
+    return Diff((a,), (b,), told, change, phases, (a.median, b.median), phase_s)

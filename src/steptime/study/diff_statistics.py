@@ -1,0 +1,140 @@
+"""How sure a ratio of step times is.
+
+The steps of a run follow one another and resemble their neighbours, and equal runs differ as
+wholes: where their memory lies and which core runs what is drawn once a start (Georges, Buytaert
+and Eeckhout, "Statistically rigorous Java performance evaluation", OOPSLA 2007; Kalibera and Jones,
+"Rigorous benchmarking in reasonable time", ISMM 2013). A test that takes steps for independent
+finds differences between equal runs. So the unit is the run wherever there are several, and its
+figure is the median of its steps, since one hiccup of the machine moves a mean by more than any
+change that is looked for:
+
+- pairs of runs that took turns: Student's t on the differences of their logarithms, which a machine
+  that drifts slowly does not disturb;
+- several independent runs of each: Welch's t on their logarithms;
+- one run of each: batch means, Student's t on the medians of a few long blocks of consecutive
+  steps (Schmeiser, "Batch size effects in the analysis of simulation output", 1982), and on top of
+  it RUN_TO_RUN for what one run cannot tell about the next.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+RUN_TO_RUN = 0.025
+"""By how much the medians of equal runs differ, as a standard deviation relative to the step: ten
+runs of a small GPT-2 on two ranks of a virtual machine with two cores spread by 2.5 %."""
+
+CONFIDENCE = 0.95
+"""Of the interval that is printed."""
+
+DECISION = 0.99
+"""Of the interval that must leave out 1 for a difference to be told. At 0.95 every twentieth pair
+of equal runs would be called different, and two or more of twenty in a quarter of all attempts; so
+it is one attempt of sixty."""
+
+POWER = 0.95
+"""With which probability a difference is told that is said to be seen."""
+
+MOST_BLOCKS = 10
+LEAST_BLOCK = 4
+LEAST_STEPS = 2 * LEAST_BLOCK
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(60)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A difference, its standard error and the degrees of freedom of that; inf: it is known."""
+
+    center: float
+    error: float
+    freedom: float
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """What holds the true difference with this probability."""
+        if not self.error:
+            return self.center, self.center
+        reach = t_quantile(0.5 + confidence / 2, self.freedom) * self.error
+        return self.center - reach, self.center + reach
+
+    def excludes_zero(self, confidence: float) -> bool:
+        """Whether that leaves out 0."""
+        low, high = self.interval(confidence)
+        return low > 0 or high < 0
+
+    def least_seen(self, confidence: float, power: float) -> float:
+        """The true difference that such an interval would leave 0 out for with probability power.
+
+        As the normal theory has it, with the standard error that was found.
+        """
+        if not self.error:
+            return 0.0
+        reaches = (t_quantile(p, self.freedom) for p in (0.5 + confidence / 2, power))
+        return sum(reaches) * self.error
+
+
+def paired(a: Floats, b: Floats) -> Estimate:
+    """How much more ``b`` is than ``a``, of pairs, each of shape (pairs,); at least two."""
+    differences = b - a
+    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    return Estimate(float(differences.mean()), error, len(differences) - 1)
+
+
+def independent(
+    a: Floats, b: Floats, *, center: float | None = None, floor: float = 0.0
+) -> Estimate:
+    """How much more ``b`` is than ``a``, of shapes (m,) and (n,), by Welch and Satterthwaite.
+
+    ``center``: that, where another estimate than the difference of the means is better. ``floor``:
+    a standard deviation that each side has besides. A side of one value is taken to vary as the
+    other does; raises ValueError where both are.
+    """
+    spread = [float(side.var(ddof=1)) for side in (a, b) if len(side) > 1]
+    if not spread:
+        raise ValueError("two single values have no spread")
+    pooled = len(spread) == 1
+    parts = [spread[0 if pooled else at] / len(side) for at, side in enumerate((a, b))]
+    own, variance = sum(parts), sum(parts) + 2 * floor**2
+    if pooled:
+        freedom = float(max(len(a), len(b)) - 1)
+        freedom = freedom * (variance / own) ** 2 if own else math.inf
+    else:
+        doubt = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (a, b), strict=True))
+        freedom = variance**2 / doubt if doubt else math.inf
+    if center is None:
+        center = float(b.mean() - a.mean())
+    return Estimate(center, math.sqrt(variance), freedom)
+
+
+def blocks(values: Floats) -> Sequence[Floats]:
+    """Consecutive blocks of some values of shape (steps, …), as few and as long as is useful."""
+    count = max(2, min(MOST_BLOCKS, len(values) // LEAST_BLOCK))
+    return np.array_split(values, count)
+
+
+def t_quantile(probability: float, freedom: float) -> float:
+    """The value that Student's t stays below with a probability above one half.
+
+    With t = √ν tan θ its density is proportional to cos^(ν-1) θ; that is integrated by the rule of
+    Gauss and Legendre, and the integral inverted by bisection. Good to 1e-9 from 1 degree of
+    freedom up; above a million degrees it is the normal distribution's.
+    """
+    freedom = min(freedom, 1e6)
+    scale = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
+    factor = math.exp(scale) / math.sqrt(math.pi)
+
+    def below(angle: float) -> float:
+        at = angle * (_NODES + 1) / 2
+        return 0.5 + factor * angle / 2 * float(_WEIGHTS @ np.cos(at) ** (freedom - 1))
+
+    # Beyond 12/√ν the density has vanished, and a rule stretched over more would miss it.
+    low, high = 0.0, min(math.pi / 2, 12 / math.sqrt(freedom))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) < probability else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
