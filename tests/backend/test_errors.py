@@ -1,6 +1,5 @@
 """What fails in the backend reaches every rank that is concerned, as an error that says what."""
 
-import multiprocessing
 import os
 import signal
 import time
@@ -15,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ranks import on_ranks
+from ranks import FORKED, on_ranks
 from steptime.errors import SteptimeError, UsageError
 
 TIMEOUT_S = 3.0
@@ -193,10 +192,9 @@ def _late_for_barrier() -> str:
 
 
 def test_a_killed_rank_is_named_soon_wherever_it_is_awaited(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
+    queue = FORKED.Queue()
     ranks = [
-        context.Process(target=_with_killed, args=(rank, tmp_path / "store", queue))
+        FORKED.Process(target=_with_killed, args=(rank, tmp_path / "store", queue))
         for rank in range(2)
     ]
     for process in ranks:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from backend.test_errors import _sentence
-from ranks import on_ranks
+from ranks import FORKED, on_ranks
 
 _TINY_SHM = (
     *("unshare", "--mount", "sh", "-c"),
@@ -66,11 +65,9 @@ def test_a_script_that_leaves_nothing_in_order_ends_well(
 def test_ranks_that_are_killed_or_stopped_are_named_in_whatever_waits_for_them(
     tmp_path: Path,
 ) -> None:
-    context = get_context("spawn")
-    queue = context.Queue()
+    queue = FORKED.Queue()
     ranks = [
-        context.Process(target=_waiting, args=(rank, tmp_path / "store", queue))
-        for rank in range(4)
+        FORKED.Process(target=_waiting, args=(rank, tmp_path / "store", queue)) for rank in range(4)
     ]
     for process in ranks:
         process.start()

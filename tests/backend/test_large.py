@@ -31,8 +31,13 @@ def _beyond_2_gib() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
 
     def holds(name: str, tensor: torch.Tensor) -> None:
-        """All that there is, at most one value in each part that came from one rank."""
-        found[name] = [part[0].item() for part in tensor if bool((part == part[0]).all())]
+        """All that there is, at most one value in each part that came from one rank.
+
+        Compared as words of 8 bytes, for which no memory is taken.
+        """
+        least, most = tensor.view(torch.int64).aminmax(dim=1)
+        alike = (least == most) & (tensor[:, :8] == tensor[:, :1]).all(1)
+        found[name] = tensor[alike, 0].tolist()
 
     vector = torch.full((GIB2 + 8,), 1 + rank, dtype=torch.uint8)
     dist.all_reduce(vector)

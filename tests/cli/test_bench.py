@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import MPIEXEC, run, started, within
+from cli.command import MPIEXEC, here, run, started, within
 
 pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
 MPI = ("--backend", "mpi", "--ranks", "3", "-n", "4")
@@ -196,20 +196,25 @@ def test_buffers_in_the_arena_of_our_own_backend(tmp_path):
         ("all_gather --ranks 3 --algorithms recursive_doubling", "cannot serve 3 ranks: choose"),
         ("--algorithms rings", "'rings' does not exist: choose one of builtin"),
         ("--backend mpi -d half", "MPI has no float16: choose one of float32"),
-        ("sendrecv --ranks 1", "at least 2 ranks"),
         ("-R 1", "the backend gloo registers no buffers: leave -R out"),
         ("-R 2", "--local-register is 2: it must be 0 or 1"),
     ],
 )
 def test_what_is_refused_before_a_rank_starts(words, says, tmp_path):
-    ended = run("bench", *words.split(), "--json", folder=tmp_path)
+    ended = here("bench", *words.split(), "--json", folder=tmp_path)
     assert ended.code == 2
     assert says in ended.json["error"]
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_rank_has_no_links(tmp_path):
+    ended = run("bench", "sendrecv", "--ranks", "1", folder=tmp_path)
+    assert ended.code == 2
+    assert "at least 2 ranks" in ended.err
+
+
 def test_train_refuses_mpi(tmp_path):
-    ended = run("train", "--backend", "mpi", folder=tmp_path)
+    ended = here("train", "--backend", "mpi", folder=tmp_path)
     assert ended.code == 2
     assert "PyTorch's wheels carry no MPI" in ended.err
 

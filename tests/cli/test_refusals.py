@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import Ended, options, run, tiny
+from command import Ended, here, options, run, tiny
 
 GIVEN = {"ranks": 2, "json": True, "out": "run"}
 NO_MODEL = {"layers": None, "heads": None, "embd": None}
@@ -69,7 +69,7 @@ def refused(ended: Ended, code: int, sentence: str, folder: Path) -> None:
     ids=lambda value: " ".join(options(**value)) if isinstance(value, dict) else "",
 )
 def test_options(given: dict[str, object], sentence: str, text: Path, tmp_path: Path) -> None:
-    ended = run("compare", *tiny(text, **(GIVEN | given)), folder=tmp_path)
+    ended = here("compare", *tiny(text, **(GIVEN | given)), folder=tmp_path)
     refused(ended, 2, sentence, tmp_path)
 
 
@@ -94,7 +94,7 @@ def test_options_of_train(
     given: dict[str, object], sentence: str, text: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.bin").write_text("no weights" * 200)
-    ended = run("train", *tiny(text, **(GIVEN | given)), folder=tmp_path)
+    ended = here("train", *tiny(text, **(GIVEN | given)), folder=tmp_path)
     refused(ended, 2, sentence, tmp_path)
 
 
@@ -140,20 +140,20 @@ def test_data(name: str, content: bytes | None, sentence: str, tmp_path: Path) -
         path.mkdir()
     elif content is not None:
         path.write_bytes(content)
-    ended = run("compare", *tiny(Path(name), **GIVEN), folder=tmp_path)
+    ended = here("compare", *tiny(Path(name), **GIVEN), folder=tmp_path)
     refused(ended, 2, sentence, tmp_path)
 
 
 def test_tokens_that_the_weights_do_not_know(weights: Path, shards: Path, tmp_path: Path) -> None:
     words = tiny(shards, **GIVEN, **NO_MODEL, init=weights, quiet=True)
     sentence = "are of a vocabulary of 50,257, and the model's has 256"
-    refused(run("train", *words, folder=tmp_path), 2, sentence, tmp_path)
+    refused(here("train", *words, folder=tmp_path), 2, sentence, tmp_path)
 
 
 def test_weights_that_are_cut_off(weights: Path, text: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.bin").write_bytes(weights.read_bytes()[:-4])
     words = tiny(text, **GIVEN, **NO_MODEL, init="cut.bin")
-    refused(run("train", *words, folder=tmp_path), 2, "cut.bin is damaged", tmp_path)
+    refused(here("train", *words, folder=tmp_path), 2, "cut.bin is damaged", tmp_path)
 
 
 def test_gpt2s_tokenizer_without_its_files(text: Path, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_file_where_the_folder_should_be(
     out: str, reason: str, text: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "run").write_text("in the way")
-    ended = run("compare", *tiny(text, **(GIVEN | {"out": out})), folder=tmp_path)
+    ended = here("compare", *tiny(text, **(GIVEN | {"out": out})), folder=tmp_path)
     refused(ended, 2, f"cannot write to the output folder {out}: {reason}", tmp_path)
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cli.command import MPIEXEC, run
+from cli.command import MPIEXEC, here, run
 from steptime.collectives.selection import Selection
 
 pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
@@ -43,6 +43,6 @@ def test_it_says_how_the_selection_is_used(tmp_path):
     ],
 )
 def test_what_is_refused(words, says, tmp_path):
-    ended = run("tune", *words.split(), folder=tmp_path)
+    ended = here("tune", *words.split(), folder=tmp_path)
     assert ended.code == 2
     assert says in ended.err

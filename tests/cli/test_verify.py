@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from command import run
+from command import here, run
 
 from steptime.collectives import all_algorithms
 
@@ -89,12 +89,12 @@ def test_the_table_fits_a_terminal_and_says_what_was_proved(tmp_path: Path) -> N
 def test_a_name_means_one_algorithm_or_several(
     words: list[str], algorithms: set[tuple[str, str]], tmp_path: Path
 ) -> None:
-    results = run("verify", *words, "--ranks", "4", "--json", folder=tmp_path).json["results"]
+    results = here("verify", *words, "--ranks", "4", "--json", folder=tmp_path).json["results"]
     assert {(r["collective"], r["algorithm"]) for r in results} == algorithms
 
 
 def test_a_file_of_ones_own_is_proved(tmp_path: Path) -> None:
-    ended = run("verify", own(tmp_path, RIGHT), folder=tmp_path)
+    ended = here("verify", own(tmp_path, RIGHT), folder=tmp_path)
     assert ended.code == 0, ended.err
     assert re.search(r"^all_reduce +to_all +1–33 +1 ", ended.out, re.M)
     assert "The algorithm is right, whatever the timing of the messages: 33 proofs." in ended.out
@@ -102,11 +102,11 @@ def test_a_file_of_ones_own_is_proved(tmp_path: Path) -> None:
 
 def test_a_wrong_algorithm_is_told_by_rank_chunk_and_round(tmp_path: Path) -> None:
     name = own(tmp_path, WRONG)
-    ended = run("verify", name, "--ranks", "2-6", folder=tmp_path, environ={"COLUMNS": "80"})
+    ended = here("verify", name, "--ranks", "2-6", folder=tmp_path)
     assert ended.code == 1
     assert re.search(r"^all_reduce +short_ring +wrong 2–6 ", ended.out, re.M)
     assert "all_reduce short_ring is wrong for 2 ranks:" in ended.out
-    result = run("verify", name, "--ranks", "3", "--json", folder=tmp_path).json["results"][0]
+    result = here("verify", name, "--ranks", "3", "--json", folder=tmp_path).json["results"][0]
     assert result["ok"] is False
     untouched = {"rank": 0, "chunk": 0, "round": -1}
     assert result["findings"][0] == untouched | {"what": "lacks the contribution of ranks 1, 2"}
@@ -160,7 +160,7 @@ def test_a_wrong_algorithm_is_told_by_rank_chunk_and_round(tmp_path: Path) -> No
 def test_what_is_wrong_with_a_file_is_one_sentence(
     text: str, code: int, sentence: str, tmp_path: Path
 ) -> None:
-    ended = run("verify", own(tmp_path, text), "--ranks", "4", folder=tmp_path)
+    ended = here("verify", own(tmp_path, text), "--ranks", "4", folder=tmp_path)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err.startswith("steptime: ")
     assert ended.err.count("\n") == 1
@@ -191,7 +191,7 @@ def test_what_is_wrong_with_a_file_is_one_sentence(
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
 def test_bad_usage_is_one_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
-    ended = run("verify", *words, "--json", folder=tmp_path)
+    ended = here("verify", *words, "--json", folder=tmp_path)
     assert ended.code == 2
     assert re.search(sentence, ended.json["error"])
     assert not list(tmp_path.iterdir())
@@ -199,16 +199,16 @@ def test_bad_usage_is_one_sentence(words: list[str], sentence: str, tmp_path: Pa
 
 def test_a_schedule_is_exported_when_it_is_right(tmp_path: Path) -> None:
     one = ["all_reduce/circulant", "--ranks", "6"]
-    assert run("verify", *one, "--export", "a.xml", folder=tmp_path).code == 0
+    assert here("verify", *one, "--export", "a.xml", folder=tmp_path).code == 0
     root = ElementTree.parse(tmp_path / "a.xml").getroot()  # noqa: S314 - it is our own
     assert (root.attrib["coll"], root.attrib["ngpus"]) == ("allreduce", "6")
-    done = run("verify", *one, "--export", "a.goal", "--bytes", "6kB", folder=tmp_path)
+    done = here("verify", *one, "--export", "a.goal", "--bytes", "6kB", folder=tmp_path)
     assert done.code == 0
     assert (
         (tmp_path / "a.goal").read_text().startswith("num_ranks 6\n\nrank 0 {\nl1: send 3000b to ")
     )
     name = own(tmp_path, WRONG)
-    assert run("verify", name, "--ranks", "3", "--export", "b.xml", folder=tmp_path).code == 1
+    assert here("verify", name, "--ranks", "3", "--export", "b.xml", folder=tmp_path).code == 1
     assert not (tmp_path / "b.xml").exists()
 
 

@@ -144,7 +144,7 @@ def test_in_a_batch_script_srun_and_mpirun_start_ranks_and_the_shell_is_none(
     script = tmp_path / "job.sh"
     mpirun = f"{MPIEXEC} -genv MASTER_ADDR n1 -genv MASTER_PORT 29400 -n 3 {worker} train"
     script.write_text(
-        f"#!/bin/sh\n{worker} train\nsrun -n 2 {worker} train\n"
+        f"#!/bin/sh\n{worker} greet\nsrun -n 2 {worker} greet\n"
         f"{mpirun if MPIEXEC else ''}\ntouch {tmp_path}/done\n"
     )
     wait = f"until [ -e {tmp_path}/done ]; do sleep 0.1; done"

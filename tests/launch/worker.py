@@ -17,6 +17,10 @@ def print_environment(world: World) -> None:
     print(*(name for name in os.environ if name.startswith("TORCHELASTIC_")))
 
 
+def greet(world: World) -> None:
+    os.write(1, f"{world.launcher} rank {world.rank} of {world.size}\n".encode())
+
+
 def exit_with_3_on_rank_1(world: World) -> None:
     print(f"the trouble of rank {world.rank}", file=sys.stderr)
     sys.exit(3 if world.rank == 1 else 0)
@@ -85,6 +89,7 @@ ROLES = {
     for role in (
         *JOINED,
         print_environment,
+        greet,
         exit_with_3_on_rank_1,
         raise_on_rank_1,
         ignore_sigterm_while_rank_0_fails,

@@ -26,13 +26,15 @@ HALF_STEPS = 5  # half precision is emulated on many CPUs
 ELEMENT = 4  # bytes of fp32
 
 
-def train(name, precision="fp32", steps=STEPS, recorder=None, seed=0, **options) -> Training:
-    """The nano model on the default data, ready to train on this rank."""
-    config = ModelOptions().config(vocabulary=256)
+def train(
+    name, precision="fp32", steps=STEPS, recorder=None, seed=0, context=64, batch=6, **options
+) -> Training:
+    """The nano model, on few of the tokens of the default data, ready to train on this rank."""
+    config = ModelOptions(context=context).config(vocabulary=256)
     batches = Batches(
         tokens=load_tokens(DataOptions()),
         context=config.context,
-        batch=12,
+        batch=batch,
         rank=dist.get_rank(),
         ranks=dist.get_world_size(),
         seed=seed,
@@ -248,7 +250,7 @@ def _closed_form(name, size, rank, ranks):
 
 def measure_phases():
     recorder = Recorder()
-    training = train("overlapped_sharded", steps=6, recorder=recorder)
+    training = train("overlapped_sharded", steps=6, recorder=recorder, context=128, batch=12)
     list(training_steps(training, 0))
     training.sync.settle()
     phases = phases_of_steps(recorder.timeline(dist.get_rank(), 2), "overlapped_sharded")

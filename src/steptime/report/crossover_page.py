@@ -18,22 +18,12 @@ from steptime.report.crossover import (
     title,
 )
 from steptime.report.figures import Figure, axis, label, layout
-from steptime.report.palette import CURVES, YELLOW
+from steptime.report.palette import CURVES, DASHES, YELLOW
 from steptime.report.template import write_html
 from steptime.units import Size, format_seconds
 
 # Okabe & Ito, as in the other figures, with their black in place of a yellow that paper swallows.
 _COLORS = tuple("--ink" if color == YELLOW else color for color in CURVES)
-_DASHES = (
-    "solid",
-    "9px,4px",
-    "2px,3px",
-    "9px,3px,2px,3px",
-    "16px,4px",
-    "5px,3px",
-    "16px,3px,2px,3px",
-    "2px,7px",
-)
 _DECADES = range(-9, 5)
 _MOST_TIMES = 8
 _NEAR = 0.45  # decades
@@ -83,7 +73,7 @@ def _drawn_as(drawn: Chart) -> list[tuple[str, str, str]]:
     """The name, colour and dashes of each curve."""
     return [
         (name, color, dash)
-        for name, color, dash in zip(drawn.curves, _COLORS, _DASHES, strict=False)
+        for name, color, dash in zip(drawn.curves, _COLORS, DASHES, strict=False)
     ]
 
 

@@ -4,6 +4,7 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from steptime.report.template import write_html
@@ -40,7 +41,8 @@ def link_lines(pairs: Pairs, columns: int) -> list[str]:
     ranks = 1 + max(pair["src"] for pair in pairs)
     lines = []
     for figure in FIGURES:
-        lines.append(f"{figure.title} ({figure.unit}, measured): {spread(pairs, figure)}")
+        told = f"{figure.title} ({figure.unit}, measured): {spread(pairs, figure)}"
+        lines += wrap(told, columns, subsequent_indent="  ")
         if _CELL * (ranks + 1) <= columns:
             lines += _matrix(pairs, figure, ranks)
     return lines

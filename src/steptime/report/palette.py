@@ -10,6 +10,21 @@ ORANGE, SKY, PURPLE, YELLOW = "#E69F00", "#56B4E9", "#CC79A7", "#F0E442"
 # Okabe & Ito, "Color Universal Design" (2008), in an order that keeps neighbours far apart.
 CURVES = (ORANGE, BLUE, PURPLE, GREEN, SKY, VERMILLION, YELLOW, GREY)
 
+# SVG dash arrays, one for each of these colours: a curve is told apart by more than its colour.
+DASHES = (
+    "solid",
+    "9px,4px",
+    "2px,3px",
+    "9px,3px,2px,3px",
+    "16px,4px",
+    "5px,3px",
+    "16px,3px,2px,3px",
+    "2px,7px",
+)
+
+WAITING = ("--wait", "--ink")
+"""A wait's colour and the text upon it: ground rather than figure, since nothing is done then."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -28,3 +43,14 @@ PARTS = (
     Part("update_s", "update", Phase.UPDATE, GREEN, "#111111"),
     Part("other_s", "other", Phase.OTHER, GREY, "#111111"),
 )
+
+
+def phase_colors() -> list[dict[str, str]]:
+    """The name, colour and text colour of every phase, by its number."""
+    known = {part.phase: (part.color, part.text_color) for part in PARTS}
+    known[Phase.WAIT] = WAITING
+    return [
+        {"name": phase.name.lower(), "color": known.get(phase, WAITING)[0]}
+        | {"text": known.get(phase, WAITING)[1]}
+        for phase in Phase
+    ]

@@ -1,17 +1,15 @@
 """Real ranks in a group of one host: processes forked from one that has imported torch already."""
 
-import multiprocessing
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from ranks import FORKED
 from steptime.backend.host import HostGroup, meet
 
 _DEADLINE_S = 200.0
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch.distributed", "steptime.backend.host"])
 
 DIED = "died"
 
@@ -25,9 +23,9 @@ def in_group(
     process outlives the call.
     """
     store = folder / f"store-{function.__name__}-{ranks}"
-    pipes = [_CONTEXT.Pipe(duplex=False) for _ in range(ranks)]
+    pipes = [FORKED.Pipe(duplex=False) for _ in range(ranks)]
     processes = [
-        _CONTEXT.Process(
+        FORKED.Process(
             target=_rank, args=(pipe[1], store, rank, ranks, timeout_s, function, arguments)
         )
         for rank, pipe in enumerate(pipes)
