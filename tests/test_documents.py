@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
+from steptime.cli import build_app
 from steptime.collectives import all_algorithms
 from steptime.train.config import PRESETS
 from steptime.train.strategies import strategies
@@ -16,12 +18,23 @@ from steptime.train.strategies import strategies
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OF_OTHERS = {
+    "torchrun": {"--nproc-per-node"},
+    "unshare": {"--monotonic", "--time"},
+}
+"""Options of commands that are not ours."""
 
 
 def commands(page: Path) -> list[str]:
     """The commands that a page shows after a prompt."""
     blocks = re.findall(r"^```console\n(.*?)^```", page.read_text(), re.S | re.M)
     return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def with_few_steps(command: str) -> str:
+    """The command, with a number of steps if it leaves that open: many take a minute."""
+    open_ended = "compare" in command and "--steps" not in command
+    return f"{command} --steps 2 --warmup 1" if open_ended else command
 
 
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -41,7 +54,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     "command", [c for c in commands(ROOT / "README.md") if not c.startswith("make ")]
 )
 def test_the_commands_of_the_readme_run(command, tmp_path):
-    done = run(command, tmp_path)
+    done = run(with_few_steps(command), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert len(list(tmp_path.glob("runs/*/report.html"))) == 1
@@ -83,9 +96,46 @@ def test_the_page_on_collectives_shows_what_its_commands_print(tmp_path):
     assert listed == [(a.collective.name, a.name) for a in all_algorithms() if a.serves(8)]
 
 
-@pytest.mark.parametrize("verb", ["compare", "simulate", "train"])
-def test_every_option_that_a_page_names_exists(verb, tmp_path):
-    text = (ROOT / "docs" / f"{verb}.md").read_text()
-    known = set(re.findall(r"--[a-z-]+", run(f"steptime {verb} --help", tmp_path).stdout))
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)) - {"--help"}
-    assert named <= known
+def options(app: App) -> set[str]:
+    """The names of a verb's options, those of the verbs below it included."""
+    below = [app[name] for name in app if not name.startswith("-")]
+    own = app.assemble_argument_collection() if app.default_command else []
+    names = {name for argument in own for name in argument.names if name.startswith("--")}
+    return names.union(*map(options, below))
+
+
+def named(text: str) -> set[str]:
+    """The options that stand in a text."""
+    return set(re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])", text)) - {"--help"}
+
+
+@pytest.fixture(scope="module")
+def verbs() -> dict[str, set[str]]:
+    """Each verb and its options."""
+    app = build_app()
+    return {name: options(app[name]) for name in app if not name.startswith("-")}
+
+
+@pytest.mark.parametrize("verb", ["compare", "scale", "simulate", "train"])
+def test_every_option_on_the_page_of_a_verb_is_its_own(verb, verbs):
+    assert named((ROOT / "docs" / f"{verb}.md").read_text()) <= verbs[verb]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_verb_and_option_that_a_page_names_exists(page, verbs):
+    text = page.read_text()
+    for command in re.findall(r"(?:`|\$ .*?)(?<![\w/.])steptime ([a-z]+.*?)(?:`|$)", text, re.M):
+        verb = command.split()[0]
+        assert verb in verbs, command
+        assert named(re.split(" (?::|--) ", command)[0]) <= verbs[verb], command
+    of_benchmarks = (named(path.read_text()) for path in (ROOT / "benchmarks").glob("*.py"))
+    assert named(text) <= set().union(*verbs.values(), *OF_OTHERS.values(), *of_benchmarks)
+
+
+def test_the_readme_tells_of_every_verb(verbs):
+    rows = re.findall(
+        r"^\| (?:\[?`steptime (\w+)`.*?)(?:, \[?`(\w+)`.*?)? \|",
+        (ROOT / "README.md").read_text(),
+        re.M,
+    )
+    assert {verb for row in rows for verb in row if verb} == set(verbs)

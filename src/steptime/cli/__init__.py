@@ -21,6 +21,11 @@ _VERBS = {
     "cluster": "What is that cluster?",
     "simulate": "How long would it take there?",
     "proxy": "How would this model's traffic run here?",
+    "scale": "How well does a step scale, and what holds it back?",
+    "report": "Show me.",
+    "diff": "Did the step time change?",
+    "history": "How did a figure change over revisions?",
+    "export": "Give this run to my tools.",
 }
 
 

@@ -20,16 +20,11 @@ from steptime.cli.measuring import (
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
-from steptime.collectives.selection import BUILTIN
 from steptime.errors import SteptimeError, UsageError
-from steptime.measure.bench import Bench, wrong_in_all
 from steptime.measure.options import BenchOptions
-from steptime.measure.place import check_place
-from steptime.measure.table import footer, layout, style_for
-from steptime.report.links import link_lines, write_links
 
 if TYPE_CHECKING:
-    pass
+    from steptime.measure.bench import Bench
 
 StyleChoice: TypeAlias = Literal["auto", "nccl", "narrow", "osu"]
 
@@ -55,7 +50,7 @@ def bench(
     style: StyleChoice = "auto",
     csv: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     pairs: bool = False,
-    algorithms: str = BUILTIN,
+    algorithms: str = "builtin",
 ) -> int:
     """How fast are collectives and links here, with which algorithm?
 
@@ -83,6 +78,8 @@ def bench(
     """
     if csv == "-" and output.json:
         raise UsageError("--json and --csv - both ask for stdout: give --csv a file")
+    from steptime.measure.place import check_place
+
     asked = _Asked(style, csv, pairs or op == "sendrecv", ranks, output)
 
     def check(size: int) -> None:
@@ -96,9 +93,11 @@ def bench(
     return on_ranks("bench", ranks, output, 4, check, work)
 
 
-def _bench(asked_for: Bench, place: Place, asked: _Asked) -> None:
+def _bench(asked_for: "Bench", place: Place, asked: _Asked) -> None:
+    from steptime.measure.bench import wrong_in_all
     from steptime.measure.place import hosts_of, make_carrier
     from steptime.measure.session import measure_links, record, run
+    from steptime.measure.table import footer, layout
 
     carrier = make_carrier(asked.ranks.backend, registered=asked_for.registered)
     aside = asked.output.json or asked.csv == "-"
@@ -125,6 +124,8 @@ def _bench(asked_for: Bench, place: Place, asked: _Asked) -> None:
 
 
 def _answer(run: Mapping[str, Any], out: Path, asked: _Asked, tell: Callable[[str], None]) -> None:
+    from steptime.report.links import link_lines, write_links
+
     if pairs := run.get("pairs"):
         write_links(out / "links.html", run)
         tell("\n".join(["", *link_lines(pairs, columns_of_stdout() or 80), ""]))
@@ -151,5 +152,7 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _style(asked_for: Bench, asked: _Asked) -> Literal["nccl", "narrow", "osu"]:
+def _style(asked_for: "Bench", asked: _Asked) -> Literal["nccl", "narrow", "osu"]:
+    from steptime.measure.table import style_for
+
     return style_for(asked_for, columns_of_stdout()) if asked.style == "auto" else asked.style

@@ -37,7 +37,7 @@ class RankOptions:
 
     backend: Literal["gloo", "nccl", "steptime", "mpi"] = "gloo"
     """What communicates; nccl puts each rank on its own GPU, steptime shares memory within a host,
-    and mpi, for bench, tune and proxy, does without torch."""
+    and mpi, for bench, tune, proxy and topo, does without torch."""
 
     timeout: str = "5min"
     """How long a rank waits for another before it gives up."""

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from textwrap import wrap
 
 from steptime.errors import SteptimeError, UsageError
 
@@ -21,6 +22,14 @@ def say(text: str) -> None:
         # What stays in the buffer would raise once more when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SteptimeError(f"cannot print to stdout: {error.strerror}") from None
+
+
+def folded(text: str, columns: int) -> str:
+    """``text`` in lines of so many columns, cut between words; no path is cut."""
+    lines = wrap(
+        text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(lines)
 
 
 @contextmanager

@@ -14,10 +14,9 @@ from steptime import rundir
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import tell_error
 from steptime.errors import SteptimeError, UsageError
-from steptime.launch import end_rank, follow_launcher, run_mpi_ranks, run_ranks
 from steptime.world import SINGLE, World, check_ranks, detect
 
-_WITHOUT_TORCH = ("bench", "tune", "proxy")
+_WITHOUT_TORCH = ("bench", "tune", "proxy", "topo")
 """The verbs that can run on MPI."""
 
 
@@ -56,6 +55,8 @@ def on_ranks(
     threads = options.threads or max(1, _cores() // (world.local_size if world else ranks))
     out = output.out or rundir.default_path(verb, datetime.now())
     if world is None and ranks > 1:
+        from steptime.launch import run_mpi_ranks, run_ranks
+
         check(ranks)
         rundir.create(out)
         command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
@@ -74,6 +75,8 @@ def _as_rank(
     check: Callable[[int], None],
     work: Callable[[Place], None],
 ) -> None:
+    from steptime.launch import end_rank, follow_launcher
+
     follow_launcher(os.environ)
     try:
         if place.world.launcher != "steptime":

@@ -11,13 +11,12 @@ from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
-from steptime.collectives.selection import BUILTIN, Selection
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
-from steptime.measure.place import check_place
 from steptime.units import Size, format_seconds
 
 if TYPE_CHECKING:
+    from steptime.collectives.selection import Selection
     from steptime.measure.bench import Bench
     from steptime.measure.tune import Contest
 
@@ -45,6 +44,8 @@ def tune(
         the library's own; all: every one that can serve the ranks.
 
     """
+    from steptime.measure.place import check_place
+
     if op in ("sendrecv", "barrier"):
         raise UsageError(f"{op} has no sizes to select an algorithm for: choose a collective")
     if ".py" in algorithms:
@@ -82,6 +83,8 @@ def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOp
 
 
 def _line(contest: "Contest") -> str:
+    from steptime.collectives.selection import BUILTIN
+
     ranked = sorted(contest.seconds, key=contest.seconds.__getitem__)
     best = contest.seconds[ranked[0]]
     builtin = contest.seconds.get(BUILTIN)
@@ -91,7 +94,7 @@ def _line(contest: "Contest") -> str:
 
 
 def _answer(
-    selection: Selection,
+    selection: "Selection",
     found: Sequence["Contest"],
     where: Mapping[str, Any],
     place: Place,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -12,13 +12,11 @@ from steptime import rundir
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.schedules import bytes_of, hosts_of, parse_ranks
-from steptime.collectives.algorithm import Algorithm
-from steptime.collectives.export import goal_text, msccl_xml
-from steptime.collectives.lookup import find_algorithms
-from steptime.collectives.verification import Verdict, safe_schedule
-from steptime.collectives.verification import verify as prove
 from steptime.errors import UsageError
-from steptime.report.collective.verdicts import print_verdicts
+
+if TYPE_CHECKING:
+    from steptime.collectives.algorithm import Algorithm
+    from steptime.collectives.verification import Verdict
 
 _FORMATS = (".xml", ".goal")
 
@@ -54,6 +52,9 @@ def verify(
         right: FILE.xml for MSCCL, FILE.goal for LogGOPSim.
 
     """
+    from steptime.collectives.lookup import find_algorithms
+    from steptime.collectives.verification import verify as prove
+
     found = find_algorithms(name, collective)
     counts = parse_ranks(ranks)
     _check_export(export, found, counts)
@@ -74,7 +75,9 @@ def verify(
     return 0 if right else 1
 
 
-def _answer(verdicts: Sequence[Verdict], output: PrintOptions) -> None:
+def _answer(verdicts: Sequence["Verdict"], output: PrintOptions) -> None:
+    from steptime.report.collective.verdicts import print_verdicts
+
     if output.json:
         results = [asdict(verdict) | {"ok": verdict.ok} for verdict in verdicts]
         ok = all(verdict.ok for verdict in verdicts)
@@ -86,7 +89,7 @@ def _answer(verdicts: Sequence[Verdict], output: PrintOptions) -> None:
     say(table.get().rstrip("\n"))
 
 
-def _check_export(path: Path | None, found: Sequence[Algorithm], counts: Sequence[int]) -> None:
+def _check_export(path: Path | None, found: Sequence["Algorithm"], counts: Sequence[int]) -> None:
     if path is None:
         return
     if path.suffix not in _FORMATS:
@@ -99,8 +102,11 @@ def _check_export(path: Path | None, found: Sequence[Algorithm], counts: Sequenc
 
 
 def _export(
-    path: Path, algorithm: Algorithm, ranks: int, size: str | None, hosts: int | None
+    path: Path, algorithm: "Algorithm", ranks: int, size: str | None, hosts: int | None
 ) -> None:
+    from steptime.collectives.export import goal_text, msccl_xml
+    from steptime.collectives.verification import safe_schedule
+
     schedule = safe_schedule(algorithm, ranks, hosts=hosts_of(ranks, hosts))
     text = (
         msccl_xml(schedule) if path.suffix == ".xml" else goal_text(schedule, bytes_of(ranks, size))

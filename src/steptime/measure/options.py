@@ -1,20 +1,18 @@
 """What a benchmark can be asked for: frozen, checked, and free of torch."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from steptime.collectives import COLLECTIVES, Algorithm
-from steptime.collectives.algorithm import algorithms
-from steptime.collectives.lookup import find_algorithms
-from steptime.collectives.selection import BUILTIN, check_servable, servable
 from steptime.errors import UsageError
-from steptime.measure.bench import Bench
 from steptime.measure.dtype import dtype_named
 from steptime.measure.operation import Operation, operation_named, reduction_named
 from steptime.measure.sizes import Sweep, parse_size
-from steptime.measure.timing import Average, Effort
+
+if TYPE_CHECKING:
+    from steptime.collectives import Algorithm
+    from steptime.measure.bench import Bench
 
 _FACTOR = 4.0
 
@@ -66,7 +64,7 @@ class BenchOptions:
             if getattr(self, field) < least:
                 name = field.replace("_", "-")
                 raise UsageError(f"--{name} is {getattr(self, field)}: it must be at least {least}")
-        if self.average not in list(Average):
+        if self.average not in range(4):
             raise UsageError(f"--average is {self.average}: it must be 0, 1, 2 or 3")
         if self.local_register not in (0, 1):
             raise UsageError(f"--local-register is {self.local_register}: it must be 0 or 1")
@@ -80,12 +78,15 @@ class BenchOptions:
         factor = self.stepfactor if step or self.stepfactor else _FACTOR
         return Sweep(parse_size(self.minbytes), parse_size(self.maxbytes), factor, step)
 
-    def bench(self, op: str, algorithms: str, ranks: int) -> Bench:
+    def bench(self, op: str, algorithms: str, ranks: int) -> "Bench":
         """What is measured on so many ranks; ``algorithms``: see ``chosen_algorithms``.
 
         Raises UsageError when the operation or an algorithm is unknown or cannot serve them, the
         root is no rank, or the reduction does not suit the datatype.
         """
+        from steptime.measure.bench import Bench
+        from steptime.measure.timing import Average, Effort
+
         operation, dtype = operation_named(op), dtype_named(self.datatype)
         reduction = reduction_named(self.reduction)
         if not 0 <= self.root < ranks:
@@ -108,7 +109,9 @@ class BenchOptions:
         )
 
 
-def chosen_algorithms(words: str, operation: Operation, ranks: int) -> tuple[Algorithm | None, ...]:
+def chosen_algorithms(
+    words: str, operation: Operation, ranks: int
+) -> "tuple[Algorithm | None, ...]":
     """The algorithms that ``words`` name, with commas; None stands for the library's own.
 
     A word is ``builtin``, the name of a shipped algorithm, or FILE.py; ``all`` alone: every one
@@ -117,6 +120,10 @@ def chosen_algorithms(words: str, operation: Operation, ranks: int) -> tuple[Alg
     Raises UsageError for one that is unknown or cannot serve so many ranks; it lists those that
     can.
     """
+    from steptime.collectives import COLLECTIVES
+    from steptime.collectives.algorithm import algorithms
+    from steptime.collectives.selection import BUILTIN, check_servable, servable
+
     collective = operation.name
     known = algorithms(collective) if collective in COLLECTIVES else {}
     able = servable(collective, ranks) if known else [BUILTIN]
@@ -137,7 +144,9 @@ def chosen_algorithms(words: str, operation: Operation, ranks: int) -> tuple[Alg
     return tuple(chosen)
 
 
-def _of_file(path: str, collective: str, ranks: int) -> list[Algorithm]:
+def _of_file(path: str, collective: str, ranks: int) -> "list[Algorithm]":
+    from steptime.collectives.lookup import find_algorithms
+
     found = find_algorithms(path, collective)
     for algorithm in found:
         if not algorithm.serves(ranks):

@@ -45,7 +45,7 @@ def footer(rows: Sequence[Row], fits: Mapping[str, Fit | None], neighbours: Fit 
     lines = [f"# Out of bounds values : {verdict}", f"# Avg bus bandwidth    : {mean:g}"]
     lines += [f"# {name} fits {_line(fit)}" for name, fit in fits.items() if fit]
     if neighbours:
-        lines.append(f"# a message to the right, all ranks at once, fits {_line(neighbours)}")
+        lines.append(f"# to the right, all at once, fits {_line(neighbours)}")
     return "\n".join(lines)
 
 
@@ -77,8 +77,8 @@ def _summary(bench: Bench, ranks: int, backend: str) -> list[str]:
         f"# {operation.name}{reduction}{root} of {bench.dtype.name} on {ranks} ranks ({backend}), "
         "measured",
         f"# warmup iters: {effort.warmup} iters: {effort.iterations} validation: {bench.checks}",
-        f"# busbw = {factor:.3g} x algbw: what a link carries, whatever the number of ranks; "
-        "GB/s is 1e9",
+        f"# busbw = {factor:.3g} x algbw: what a link carries, whatever the number of ranks",
+        "# GB/s is 1e9",
     ]
 
 

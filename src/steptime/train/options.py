@@ -6,7 +6,6 @@ from typing import Literal, TypeAlias
 
 from steptime.errors import UsageError
 from steptime.train.config import PRESETS, GPT2Config
-from steptime.train.llmc import read_header
 from steptime.units import Size
 
 TokenizerName: TypeAlias = Literal["byte", "bpe", "gpt2"]
@@ -69,6 +68,8 @@ class ModelOptions:
         Raises UsageError when they do not fit together.
         """
         if self.init:
+            from steptime.train.llmc import read_header
+
             return read_header(self.init)[0]
         preset = PRESETS[self.model]
         return GPT2Config(

@@ -1,0 +1,150 @@
+"""Every verb in narrow and wide terminals, through a pipe, and in JSON."""
+
+import shlex
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from command import MPIEXEC, Ended, here, run, started, tiny
+from rich.console import Console
+
+from steptime.cli import build_app
+from steptime.report.terminal import print_run
+from steptime.rundir import read_record
+
+SAVED = Path(__file__).parent.parent / "topo" / "saved" / "pcie-2-sockets.txt"
+WIDTHS = (80, 160)
+SMALL = "gpt2-124M --ranks 4 --layers 2"
+ON_8 = "simulate gpt2-124M --cluster pcie-switch-8 --ranks 2"
+ON_DGX = "scale gpt2-124M --cluster dgx-h100 --ranks 2,8"
+HERE = [
+    "cluster list",
+    "cluster show dgx-h100-pod",
+    "verify all --ranks 2-4",
+    "show ring,all_gather/bruck --ranks 8 --hosts 2",
+    "show pipeline --stages 4 --microbatches 16",
+    "topo",
+    f"topo --file {SAVED} --explain",
+    f"{ON_8} --strategy server,overlapped_sharded --out simulated",
+    f"{ON_8} --strategy replicated --sensitivity --what-if bandwidth=2x --out there",
+    "simulate --flows flows.csv --cluster laptop --out flowing",
+    "proxy list",
+    "proxy describe mixtral-8x7B",
+    f"proxy {SMALL} --tensor 2 --pipeline 2 --dry-run",
+    f"proxy {SMALL} --pipeline 2 --cluster dgx-a100 --out proxied",
+    f"{ON_DGX} --strategies replicated,overlapped --out grid",
+    "report a",
+    "report a b --out both.html",
+    "export a --to perfetto",
+    "export a --to paraver",
+    "export a --to goal",
+    "export a --to csv",
+    "diff a b --strategy replicated",
+    "history .",
+]
+"""What starts no ranks, in a folder with two runs of compare, a and b."""
+
+ON_MPI = [
+    "bench all_reduce -b 1K -e 32K -f 32 -n 2 --algorithms builtin,ring",
+    "bench sendrecv -b 1K -e 1K -n 2",
+    "tune all_gather -b 1K -e 64K -f 64 -n 2",
+    f"proxy {SMALL} --scale-bytes 1/4096 --compute nothing --steps 2 --warmup 1",
+]
+"""What starts ranks without torch."""
+
+VERBS = [name for name in build_app() if not name.startswith("-")]
+
+
+@dataclass(frozen=True)
+class Live:
+    """The folder where compare and train ran, each for a person and for a program."""
+
+    folder: Path
+    ended: dict[str, Ended]
+
+
+@pytest.fixture(scope="module")
+def live(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Live:
+    folder = tmp_path_factory.mktemp("terminals")
+    (folder / "flows.csv").write_text("src,dst,bytes,start_s\n0,1,1MB,0\n1,0,5kB,0.001\n")
+    compare = ["compare", "gpt2", *tiny(text, ranks=2, steps=20, strategies="replicated,server")]
+    train = ["train", "gpt2", *tiny(text, ranks=1)]
+    ended = {}
+    for words, names in ((compare, ("a", "b")), (train, ("c", "d"))):
+        with ExitStack() as stack:  # each waits for its ranks to import torch, so both at once
+            two = [
+                stack.enter_context(
+                    started(*words, "--out", name, *asked, folder=folder, environ={"COLUMNS": "80"})
+                )
+                for name, asked in zip(names, ([], ["--json"]), strict=True)
+            ]
+            ended |= {name: one.end() for name, one in zip(names, two, strict=True)}
+    return Live(folder, ended)
+
+
+def check_lines(ended: Ended, columns: int) -> None:
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.strip()
+    assert "\x1b" not in ended.out
+    assert [line for line in ended.out.splitlines() if len(line) > columns] == []
+
+
+def check_object(ended: Ended, verb: str) -> None:
+    assert (ended.code, ended.json.get("verb")) == (0, verb)
+    assert "\x1b" not in ended.err
+
+
+@pytest.mark.parametrize("words", HERE)
+def test_what_starts_no_ranks(words: str, live: Live) -> None:
+    for columns in WIDTHS:
+        check_lines(here(*shlex.split(words), folder=live.folder, columns=columns), columns)
+    check_object(here(*shlex.split(words), "--json", folder=live.folder), words.split()[0])
+
+
+@pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
+@pytest.mark.parametrize("words", ON_MPI)
+def test_what_starts_ranks(words: str, tmp_path: Path) -> None:
+    ranks = [] if "--ranks" in words else ["--ranks", "2"]
+    all_words = [*shlex.split(words), *ranks, "--backend", "mpi"]
+    for columns in WIDTHS:
+        environ = {"COLUMNS": str(columns)}
+        check_lines(run(*all_words, folder=tmp_path, environ=environ), columns)
+    check_object(run(*all_words, "--json", "--quiet", folder=tmp_path), words.split()[0])
+
+
+@pytest.mark.parametrize(
+    ("person", "program", "verb"), [("a", "b", "compare"), ("c", "d", "train")]
+)
+def test_a_training(person: str, program: str, verb: str, live: Live) -> None:
+    check_lines(live.ended[person], 80)
+    check_object(live.ended[program], verb)
+    wide = Console(width=160, highlight=False)
+    with wide.capture() as table:
+        print_run(wide, read_record(live.folder / person))
+    check_lines(Ended(0, table.get(), "", 0), 160)
+
+
+def test_every_verb_is_tried() -> None:
+    tried = {words.split()[0] for words in (*HERE, *ON_MPI)} | {"compare", "train"}
+    assert tried == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_is_wrong_is_an_object_too(verb: str, tmp_path: Path) -> None:
+    ended = here(verb, "--nonsense", "--json", folder=tmp_path)
+    assert ended.code == 2
+    assert ended.json.keys() == {"error"}
+    assert ended.err == f"steptime: {ended.json['error']}\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["report none", "export none --to csv", "diff none none", "show none", "cluster show none"],
+)
+def test_what_is_not_there_is_an_object_too(words: str, tmp_path: Path) -> None:
+    ended = here(*words.split(), "--json", folder=tmp_path)
+    assert ended.code == 2
+    assert ended.json.keys() == {"error"}
+    assert "none" in ended.json["error"]
