@@ -1,9 +1,14 @@
+import base64
 import json
 import math
+import re
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +16,26 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from report.packed import Bar, unpacked
 from steptime.report import write_report
 from steptime.report.figures import bytes_figure, curves, loss_figure, parts_figure
-from steptime.report.one_step import MAX_INTERVALS, step_figures
-from steptime.report.page import headline
+from steptime.report.said import headline
 from steptime.report.table import percent, strategy_table
-from steptime.timeline import Phase, Recorder, Timeline, merge
+from steptime.report.trace import MAX_BYTES, MAX_INTERVALS, traces
+from steptime.timeline import INTERVAL, MESSAGE, Phase, Recorder, Timeline, merge
 
 NAMES = ("server", "replicated", "sharded")
-SECTIONS = ["strategies", "parts", "loss", "timeline", "bytes", "environment"]
+SECTIONS = [
+    "strategies",
+    "parts",
+    "timeline",
+    "matrix",
+    "calls",
+    "loss",
+    "efficiency",
+    "bytes",
+    "environment",
+]
 LOADING = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
 
 MakeRun = Callable[..., dict[str, Any]]
@@ -74,7 +90,9 @@ def colored(figure: Any) -> Any:
             else colored(value)
             for key, value in figure.items()
         }
-    return [colored(item) for item in figure] if isinstance(figure, list) else figure
+    if isinstance(figure, list):
+        return [colored(item) for item in figure]
+    return "#123456" if str(figure).startswith("--") else figure
 
 
 def test_the_page_loads_nothing(
@@ -143,10 +161,11 @@ def test_hostile_names_stay_text(
     run["strategies"][hostile] = run["strategies"].pop("sharded")
     timeline = make_timeline("server", "replicated", hostile)
     page = page_of(run, timeline)
-    assert page.count("script") == 3
+    assert page.count("script") == 4 + 3
     assert hostile in page.text["dd"]
     shown = page.figures()
-    assert shown["steps"][2]["note"].startswith(f"Step 4 of 9 of {hostile}")
+    notes = [a["data-note"] or "" for _, a in page.tags if "data-trace" in a]
+    assert f"of {hostile} is the median" in notes[2]
     assert shown["loss"]["data"][2]["name"] == "&lt;script&gt;alert(1)&lt;/script&gt;"
 
 
@@ -191,9 +210,10 @@ def test_plotly_knows_every_property_of_every_figure(
     page_of: Callable[..., Page], make_run: MakeRun, make_timeline: MakeTimeline
 ) -> None:
     shown = page_of(make_run(*NAMES), make_timeline(*NAMES)).figures()
-    assert len(shown["steps"]) == 3
-    for figure in (shown["parts"], shown["loss"], shown["bytes"], *shown["steps"]):
+    maps = [figure for one in shown["matrix"] if one for figure in one["figures"]]
+    for figure in (shown["parts"], shown["loss"], shown["bytes"], *maps):
         go.Figure(data=colored(figure["data"]), layout=colored(figure["layout"]))
+    go.Figure(layout=colored(shown["step"]))
 
 
 def test_the_parts_of_a_bar_add_up_to_the_step(make_run: MakeRun) -> None:
@@ -252,18 +272,11 @@ def test_bytes_set_rank_0_apart(make_run: MakeRun) -> None:
     assert sorted(wire["y"]) == sorted(first["y"] + others["y"])
 
 
-def bars(figure: dict[str, Any]) -> list[tuple[str, float, float, float, float]]:
-    """Name, begin, end, top and bottom of every bar of a step."""
-    return [
-        (trace["name"], base, base + x, y - width / 2, y + width / 2)
-        for trace in figure["data"]
-        for base, x, y, width in zip(
-            trace["base"], trace["x"], trace["y"], trace["width"], strict=True
-        )
-    ]
+def steps_of(timeline: Timeline, *names: str) -> dict[str, tuple[dict[str, Any], list[list[Bar]]]]:
+    return {one.name: unpacked(one.packed) for one in traces({n: (timeline, n) for n in names})}
 
 
-def test_the_step_shown_is_the_median_one() -> None:
+def test_the_step_shown_first_is_the_median_one() -> None:
     recorders = [Recorder(), Recorder()]
     for rank, recorder in enumerate(recorders):
         for step, milliseconds in enumerate((90, 30, 10, 40, 20)):
@@ -272,73 +285,143 @@ def test_the_step_shown_is_the_median_one() -> None:
             recorder.add("step", "s", Phase.STEP, begin, begin + milliseconds / 1e3)
             recorder.add("compute", f"forward {step}", Phase.COMPUTE, begin, begin + 0.005)
     timeline = merge([recorder.timeline(rank, 2) for rank, recorder in enumerate(recorders)])
-    figure = step_figures(timeline, ["s", "absent"])["s"]
-    assert {name for name, *_ in bars(figure)} == {"forward 1"}
-    assert figure["note"].startswith("Step 2 of 5 of s, its median step: 31.0 ms")
-    assert [(s["x0"], s["x1"]) for s in figure["layout"]["shapes"]] == [
-        pytest.approx((0, 30)),
-        pytest.approx((1, 31)),
-    ]
+    (one,) = traces({"s": (timeline, "s"), "absent": (timeline, "absent")})
+    assert one.note.startswith("Step 2 of 5 of s is the median: 31.0 ms")
+    head, steps = unpacked(one.packed)
+    assert [step["number"] for step in head["steps"]] == [1, 2, 3, 4, 5]
+    assert head["first"] == 1
+    assert {bar.name for bar in steps[1]} == {"forward 1"}
+    bounds = np.array(head["steps"][1]["bounds"]) * head["tick"]
+    assert bounds == pytest.approx(np.array([[0, 0.001], [0.030, 0.031]]), abs=1e-6)
+
+
+def test_what_is_packed_is_what_the_timeline_holds(make_timeline: MakeTimeline) -> None:
+    timeline = make_timeline("sharded")
+    head, steps = steps_of(timeline, "sharded")["sharded"]
+    tick, rows = head["tick"], timeline.intervals
+    assert tick < 1e-8
+    for number, bars in enumerate(steps):
+        begin = timeline.steps_named("sharded")
+        begin = begin[begin["step"] == number]["start"].min()
+        own = [bar for bar in bars if bar.start >= 0]
+        table = {
+            (r, timeline.names[n]): (s - begin, e - begin, b)
+            for r, _, n, p, k, s, e, b in rows.tolist()
+            if k == number and p != Phase.STEP and timeline.names[n].startswith("backward")
+        }
+        found = {(b.rank, b.name): b for b in own if b.name.startswith("backward")}
+        assert found.keys() >= table.keys()
+        for key, (start, end, nbytes) in table.items():
+            assert found[key].start == pytest.approx(start, abs=2 * tick)
+            assert found[key].end == pytest.approx(end, abs=2 * tick)
+            assert found[key].bytes == nbytes
 
 
 def test_bars_of_a_step_never_cover_one_another(make_timeline: MakeTimeline) -> None:
-    figure = step_figures(make_timeline(*NAMES), ["replicated"])["replicated"]
-    drawn = bars(figure)
-    assert len(drawn) > 4 * 9
-    for at, (_, begin, end, top, bottom) in enumerate(drawn):
-        for _, begin2, end2, top2, bottom2 in drawn[at + 1 :]:
-            apart_in_time = begin2 >= end - 2e-4 or begin >= end2 - 2e-4
-            assert apart_in_time or top2 >= bottom - 2e-3 or top >= bottom2 - 2e-3
+    for bars in steps_of(make_timeline(*NAMES), "replicated")["replicated"][1]:
+        assert len(bars) > 4 * 9
+        for at, one in enumerate(bars):
+            for other in bars[at + 1 :]:
+                apart_in_time = other.start >= one.end - 2e-8 or one.start >= other.end - 2e-8
+                assert apart_in_time or (one.row, one.lane) != (other.row, other.lane)
 
 
 def test_comm_is_beneath_compute_on_every_rank(make_timeline: MakeTimeline) -> None:
-    layout = step_figures(make_timeline(*NAMES), ["replicated"])["replicated"]["layout"]
-    ticks = dict(zip(layout["yaxis"]["ticktext"], layout["yaxis"]["tickvals"], strict=False))
-    assert list(layout["yaxis"]["ticktext"][:3]) == [
-        "<b>rank 0</b>  compute",
-        "comm",
-        "<b>rank 1</b>  compute",
-    ]
-    low, high = layout["yaxis"]["range"]
-    assert low > ticks["<b>rank 3</b>  compute"] > ticks["<b>rank 0</b>  compute"] > high
+    head, _ = steps_of(make_timeline(*NAMES), "replicated")["replicated"]
+    assert head["rows"][:3] == [[0, "compute"], [0, "comm"], [1, "compute"]]
+    assert head["ranks"] == [0, 1, 2, 3]
+    assert not head["merged"]
 
 
-def test_what_reaches_over_the_step_is_cut_to_the_window_but_hovers_whole(
-    make_timeline: MakeTimeline,
-) -> None:
-    figure = step_figures(make_timeline("sharded"), ["sharded"])["sharded"]
-    low, high = figure["layout"]["xaxis"]["range"]
-    assert low == pytest.approx(-0.04 * (high + low))
-    assert all(low - 1e-3 <= begin <= end <= high + 1e-3 for _, begin, end, _, _ in bars(figure))
-    gathers = [trace for trace in figure["data"] if trace["name"] == "all_gather"]
-    own = next(trace for trace in gathers if trace["opacity"] == 1)
-    assert max(own["x"]) < 10
-    assert all(
-        base + x == pytest.approx(high, abs=1e-3)
-        for base, x in zip(own["base"], own["x"], strict=True)
-    )
-    assert all(text == "10.0 ms · 3.37 MB" for _, text in own["customdata"])
-    before = next(trace for trace in gathers if trace["opacity"] < 1)
-    assert max(before["base"]) < 0
+def test_what_reaches_over_the_step_keeps_its_length(make_timeline: MakeTimeline) -> None:
+    head, steps = steps_of(make_timeline("sharded"), "sharded")["sharded"]
+    gathers = [bar for bar in steps[3] if bar.name == "all_gather"]
+    assert all(bar.end - bar.start == pytest.approx(0.01, abs=1e-6) for bar in gathers)
+    length = head["steps"][3]["length"] * head["tick"]
+    assert max(bar.end for bar in gathers) > 1.1 * length
+    assert min(bar.start for bar in gathers) < 0, "one of the step before still runs"
 
 
-def test_many_ranks_are_cut_to_the_first_and_the_page_says_so(make_timeline: MakeTimeline) -> None:
-    figure = step_figures(make_timeline("server", ranks=40, steps=1), ["server"])["server"]
-    assert figure["note"].endswith("The first 32 of 40 ranks are shown.")
-    assert len(figure["layout"]["shapes"]) == 32
-
-
-def test_a_step_of_very_many_intervals_keeps_the_page_small() -> None:
-    recorders = [Recorder() for _ in range(4)]
-    each = MAX_INTERVALS * 3 // 8
+def test_many_streams_share_a_row_where_there_are_many_ranks() -> None:
+    recorders = [Recorder() for _ in range(40)]
     for recorder in recorders:
         recorder.add("step", "s", Phase.STEP, 0.0, 1.0)
-        for begin in np.linspace(0, 0.9, each):
-            recorder.add("compute", "op", Phase.COMPUTE, begin, begin + 0.1 / each)
-    timeline = merge([recorder.timeline(rank, 4) for rank, recorder in enumerate(recorders)])
-    figure = step_figures(timeline, ["s"])["s"]
-    assert len(bars(figure)) == 2 * each
-    assert figure["note"].endswith("The first 2 of 4 ranks are shown.")
+        for stream in ("compute", "tensor", "data"):
+            recorder.add(stream, "x", Phase.COMMUNICATION, 0.0, 0.5)
+    timeline = merge([recorder.timeline(rank, 40) for rank, recorder in enumerate(recorders)])
+    head, (bars,) = steps_of(timeline, "s")["s"]
+    assert head["merged"]
+    assert head["rows"][:3] == [[0, "compute"], [0, "other streams"], [1, "compute"]]
+    assert sorted((bar.row, bar.lane) for bar in bars if bar.rank == 0) == [(0, 0), (1, 0), (1, 1)]
+
+
+def crowd(ranks: int, each: int) -> Timeline:
+    """One step of very many intervals of uneven lengths."""
+    random = np.random.default_rng(0)
+    edges = np.sort(random.uniform(0, 1, (ranks, each + 1)), axis=1)
+    rows = np.zeros((ranks, each + 1), INTERVAL)
+    rows["rank"] = np.arange(ranks)[:, None]
+    rows["start"][:, :-1], rows["end"][:, :-1] = edges[:, :-1], edges[:, 1:]
+    rows["phase"], rows["stream"], rows["name"] = 1 + random.integers(0, 2, rows.shape), 1, 1
+    rows["end"][:, -1], rows["phase"][:, -1] = 1.0, Phase.STEP
+    rows["stream"][:, -1] = rows["name"][:, -1] = 0
+    return Timeline(
+        source="simulated",
+        ranks=ranks,
+        names=("s", "op"),
+        streams=("step", "compute"),
+        intervals=rows.ravel(),
+        messages=np.empty(0, MESSAGE),
+    )
+
+
+def test_a_large_timeline_is_held_whole_in_few_bytes() -> None:
+    (one,) = traces({"s": (crowd(256, 2000), "s")})
+    assert len(one.packed) < 4_600_000
+    assert unpacked_count(one.packed) == 256 * 2000
+    assert "sample" not in one.note
+
+
+def unpacked_count(packed: str) -> int:
+    raw = base64.b64decode(packed)
+    head = json.loads(zlib.decompress(raw[4 : 4 + int.from_bytes(raw[:4], "little")]))
+    return int(head["intervals"])
+
+
+def test_a_larger_timeline_is_sampled_and_says_so() -> None:
+    (one,) = traces({"s": (crowd(512, 2000), "s")})
+    held = unpacked_count(one.packed)
+    assert 0.4 * MAX_INTERVALS < held <= MAX_INTERVALS
+    assert len(one.packed) <= MAX_BYTES
+    assert re.search(r"a sample of it: \d+ of its 512 ranks, spread evenly", one.note)
+
+
+def test_steps_beyond_what_a_page_holds_are_left_out_and_it_says_so(
+    make_timeline: MakeTimeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeline = make_timeline("server")
+    monkeypatch.setattr("steptime.report.trace.MAX_INTERVALS", 150)
+    (one,) = traces({"server": (timeline, "server")})
+    head, steps = unpacked(one.packed)
+    assert 1 < len(head["steps"]) < 9
+    assert f"holds {len(steps)} of the 9 steps" in one.note
+    monkeypatch.setattr("steptime.report.trace.MAX_INTERVALS", 5)
+    (one,) = traces({"server": (timeline, "server")})
+    assert "1 of its 4 ranks, spread evenly and the 5 longest of" in one.note
+
+
+def test_the_page_holds_the_critical_path_and_the_messages(make_timeline: MakeTimeline) -> None:
+    timeline = make_timeline("server")
+    begin = timeline.steps_named("server")["start"].min()
+    sent = np.array([(0, 3, begin + 0.01, begin + 0.02, 77), (9, 3, begin, begin, 1)], MESSAGE)
+    head, _ = steps_of(replace(timeline, messages=sent), "server")["server"]
+    first = head["steps"][0]
+    ((src, dst, at, took, nbytes),) = first["messages"]
+    assert (src, dst, nbytes) == (0, 3, 77)
+    assert (at * head["tick"], took * head["tick"]) == pytest.approx((0.01, 0.01), abs=1e-7)
+    path = first["path"]
+    assert all(one[2] == other[1] for one, other in pairwise(path))
+    assert path[-1][2] == first["length"]
 
 
 def test_a_run_without_steps_says_so(
@@ -346,7 +429,7 @@ def test_a_run_without_steps_says_so(
 ) -> None:
     page = page_of(make_run("server"), make_timeline("replicated"))
     assert "This run left no steps in its timeline." in page.text["p"]
-    assert page.figures()["steps"] == []
+    assert not [a for tag, a in page.tags if "data-trace" in a]
 
 
 def test_importing_the_report_is_light() -> None:

@@ -16,10 +16,12 @@ from steptime.report.beside import Quantity, beside_of
 from steptime.report.bounds import bounds_of
 from steptime.report.figures import MAX_BARS, bytes_figure
 from steptime.report.link_use import OVERBOOKED, link_figures
-from steptime.report.one_step import step_figures
-from steptime.report.page import context, headline
+from steptime.report.page import context as context_of_runs
+from steptime.report.said import headline
+from steptime.report.subject import Run
 from steptime.report.table import strategy_table
 from steptime.report.terminal import print_run
+from steptime.report.trace import traces
 from steptime.timeline import Timeline
 
 NAMES = ("server", "replicated", "sharded")
@@ -54,6 +56,10 @@ def printed(run: dict[str, Any], width: int = 80) -> str:
     return text.get()
 
 
+def context(run: dict[str, Any], timeline: Timeline) -> dict[str, Any]:
+    return context_of_runs([Run("run", run, timeline)])
+
+
 def section(page: str, name: str) -> str:
     found = re.search(rf'<section id="{name}">.*?</section>', page, re.S)
     assert found, name
@@ -64,16 +70,19 @@ def test_the_page_marks_every_figure_and_leaves_out_what_no_simulation_has(
     tmp_path: Path, make_simulated: MakeRun, timeline: Timeline
 ) -> None:
     write_report(tmp_path / "report.html", make_simulated(*NAMES), timeline)
-    page = (tmp_path / "report.html").read_text().partition("<script>")[0]
+    page = (tmp_path / "report.html").read_text().partition("<script")[0]
     assert re.findall(r'<section id="(\w+)">', page) == [
         "strategies",
         "parts",
         "timeline",
+        "matrix",
+        "calls",
         "links",
+        "efficiency",
         "bytes",
         "environment",
     ]
-    for part in ("parts", "timeline", "links", "bytes"):
+    for part in ("parts", "timeline", "calls", "links", "efficiency", "bytes"):
         assert '<span class="source">simulated</span>' in section(page, part)
     table = section(page, "strategies")
     assert re.findall(r"<small>(measured|computed|simulated)</small>", table) == ["simulated"] * 9
@@ -101,9 +110,9 @@ def test_a_simulated_step_has_no_spread_to_doubt(
 
 
 def test_the_last_simulated_step_is_shown(timeline: Timeline) -> None:
-    figures = step_figures(timeline, NAMES)
-    assert {figure["note"].partition(" of ")[0] for figure in figures.values()} == {"Step 2"}
-    assert "its steady state" in figures["server"]["note"]
+    found = traces({name: (timeline, name) for name in NAMES})
+    assert {one.note.partition(" of ")[0] for one in found} == {"Step 2"}
+    assert "in the steady state" in found[0].note
 
 
 def test_the_page_says_which_ranks_stand_for_all(

@@ -11,23 +11,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from steptime.report.about import byte_sources
-from steptime.report.palette import CURVES, ORANGE, PARTS, SKY
+from steptime.report.palette import CURVES, DASHES, ORANGE, PARTS, SKY
 from steptime.units import format_bytes, format_seconds
 
 Figure: TypeAlias = dict[str, Any]
 _Mark: TypeAlias = tuple[float, int, str]  # where, how many bytes, and what they are
 
-_DASHES = (
-    "solid",
-    "9px,4px",
-    "2px,3px",
-    "9px,3px,2px,3px",
-    "16px,4px",
-    "5px,3px",
-    "16px,3px,2px,3px",
-    "2px,7px",
-)
 _STRIPE = 10  # pixels
+_FEW_ROWS = 12  # whose labels have two lines
 _AGREE = 1e-3  # relative
 MAX_BARS = 32  # a strategy: what the eye tells apart
 _GROUP = 0.76  # of the height of a strategy: what its bars fill
@@ -114,11 +105,13 @@ def parts_figure(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
                 "hovertemplate": "<b>%{customdata}</b><br>%{fullData.name} %{text}<extra></extra>",
             }
         )
-    names = [f"{label(name)}<br><b>{label(note)}</b>" for name, note, _ in rows]
+    many = len(rows) > _FEW_ROWS
+    between = "  " if many else "<br>"
+    names = [f"{label(name)}{between}<b>{label(note)}</b>" for name, note, _ in rows]
     return {
         "data": data,
         "layout": layout(
-            64 + 52 * len(rows),
+            64 + (22 if many else 52) * len(rows),
             barmode="stack",
             uniformtext={"mode": "hide", "minsize": 10},
             xaxis=axis("ms a step", rangemode="tozero"),
@@ -158,7 +151,7 @@ def curves(strategies: Mapping[str, Any]) -> list[Curve]:
     for index, name in enumerate(strategies):
         after = (count - 1 - index) * _STRIPE
         stripe = f"0px,{index * _STRIPE}px,{_STRIPE}px,{after}px"
-        dash = stripe if striped else _DASHES[index % len(_DASHES)]
+        dash = stripe if striped else DASHES[index % len(DASHES)]
         drawn.append(Curve(name, CURVES[index % len(CURVES)], dash))
     return drawn
 

@@ -1,238 +1,289 @@
-"""From a run to its page: the sentences, the facts, and the file."""
+"""From runs to their page: what each section shows, and the file."""
 
-import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from steptime.report.about import byte_sources, place, rank_counts, sources, world_size
+from steptime.errors import UsageError
+from steptime.report.about import byte_sources, sources, world_size
 from steptime.report.beside import TITLES, beside_of
 from steptime.report.bounds import bounds_of
+from steptime.report.calls import CallRow, call_table, has_kinds
+from steptime.report.efficiency_tree import efficiency_tree
 from steptime.report.figures import (
     MAX_BARS,
+    axis,
     bytes_figure,
     curves,
+    layout,
     loss_figure,
-    loss_spread,
-    losses_agree,
     parts_figure,
 )
 from steptime.report.link_use import link_figures
-from steptime.report.one_step import MAX_RANKS, step_figures
-from steptime.report.palette import ORANGE, PARTS, SKY
+from steptime.report.memory import memory_tables
+from steptime.report.palette import ORANGE, PARTS, SKY, phase_colors
 from steptime.report.published import published_rows
-from steptime.report.table import percent, share, strategy_table
+from steptime.report.said import (
+    bytes_sentence,
+    doubt,
+    facts,
+    headline,
+    headline_of_several,
+    loss_sentence,
+    winner_of,
+)
+from steptime.report.subject import Run, Subject, parts_of, subjects
+from steptime.report.table import strategy_table
 from steptime.report.template import write_html
+from steptime.report.trace import Traced, traces
+from steptime.report.traffic import matrix_figures
 from steptime.timeline import Timeline
-from steptime.units import format_bytes, format_seconds
+from steptime.units import format_bytes, format_rate, format_seconds
 
+_MOST_PARTS = 32
 _RANKS_NAMED = 16
 
 
 def write_report(path: Path, run: Mapping[str, Any], timeline: Timeline) -> None:
     """Write the page of a run to ``path``, atomically: one HTML file that needs no network.
 
-    ``run`` is what run.json holds, with one strategy or several, and ``timeline`` the whole run.
+    ``run`` is what run.json holds and ``timeline`` the whole run. Raises UsageError where the run
+    took no step.
     """
+    write_page(path, [Run(Path(str(run.get("run", path.parent))).name, run, timeline)])
+
+
+def write_page(path: Path, runs: Sequence[Run]) -> None:
+    """The same of one run or of several side by side, and of runs whose timeline is missing."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
+    try:
+        shown = context(runs)
+    except (KeyError, TypeError, AttributeError) as error:
+        names = " or ".join(run.name for run in runs)
+        raise UsageError(
+            f"the run.json of {names} is not whole ({type(error).__name__}: {error}): run steptime "
+            "again"
+        ) from error
     # plotly.js is a script of its own package: autoescape would break it.
     plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "report.html", context(run, timeline) | {"plotly": plotly})
+    write_html(path, "report.html", shown | {"plotly": plotly})
 
 
-def context(run: Mapping[str, Any], timeline: Timeline) -> dict[str, Any]:
-    """What the template shows of a run."""
-    strategies = run["strategies"]
-    winner = _winner(run)
-    steps = step_figures(timeline, strategies)
-    links = link_figures(strategies, list(steps))
-    live = any(entry["loss"] for entry in strategies.values())
-    figures = {
-        "parts": parts_figure(_parts_rows(strategies, timeline)),
-        "steps": list(steps.values()),
-        "links": links,
-        "bytes": bytes_figure(strategies),
-    }
+def context(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the template shows of some runs."""
+    found = subjects(runs)
+    strategies = {one.name: one.entry for one in found}
+    single = len(runs) == 1
+    run = {**runs[0].record, "strategies": strategies}
+    simulated = run.get("simulated")
+    if simulated and "strategies" not in simulated:  # a proxy's, beside what was measured
+        run["simulated"] = {**simulated, "strategies": {found[0].name: parts_of(simulated)}}
+    first = winner_of(run) if single else min(found, key=_step_s).name
+    calls = {one.name: call_table(one) for one in found}
+    shown = _traces(found)
     return {
         "run": run,
-        "world_size": world_size(run),
-        "headline": headline(run),
-        "doubt": _doubt(run),
-        "facts": _facts(run),
-        "several": len(strategies) > 1,
+        "runs": [] if single else [_told(one) for one in runs],
+        "title": f"{run['model']} on {world_size(run)} ranks" if single else f"{len(runs)} runs",
+        "when": run.get("environment", {}).get("time", "") if single else "",
+        "folder": run.get("run", runs[0].name),
+        "incomplete": [f"{one.name}: {one.missing}" for one in runs if one.missing],
+        "headline": headline(run) if single else headline_of_several(found),
+        "doubt": doubt(run) if single else "",
+        "facts": facts(run) if single else [],
+        "several": len(found) > 1,
+        "names": list(strategies),
+        "first_shown": list(strategies).index(first),
         "source": sources(strategies.values()),
-        "byte_source": byte_sources(strategies.values()),
-        "timeline_source": timeline.source,
         "table": strategy_table(strategies),
-        "published": published_rows(run),
-        "beside": beside_of(run),
-        "beside_titles": TITLES,
-        "bounds": bounds_of(run),
         "summaries": {name: entry.get("summary", "") for name, entry in strategies.items()},
+        "published": published_rows(run) if single else [],
+        "beside": beside_of(run) if single else None,
+        "beside_titles": TITLES,
+        "bounds": bounds_of(run) if single else [],
         "parts_key": [(part.color, part.label) for part in PARTS],
-        "steps_key": [(part.color, part.phase.name.lower()) for part in PARTS],
-        "curves": curves(strategies) if live else [],
-        "loss_sentence": _loss_sentence(strategies) if live else "",
-        "bytes_sentence": _bytes_sentence(strategies),
-        "bytes_shown": MAX_BARS if world_size(run) > MAX_BARS else 0,
-        "wire": any(e.get("wire_bytes_received_per_rank") for e in strategies.values()),
-        "bytes_key": [(ORANGE, "rank 0"), (SKY, "the other ranks, in order")],
-        "figures": figures | ({"loss": loss_figure(strategies)} if live else {}),
-        "shown": list(steps),
-        "representatives": _representatives(strategies, timeline),
-        "links_shown": any(links),
-        "first_shown": list(steps).index(winner) if winner in steps else 0,
-        "environment": _environment(run["environment"]),
-        "command": shlex.join(run["environment"]["command"]),
+        "axes": _axes(run) if single else [],
+        "steps_key": [(one["color"], one["name"]) for one in phase_colors()[1:]],
+        "traces": shown,
+        "timeline_source": ", ".join(
+            dict.fromkeys(one.timeline.source for one in runs if one.timeline is not None)
+        ),
+        "representatives": _representatives(found),
+        "calls": [_call_lines(*calls[one.name]) for one in found],
+        **_bytes_context(strategies, run),
+        **_loss_context(strategies),
+        "efficiency": efficiency_tree(found),
+        "memory": memory_tables(found),
+        "figures": _figures(found, strategies, calls),
+        "environment": _environment(run.get("environment", {})),
+        "commands": [
+            (one.name, shlex.join(one.record.get("environment", {}).get("command", ())))
+            for one in runs
+        ],
     }
 
 
-def _representatives(strategies: Mapping[str, Any], timeline: Timeline) -> str:
-    """Which ranks the timeline holds, where it does not hold all."""
-    for name, entry in strategies.items():
-        held = np.unique(timeline.steps_named(name)["rank"])
-        if 0 < len(held) < len(entry.get("ranks", ())):
+def _step_s(subject: Subject) -> float:
+    return float(subject.entry["step_time_s"]["median"])
+
+
+def _told(run: Run) -> dict[str, str]:
+    """A line of the table of runs."""
+    record = run.record
+    return {
+        "name": run.name,
+        "what": f"{record['verb']} {record['model']}",
+        "ranks": f"{world_size(record):,}",
+        "where": str(record.get("cluster") or record.get("backend") or ""),
+        "precision": str(record.get("precision", "")),
+        "when": str(record.get("environment", {}).get("time", "")),
+    }
+
+
+def _traces(found: Sequence[Subject]) -> list[Traced | None]:
+    """The packed steps of each subject, None for one whose timeline holds none."""
+    held = {one.name: (one.timeline, one.step) for one in found if one.timeline is not None}
+    by_name = {one.name: one for one in traces(held)}
+    return [by_name.get(one.name) for one in found]
+
+
+def _figures(
+    found: Sequence[Subject],
+    strategies: Mapping[str, Any],
+    calls: Mapping[str, tuple[list[CallRow], int]],
+) -> dict[str, Any]:
+    figures = {
+        "parts": parts_figure(_parts_rows(found)),
+        "phases": phase_colors(),
+        "step": _step_layout(),
+        "links": link_figures(strategies, list(strategies)),
+        "matrix": [matrix_figures(one, calls[one.name][0]) for one in found],
+    }
+    if any(e["bytes_received_per_rank"] for e in strategies.values()):
+        figures["bytes"] = bytes_figure(strategies)
+    if any(entry.get("loss") for entry in strategies.values()):
+        figures["loss"] = loss_figure(strategies)
+    return figures
+
+
+def _step_layout() -> dict[str, Any]:
+    """The layout of the timeline, but for what depends on the step and what of it is in view."""
+    return layout(
+        400,
+        dragmode="zoom",
+        hovermode=False,
+        xaxis=axis("ms from the step’s begin", fixedrange=False),
+        yaxis=axis(showgrid=False, ticklabelstandoff=4),
+    )
+
+
+def _bytes_context(strategies: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
+    known = any(entry["bytes_received_per_rank"] for entry in strategies.values())
+    ranks = world_size(run)
+    return {
+        "bytes_sentence": bytes_sentence(strategies) if known else "",
+        "byte_source": byte_sources(strategies.values()),
+        "bytes_shown": MAX_BARS if ranks > MAX_BARS else 0,
+        "world_size": ranks,
+        "wire": any(e.get("wire_bytes_received_per_rank") for e in strategies.values()),
+        "bytes_key": [(ORANGE, "rank 0"), (SKY, "the other ranks, in order")],
+    }
+
+
+def _loss_context(strategies: Mapping[str, Any]) -> dict[str, Any]:
+    trained = {name: entry for name, entry in strategies.items() if entry.get("loss")}
+    return {
+        "curves": curves(trained) if trained else [],
+        "loss_sentence": loss_sentence(trained) if trained else "",
+    }
+
+
+def _call_lines(rows: Sequence[CallRow], left_out: int) -> dict[str, Any]:
+    """The table of calls as text."""
+    lines = [
+        {
+            "name": row.name,
+            "kind": row.kind or "–",
+            "group": f"{row.group} " * bool(row.group)
+            + (f"{row.members:,}" if row.members else ""),
+            "bytes": format_bytes(row.nbytes) if row.nbytes else "–",
+            "calls": f"{row.calls:,.1f}".removesuffix(".0"),
+            "time": format_seconds(row.seconds),
+            "algbw": format_rate(row.algbw) if row.algbw else "–",
+            "busbw": format_rate(row.busbw) if row.busbw else "–",
+            "share": _percent(row.share),
+            "exposed": _percent(row.exposed),
+        }
+        for row in rows
+    ]
+    return {"rows": lines, "left_out": left_out, "kinds": has_kinds(rows)}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
+
+
+def _axes(run: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """What a proxy's step is spent on, axis by axis: mean of ranks, slowest, and under way."""
+    under_way = run.get("under_way", {})
+    return [
+        (
+            f"waiting for {what}" if what in under_way else what,
+            format_seconds(float(of["mean_s"])),
+            format_seconds(float(of["max_s"])),
+            format_seconds(float(under_way[what])) if what in under_way else "",
+        )
+        for what, of in run.get("phases", {}).items()
+        if of["max_s"]
+    ]
+
+
+def _representatives(found: Sequence[Subject]) -> str:
+    """Which ranks a timeline holds, where it does not hold all."""
+    for one in found:
+        if one.timeline is None:
+            continue
+        held = np.unique(one.timeline.steps_named(one.step)["rank"])
+        count = len(one.entry.get("ranks", ()))
+        if 0 < len(held) < count:
             ranks = ", ".join(f"{rank:,}" for rank in held[:_RANKS_NAMED].tolist())
             return (
-                f"Of {len(entry['ranks']):,} ranks the timeline holds {len(held)}, one of each "
+                f"Of {count:,} ranks the timeline holds {len(held)}, one of each "
                 f"kind of work: {ranks}{' …' * (len(held) > _RANKS_NAMED)}."
             )
     return ""
 
 
-def headline(run: Mapping[str, Any]) -> str:
-    """The sentence that says which strategy wins and what bounds its step."""
-    name = _winner(run)
-    entry = run["strategies"][name]
-    time = format_seconds(entry["step_time_s"]["median"])
-    if len(run["strategies"]) == 1:
-        where = f" {place(run)}, simulated" if entry["source"] == "simulated" else ""
-        opening = f"A step of {name} takes {time}{where}"
-    else:
-        speed = entry.get("speed_against_server")
-        against = f", {speed:.2f}× server" if speed and name != "server" else ""
-        simulated = "simulated " * (entry["source"] == "simulated")
-        opening = f"{name} is the fastest {place(run)}: {time} a {simulated}step{against}"
-    return f"{opening}; {_bound(entry)}"
-
-
-def _winner(run: Mapping[str, Any]) -> str:
-    strategies = run["strategies"]
-    fastest = min(strategies, key=lambda name: strategies[name]["step_time_s"]["median"])
-    return str(run.get("winner") or fastest)
-
-
-def _bound(entry: Mapping[str, Any]) -> str:
-    largest = max(PARTS, key=lambda part: entry[part.field])
-    of_step = {part.field: percent(share(entry, part.field)) for part in PARTS}
-    most, exposed = of_step[largest.field], of_step["exposed_comm_s"]
-    if largest.field == "exposed_comm_s":
-        return f"communication bounds it: {exposed} of the step is exposed communication"
-    name = "what is none of compute, communication and update" * (largest.field == "other_s")
-    return (
-        f"{name or largest.label} bounds it ({most}), "
-        f"and {exposed} of the step is exposed communication"
-    )
-
-
-def _doubt(run: Mapping[str, Any]) -> str:
-    """Which strategies cannot be told from the winner, their steps spreading as they do."""
-    winner = _winner(run)
-    strategies = run["strategies"]
-    slowest = strategies[winner]["step_time_s"]["p90"]
-    near = [
-        name
-        for name, entry in strategies.items()
-        if name != winner
-        and entry["source"] == "measured"
-        and entry["step_time_s"]["median"] <= slowest
-    ]
-    if not near:
-        return ""
-    return (
-        f"The median step of {_listed(near)} lies within the spread (p10–p90) of {winner}’s steps: "
-        "take more steps before trusting the order."
-    )
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _facts(run: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Label, value and small print of what was run, for the line below the headline."""
-    config = run.get("model_config")
-    shape = (
-        "{layers} layers, {heads} heads, width {embd}, context {context}, "
-        "vocabulary {vocabulary:,}, {parameters:,} parameters"
-    )
-    threads = run.get("threads")
-    each = f"{threads} thread{'s' * (threads != 1)} each" if threads else ""
-    facts = [
-        ("model", run["model"], shape.format(**config) if config else ""),
-        ("ranks", rank_counts(run).rpartition(" ")[0], each),
-        ("cluster", run.get("cluster"), run.get("cluster_title", "")),
-        ("fidelity", run.get("fidelity"), ""),
-        ("backend", run.get("backend"), ""),
-        ("precision", run.get("precision"), ""),
-        ("batch", run.get("batch"), ""),
-        ("data", run.get("data"), ""),
-    ]
-    return [(name, str(value), small) for name, value, small in facts if value]
-
-
-def _parts_rows(
-    strategies: Mapping[str, Any], timeline: Timeline
-) -> list[tuple[str, str, Mapping[str, Any]]]:
+def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Mapping[str, Any]]]:
     """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out.
 
     Of its ranks those that the timeline holds: of very many they stand for all.
     """
-    rows = [
-        (name, format_seconds(entry["step_time_s"]["median"]), entry)
-        for name, entry in strategies.items()
-    ]
+    rows = [(one.name, format_seconds(_step_s(one)), one.entry) for one in found]
     if len(rows) > 1:
         return rows
-    name, _, entry = rows[0]
-    held = set(timeline.steps_named(name)["rank"].tolist())
-    ranks = [rank for rank in entry.get("ranks", ()) if not held or rank["rank"] in held]
-    return rows + [
-        (f"rank {rank['rank']} on {rank['host']}", format_seconds(rank["step_time_s"]), rank)
-        for rank in ranks[:MAX_RANKS]
+    one = found[0]
+    held: set[int] = set()
+    if one.timeline is not None:
+        held = set(one.timeline.steps_named(one.step)["rank"].tolist())
+    ranks = [
+        rank
+        for rank in one.entry.get("ranks", ())
+        if "compute_s" in rank and (not held or rank["rank"] in held)
     ]
-
-
-def _loss_sentence(strategies: Mapping[str, Any]) -> str:
-    steps = max(len(entry["loss"]) for entry in strategies.values())
-    if len(strategies) == 1:
-        return f"The training loss over {steps} steps."
-    if losses_agree(strategies):
-        return (
-            "The curves lie on one another because every strategy trains the same model: "
-            "where they do, the line is striped in all their colours."
+    return rows + [
+        (
+            f"rank {rank['rank']}" + f" on {rank['host']}" * bool(rank["host"]),
+            format_seconds(rank["step_time_s"]),
+            rank,
         )
-    spread = loss_spread(strategies)
-    if math.isinf(spread):
-        return "The loss of a strategy is not a finite number at every step."
-    return f"The curves differ by up to {percent(spread)} of the loss at a step."
-
-
-def _bytes_sentence(strategies: Mapping[str, Any]) -> str:
-    busiest = {n: max(e["bytes_received_per_rank"]) for n, e in strategies.items()}
-    most, least = max(busiest, key=busiest.__getitem__), min(busiest, key=busiest.__getitem__)
-    received = strategies[most]["bytes_received_per_rank"]
-    even = min(received) == max(received)
-    rank = "every rank" if even else f"rank {received.index(busiest[most])}"
-    sentence = f"{most} puts {format_bytes(busiest[most])} into {rank} in every step"
-    if busiest[most] == busiest[least]:
-        return f"{sentence}."
-    return f"{sentence}; {least} no more than {format_bytes(busiest[least])} into any rank."
+        for rank in ranks[:_MOST_PARTS]
+    ]
 
 
 def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,84 +1,130 @@
 "use strict";
 
+/* The page: its figures in the colours of light, dark and paper, and the strategy that is chosen. */
+
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const config = { displayModeBar: false, responsive: true, doubleClick: false };
-const stepFigure = document.getElementById("step-figure");
 const linksFigure = document.getElementById("links-figure");
+const matrixFigures = document.getElementById("matrix-figures");
 // On a touch screen a finger on the figure scrolls the page; the buttons zoom.
 const touch = matchMedia("(pointer: coarse)");
-let strategy = stepFigure ? Number(stepFigure.dataset.first) : 0;
+let strategy = Number(stepFigure?.dataset.first ?? 0);
 
 /** The figure with the page's own colours in place of CSS variables. */
-function themed(figure) {
-  const style = getComputedStyle(document.documentElement);
-  const resolve = (key, value) =>
-    /color$/.test(key) && typeof value === "string" && value.startsWith("--")
-      ? style.getPropertyValue(value).trim()
-      : value;
-  return JSON.parse(JSON.stringify(figure), resolve);
+function themed(value, style) {
+  if (typeof value === "string") {
+    return value.startsWith("--") ? style.getPropertyValue(value).trim() : value;
+  }
+  if (Array.isArray(value)) {
+    const numbers = value.length > 64 && typeof value[0] !== "string" && !value[0]?.length;
+    return numbers ? value : value.map((item) => themed(item, style));
+  }
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, themed(v, style)]));
+  }
+  return value;
 }
 
 function draw(element, figure, width) {
-  const { data, layout } = themed(figure);
+  const style = getComputedStyle(document.documentElement);
+  const { data, layout } = themed({ data: figure.data, layout: figure.layout }, style);
   if (touch.matches) layout.dragmode = false;
   if (width) Object.assign(layout, { width, autosize: false });
   element.style.minHeight = `${layout.height}px`;
   Plotly.react(element, data, layout, config);
 }
 
-function drawAll(width) {
+function drawAll() {
   for (const element of document.querySelectorAll("[data-figure]")) {
-    draw(element, figures[element.dataset.figure], width);
+    draw(element, figures[element.dataset.figure], paperWidth);
   }
-  if (stepFigure) drawStep(stepFigure.layout?.xaxis.range, width);
-  if (linksFigure) drawLinks(width);
+  if (view.trace) drawStep();
+  drawOfStrategy();
 }
 
-function drawLinks(width) {
-  const figure = figures.links[strategy];
-  linksFigure.hidden = !figure;
-  document.getElementById("links-note").textContent = figure?.note ?? "";
-  if (figure) draw(linksFigure, figure, width);
+/** What belongs to the strategy that is chosen, beside its step. */
+function drawOfStrategy() {
+  if (linksFigure) {
+    const figure = figures.links[strategy];
+    linksFigure.hidden = !figure;
+    document.getElementById("links-note").textContent =
+      figure?.note ?? "Nothing is known of the links under this strategy.";
+    if (figure) draw(linksFigure, figure, paperWidth);
+  }
+  if (matrixFigures) drawMatrix(figures.matrix[strategy]);
+  for (const table of document.querySelectorAll("[data-of]")) {
+    table.hidden = Number(table.dataset.of) !== strategy;
+  }
 }
 
-function drawStep(range, width) {
-  const { data, layout, note } = figures.steps[strategy];
-  const xaxis = { ...layout.xaxis, range: [...(range ?? layout.xaxis.range)] };
-  document.getElementById("step-note").textContent = note;
-  draw(stepFigure, { data, layout: { ...layout, xaxis } }, width);
+function drawMatrix(matrix) {
+  const [ofRanks, ofHosts] = matrixFigures.children;
+  document.getElementById("matrix-note").textContent =
+    matrix?.note ?? "Nobody knows who sends to whom under this strategy.";
+  document.getElementById("matrix-source").textContent = matrix?.source ?? "unknown";
+  [ofRanks, ofHosts].forEach((element, at) => {
+    const figure = matrix?.figures[at];
+    element.hidden = !figure;
+    if (figure) draw(element, figure, paperWidth && paperWidth / 2);
+  });
 }
 
-function zoom({ zoom, move }) {
-  const whole = figures.steps[strategy].layout.xaxis.range;
-  const [begin, end] = stepFigure.layout.xaxis.range;
-  const middle = (begin + end) / 2 + Number(move) * (end - begin);
-  const half = (Number(zoom) * (end - begin)) / 2;
-  const range = zoom === "whole" ? whole : [middle - half, middle + half];
-  Plotly.relayout(stepFigure, { "xaxis.range": [...range] });
+async function choose(number) {
+  strategy = number;
+  drawOfStrategy();
+  await showStrategy(number);
 }
 
 for (const input of document.querySelectorAll("input[name=strategy]")) {
-  input.addEventListener("change", () => {
-    strategy = Number(input.value);
-    drawStep();
-    if (linksFigure) drawLinks();
-  });
+  input.addEventListener("change", () => choose(Number(input.value)));
 }
-for (const button of document.querySelectorAll("[data-zoom]")) {
-  button.addEventListener("click", () => zoom(button.dataset));
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.addEventListener("click", () => copy(button));
 }
+
+/** Copies a command; a page from disk may not use the clipboard, and a selection always can. */
+async function copy(button) {
+  const code = button.parentElement.querySelector("code");
+  getSelection().selectAllChildren(code);
+  let done = false;
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    done = true;
+  } catch {
+    done = document.execCommand("copy");
+  }
+  button.textContent = done ? "copied" : "selected";
+  setTimeout(() => (button.textContent = "copy"), 1500);
+}
+
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
 touch.addEventListener("change", () => drawAll());
 
-const paper = 660; // pixels that fit between the margins of A4 and of Letter
+const PAPER = 660; // pixels that fit between the margins of A4 and of Letter
 addEventListener("beforeprint", () => {
   document.documentElement.classList.add("printing");
-  drawAll(paper);
+  paperWidth = PAPER;
+  drawAll();
 });
 addEventListener("afterprint", () => {
   document.documentElement.classList.remove("printing");
+  paperWidth = undefined;
   drawAll();
 });
 
-drawAll();
-stepFigure?.on("plotly_doubleclick", () => zoom({ zoom: "whole" }));
+async function start() {
+  if (stepFigure) {
+    await showStrategy(strategy);
+    listen();
+  }
+  // The timeline first: the figures below it can wait until it is there.
+  requestAnimationFrame(() => {
+    for (const element of document.querySelectorAll("[data-figure]")) {
+      draw(element, figures[element.dataset.figure]);
+    }
+    drawOfStrategy();
+    performance.mark("all-drawn");
+  });
+}
+
+start();

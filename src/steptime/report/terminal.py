@@ -1,6 +1,6 @@
 """A run as a person in a terminal wants it first: one table, and what it says in a sentence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.replay.spread import memory_lines, spread_lines
 from steptime.report.about import place, rank_counts, sources
 from steptime.report.beside import beside_of, print_beside
 from steptime.report.bounds import print_bounds
@@ -29,11 +30,23 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
     console.print(_table(strategies, wide=console.width >= _WIDE))
     for sentence in _sentences(run):
         console.print(Text(sentence))
+    for line in _plan_lines(run):
+        console.print(Text(line))
     print_published(console, run)
     beside = beside_of(run)
     if beside:
         print_beside(console, beside)
     print_bounds(console, run)
+
+
+def _plan_lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """Where ranks are that share a model, and what they keep of it."""
+    if len(run.get("placement", ())) > 1:
+        yield ""
+        yield from spread_lines(run["placement"])
+    if "model_memory" in run:
+        yield ""
+        yield from memory_lines(run["model_memory"])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,180 @@
+"""The critical path of a step: the chain of work and waiting that made it as long as it was.
+
+The path is walked back from the step's last end. What let an interval begin is not in a Timeline
+and is taken from what is: the order of a stream, a message's two ends, a collective as a meeting of
+its members, which none leaves before the last has come, and otherwise what ended last on the same
+rank. Holistic Trace Analysis and Scalasca search for it in the same way.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.timeline.timeline import Phase, Timeline
+
+PIECE = np.dtype(
+    [
+        ("rank", np.int32),
+        ("interval", np.int64),  # index into Timeline.intervals, -1 where the rank did nothing
+        ("start", np.float64),  # seconds
+        ("end", np.float64),  # seconds
+    ]
+)
+
+_TOLERANCE = 1e-4  # of the step: so far apart two instants count as one
+_WORK = (Phase.COMPUTE, Phase.UPDATE, Phase.OTHER)
+_POINT_TO_POINT = ("send", "receive", "recv")  # how the names of messages' ends begin
+
+
+def critical_path(timeline: Timeline, steps: NDArray[np.void]) -> NDArray[np.void]:
+    """The pieces of the path, dtype PIECE, in order of time.
+
+    ``steps`` are the STEP intervals of one step, one a rank. The pieces follow one another without
+    a gap: together they last from the begin of the step on the rank that the path comes from to the
+    last end on any rank. Ranks without a STEP interval take no part.
+    """
+    if not len(steps):
+        return np.empty(0, PIECE)
+    walk = _Walk(timeline, steps)
+    last = steps[int(np.argmax(steps["end"]))]
+    pieces = list(walk.back(int(last["rank"]), float(last["end"])))
+    return np.array(pieces[::-1], PIECE)
+
+
+@dataclass(frozen=True)
+class _Reason:
+    """Why an interval ended: since ``time``, when the last of ``rank`` and its like was there."""
+
+    rank: int
+    time: float
+    stream: int
+
+
+def _whose(rows: NDArray[np.void]) -> tuple[list[int], list[float]]:
+    return rows["rank"].tolist(), rows["start"].tolist()
+
+
+class _Walk:
+    """One step, made ready to be walked back."""
+
+    def __init__(self, timeline: Timeline, steps: NDArray[np.void]) -> None:
+        steps = np.sort(steps, order="rank")
+        rows = timeline.intervals
+        self.rows = rows
+        self.messages = timeline.messages
+        self.tolerance = _TOLERANCE * float(steps["end"].max() - steps["start"].min())
+        self.begin = dict(zip(steps["rank"].tolist(), steps["start"].tolist(), strict=True))
+        place = np.searchsorted(steps["rank"], rows["rank"]).clip(max=len(steps) - 1)
+        mine = (steps["rank"][place] == rows["rank"]) & (rows["phase"] != Phase.STEP)
+        mine &= (rows["end"] > rows["start"]) & (rows["end"] > steps["start"][place])
+        found = np.flatnonzero(mine & (rows["start"] < steps["end"][place]))
+        found = found[np.lexsort((rows["start"][found], rows["rank"][found]))]
+        bounds = np.searchsorted(rows["rank"][found], steps["rank"], side="left")
+        parts = np.split(found, bounds[1:])
+        self.own = dict(zip(self.begin, parts, strict=True))
+        self._meet(timeline, found)
+
+    def _meet(self, timeline: Timeline, found: NDArray[np.intp]) -> None:
+        """Find the intervals of each collective: by name and how often a rank called it before.
+
+        ``found``: the intervals of the step, by rank and begin.
+        """
+        names = np.array([name.startswith(_POINT_TO_POINT) for name in timeline.names], np.bool_)
+        rows = self.rows[found]
+        calls = found[(rows["phase"] == Phase.COMMUNICATION) & ~names[rows["name"]]]
+        keys = np.stack([self.rows["name"][calls], self.rows["rank"][calls]]).astype(np.int64)
+        order = np.lexsort(keys)  # stable: of one rank and name in order of begin
+        first = np.flatnonzero(np.diff(keys[:, order], prepend=-1).any(axis=0))
+        counts = np.diff(np.append(first, len(calls)))
+        before = np.empty(len(calls), np.int64)
+        before[order] = np.arange(len(calls)) - np.repeat(first, counts)
+        by_meeting = np.lexsort((before, keys[0]))
+        self.calls = calls[by_meeting]
+        both = np.stack([keys[0], before])[:, by_meeting]
+        met = np.cumsum(np.diff(both, prepend=-1).any(axis=0)) - 1
+        self.meeting_of = dict(zip(self.calls.tolist(), met.tolist(), strict=True))
+        self.meetings = np.searchsorted(met, np.arange(int(met.max(initial=-1)) + 2))
+
+    def back(self, rank: int, time: float) -> Iterator[tuple[int, int, float, float]]:
+        """The pieces from ``time`` on ``rank`` back to the begin of the step, last first."""
+        stream = -1
+        while time > self.begin[rank]:
+            at = self._before(rank, time, stream)
+            if at < 0 or self.rows["end"][at] < time - self.tolerance:
+                # Nothing ended just now: the rank waited, or did what nobody recorded.
+                since = self.begin[rank] if at < 0 else float(self.rows["end"][at])
+                yield rank, self._waiting(rank, time), since, time
+                time, stream = since, -1
+                continue
+            reason = self._reason(rank, at, time)
+            yield rank, at, reason.time, time
+            rank, time, stream = reason.rank, reason.time, reason.stream
+
+    def _before(self, rank: int, time: float, stream: int) -> int:
+        """What let ``rank`` go on at ``time`` on ``stream``: an interval, or -1 for none.
+
+        What ended then, on the same stream rather than another, or the work that was under way, or
+        what ended last.
+        """
+        own = self.own[rank]
+        rows = self.rows[own]
+        found = np.flatnonzero((rows["start"] < time) & (rows["phase"] != Phase.WAIT))
+        if not found.size:
+            return -1
+        rows = rows[found]
+        late = rows["end"] - time
+        now = np.abs(late) <= self.tolerance
+        work = np.isin(rows["phase"], _WORK)
+        if now.any():
+            order = np.lexsort((rows["end"], work, rows["stream"] == stream, now))
+        elif (work & (late > 0)).any():
+            order = np.lexsort((rows["start"], work & (late > 0)))
+        elif (late <= 0).any():
+            order = np.lexsort((rows["end"], late <= 0))
+        else:
+            return -1
+        return int(own[found[order[-1]]])
+
+    def _waiting(self, rank: int, time: float) -> int:
+        """The WAIT interval of ``rank`` just before ``time``, or -1."""
+        own = self.own[rank]
+        rows = self.rows[own]
+        reach = (rows["phase"] == Phase.WAIT) & (rows["start"] < time)
+        reach &= rows["end"] >= time - self.tolerance
+        return int(own[np.flatnonzero(reach)[-1]]) if reach.any() else -1
+
+    def _reason(self, rank: int, at: int, time: float) -> _Reason:
+        """Whose coming let the interval ``at`` end: its own rank's, or a later one's."""
+        row = self.rows[at]
+        start = max(float(row["start"]), self.begin[rank])
+        stream = int(row["stream"])
+        own = _Reason(rank, start, stream)
+        if row["phase"] != Phase.COMMUNICATION:
+            return own
+        if at in self.meeting_of:
+            meeting = self.meeting_of[at]
+            met = self.rows[self.calls[slice(*self.meetings[meeting : meeting + 2])]]
+            met = met[(met["start"] > start) & (met["start"] < time) & (met["end"] > start)]
+            met = met[[self.begin[rank] < came for rank, came in zip(*_whose(met), strict=True)]]
+            if len(met):
+                last = met[int(np.argmax(met["start"]))]
+                return _Reason(int(last["rank"]), float(last["start"]), int(last["stream"]))
+        return self._message(rank, row, own, time)
+
+    def _message(self, rank: int, row: np.void, own: _Reason, time: float) -> _Reason:
+        """The same for one end of a message: it goes when both ends are there."""
+        sent = self.messages
+        if not len(sent):
+            return own
+        mine = ((sent["src"] == rank) | (sent["dst"] == rank)) & (sent["bytes"] == row["bytes"])
+        mine &= (sent["sent"] > own.time + self.tolerance) & (sent["sent"] < time)
+        mine &= sent["received"] <= float(row["end"]) + self.tolerance
+        if not mine.any():
+            return own
+        last = sent[mine][int(np.argmax(sent["sent"][mine]))]
+        other = int(last["src"] if last["dst"] == rank else last["dst"])
+        if other not in self.begin or float(last["sent"]) <= self.begin[other]:
+            return own
+        return _Reason(other, float(last["sent"]), own.stream)
