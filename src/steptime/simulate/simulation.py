@@ -42,8 +42,9 @@ class Simulation:
     how long the last step took each rank, and its four phases, which add up to it: dtype RANK,
     shape (ranks,). ``pairs``: bytes of a step from each rank to each other, shape (ranks, ranks),
     None where there are very many. ``bytes_sent`` and ``bytes_received``, shape (ranks,),
-    ``link_bytes``, shape (links,), and ``messages`` are of one step. ``link_series``: what the links carried over time,
-    all steps together, where messages were simulated. ``wall_s``: how long the simulation took.
+    ``link_bytes``, shape (links,), and ``messages`` are of one step. ``link_series``: what the
+    links carried over time, all steps together, where messages were simulated. ``wall_s``: how
+    long the simulation took.
     """
 
     fidelity: Fidelity
