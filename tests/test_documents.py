@@ -31,12 +31,6 @@ def commands(page: Path) -> list[str]:
     return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
 
 
-def with_few_steps(command: str) -> str:
-    """The command, with a number of steps if it leaves that open: many take a minute."""
-    open_ended = "compare" in command and "--steps" not in command
-    return f"{command} --steps 2 --warmup 1" if open_ended else command
-
-
 def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *words = shlex.split(command)
     return subprocess.run(
@@ -54,7 +48,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     "command", [c for c in commands(ROOT / "README.md") if not c.startswith("make ")]
 )
 def test_the_commands_of_the_readme_run(command, tmp_path):
-    done = run(with_few_steps(command), tmp_path)
+    done = run(command, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert len(list(tmp_path.glob("runs/*/report.html"))) == 1

@@ -234,7 +234,7 @@ def test_a_disk_that_fills_up_leaves_whole_files(text: Path, tmp_path: Path) -> 
     }
     assert ended.err == f"steptime: {ended.json['error']}\n"
     left = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert left == ["run.json", "trace.json.gz"]
+    assert left == ["program.json.gz", "run.json", "trace.json.gz"]
     assert json.loads((tmp_path / "run" / "run.json").read_text())["verb"] == "compare"
 
 
