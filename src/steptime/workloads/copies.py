@@ -5,17 +5,16 @@ the ranks that hold a copy of it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
 
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Op, Wait
+from steptime.program.program import After
 from steptime.timeline import Phase
+from steptime.workloads.listing import add, follow_step_before
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.sync import OF_MANY_AXES, Sync, sync_named
-
-After: TypeAlias = tuple[int, ...]
 
 
 def sync_of(strategy: str, model: str) -> Sync:
@@ -64,7 +63,7 @@ class _Filled:
     forward: int
 
 
-class Gradients:
+class Summing:
     """Appends to the ``ops`` of a rank what becomes of its gradients.
 
     An overlapped strategy reduces those of some layers when backward is done with them, any other
@@ -100,42 +99,32 @@ class Gradients:
         shared = [(filled.forward, self._update(filled, reduced)) for filled, reduced in order]
         waited = tuple(place for _, places in shared for place in places)
         if self._sync.overlapped:
-            self._gather_behind_forward(shared)
+            for forward, places in shared:
+                follow_step_before(self._ops, forward, places)
         elif waited:
             self._ops.append(Wait(name="parameters", after=waited))
 
     def _reduce(self, filled: _Filled) -> None:
         reduced: After = ()
         if filled.layers.ranks > 1:
-            reduced = (len(self._ops),)
             kind, dtype = self._sync.reduce, self._reduce_dtype
-            self._ops.append(self._call(kind, filled.layers, dtype, filled.after))
+            reduced = add(self._ops, self._call(kind, filled.layers, dtype, filled.after))
         self._reduced.append(reduced)
 
     def _update(self, filled: _Filled, reduced: After) -> After:
         """Append the update of some layers; where its sharing is, if there is any."""
         layers = filled.layers
         owned = self._sync.owned(self._elements(layers), layers.ranks, is_root=False)
-        self._ops.append(
-            Compute(
-                name=f"update {layers.name}",
-                nbytes=owned * update_bytes(self._dtype),
-                phase=Phase.UPDATE,
-                after=reduced,
-            )
+        update = Compute(
+            name=f"update {layers.name}",
+            nbytes=owned * update_bytes(self._dtype),
+            phase=Phase.UPDATE,
+            after=reduced,
         )
+        updated = add(self._ops, update)
         if not self._sync.share or layers.ranks == 1:
             return ()
-        updated = (len(self._ops) - 1,)
-        self._ops.append(self._call(self._sync.share, layers, self._dtype, updated))
-        return (len(self._ops) - 1,)
-
-    def _gather_behind_forward(self, shared: Iterable[tuple[int, After]]) -> None:
-        """Let the next step's forward of each layer wait for just the parameters it needs."""
-        for forward, places in shared:
-            op = self._ops[forward]
-            there = tuple(place - len(self._ops) for place in places)
-            self._ops[forward] = replace(op, after=(*op.after, *there))
+        return add(self._ops, self._call(self._sync.share, layers, self._dtype, updated))
 
     def _elements(self, layers: Copied) -> int:
         """Elements that are moved: of a sharded strategy as many for each rank."""

@@ -15,6 +15,7 @@ from steptime.program import Collective, Compute, Op, Program, Wait
 from steptime.timeline import Phase
 from steptime.workloads.buckets import Bucket, by_unit, cut_units
 from steptime.workloads.gathers import Gathers, needed
+from steptime.workloads.listing import follow_step_before
 from steptime.workloads.models import Model, Transformer, Unit
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.sync import Sync, sync_named
@@ -279,10 +280,9 @@ def _gather_behind_forward(plan: _Plan, ops: list[Op], shared: dict[int, tuple[i
     """Let each unit's first forward wait for the parameters that the step before sent it."""
     for place in range(len(plan.units)):
         needed = [
-            position - len(ops)
+            position
             for number, positions in shared.items()
             if plan.buckets[number].first <= place <= plan.buckets[number].last
             for position in positions
         ]
-        if needed:
-            ops[place] = replace(ops[place], after=tuple(needed))
+        follow_step_before(ops, place, needed)

@@ -5,12 +5,7 @@ from dataclasses import replace
 
 from steptime.program import Collective, Op
 from steptime.program.program import After
-
-
-def add(ops: list[Op], op: Op) -> After:
-    """Append an op; its place, as ``after`` names it."""
-    ops.append(op)
-    return (len(ops) - 1,)
+from steptime.workloads.listing import add, follow_step_before
 
 
 def needed(unit: int, last: int, *, forward: bool, tied: bool) -> set[int]:
@@ -62,7 +57,7 @@ class Gathers:
     def follow(self, update: int) -> None:
         """Let the first gathers wait for the update, at ``update``, of the step before."""
         for place in self._unbound:
-            self._ops[place] = replace(self._ops[place], after=(update - len(self._ops),))
+            follow_step_before(self._ops, place, (update,))
 
     def _sum(self) -> None:
         for one in self._ready:

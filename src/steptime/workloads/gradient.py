@@ -6,7 +6,8 @@ from dataclasses import replace
 from steptime.program import Collective, Compute, Op, Recv, Send, Wait
 from steptime.program.program import After
 from steptime.timeline import Phase
-from steptime.workloads.gathers import Gathers, add, needed
+from steptime.workloads.gathers import Gathers, needed
+from steptime.workloads.listing import add, follow_step_before
 from steptime.workloads.mesh import DATA, EXPERT, PIPELINE, TENSOR
 from steptime.workloads.pools import Gradients, Pool
 from steptime.workloads.precision import element_bytes, update_bytes
@@ -177,11 +178,8 @@ class Summing:
     def _gather_behind_forward(self, shared: list[tuple[int, int, int]]) -> None:
         """Let each unit's first forward wait for the parameters that the step before sent it."""
         for unit, place in self._first.items():
-            wanted = tuple(
-                where - len(self._ops) for first, last, where in shared if first <= unit <= last
-            )
-            op = self._ops[place]
-            self._ops[place] = replace(op, after=op.after + wanted)
+            wanted = (where for first, last, where in shared if first <= unit <= last)
+            follow_step_before(self._ops, place, wanted)
 
 
 def _call(pool: Pool, kind: str, dtype: str, number: int) -> Iterator[Collective]:

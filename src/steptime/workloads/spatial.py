@@ -29,8 +29,10 @@ import numpy as np
 
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Op, Program, Recv, Send
-from steptime.workloads.copies import After, Copied, Gradients, samples_of, sync_of
+from steptime.program.program import After
+from steptime.workloads.copies import Copied, Summing, samples_of, sync_of
 from steptime.workloads.divide import check_at_least_1
+from steptime.workloads.listing import add
 from steptime.workloads.mesh import DATA, TENSOR
 from steptime.workloads.models.families.cosmoflow import Convolution, Dense, VolumeNetwork
 from steptime.workloads.models.parts import Unit
@@ -154,7 +156,7 @@ def _divides(model: VolumeNetwork, cuts: int) -> bool:
 def _step(plan: _Plan, piece: int) -> tuple[Op, ...]:
     """The step of the ranks that hold one piece."""
     ops: list[Op] = []
-    gradients = Gradients(ops, plan.sync, dtype=plan.dtype, reduce_dtype=plan.reduce_dtype)
+    gradients = Summing(ops, plan.sync, dtype=plan.dtype, reduce_dtype=plan.reduce_dtype)
     first: dict[str, int] = {}  # where each layer first runs
     for micro_batch in range(plan.accumulate):
         after: After = ()
@@ -171,12 +173,6 @@ def _step(plan: _Plan, piece: int) -> tuple[Op, ...]:
     return tuple(ops)
 
 
-def _add(ops: list[Op], op: Op) -> After:
-    """Append an op; its place, as ``after`` names it."""
-    ops.append(op)
-    return (len(ops) - 1,)
-
-
 def _forward(
     plan: _Plan, ops: list[Op], layer: Layer, unit: Unit, piece: int, after: After
 ) -> After:
@@ -186,8 +182,8 @@ def _forward(
             crossed = enumerate(halos(layer, plan.cuts))
             after = _exchange(plan, ops, f"halo {layer.name}", crossed, piece, after)
     elif plan.pieces > 1:
-        after = _add(ops, _along_pieces(plan, "all_gather", layer, after))
-    return _add(ops, _compute(plan, "forward", 1, layer, unit, after))
+        after = add(ops, _along_pieces(plan, "all_gather", layer, after))
+    return add(ops, _compute(plan, "forward", 1, layer, unit, after))
 
 
 def _backward(
@@ -199,15 +195,15 @@ def _backward(
     whoever counts backward as twice the forward.
     """
     if layer is plan.model.convolutions[0]:
-        computed = _add(ops, _compute(plan, "backward", 2, layer, unit, after))
+        computed = add(ops, _compute(plan, "backward", 2, layer, unit, after))
         return computed, computed
-    after = _add(ops, _compute(plan, "backward input", 1, layer, unit, after))
+    after = add(ops, _compute(plan, "backward input", 1, layer, unit, after))
     if isinstance(layer, Convolution):
         crossed = reversed(list(enumerate(halos(layer, plan.cuts))))
         after = _exchange(plan, ops, f"gradient of halo {layer.name}", crossed, piece, after)
     elif plan.pieces > 1:
-        after = _add(ops, _along_pieces(plan, "reduce_scatter", layer, after))
-    return after, _add(ops, _compute(plan, "backward weight", 1, layer, unit, ()))
+        after = add(ops, _along_pieces(plan, "reduce_scatter", layer, after))
+    return after, add(ops, _compute(plan, "backward weight", 1, layer, unit, ()))
 
 
 def _compute(
@@ -239,28 +235,17 @@ def _exchange(
         dimension = _DIMENSIONS[cut]
         by = -(1 << cut) if piece >> cut & 1 else 1 << cut
         nbytes = plan.nbytes(elements)
-        _add(
-            ops,
-            Send(
-                name=f"send {name} {dimension}",
+        for end, what in ((Send, "send"), (Recv, "receive")):
+            half = end(
+                name=f"{what} {name} {dimension}",
                 axis=TENSOR,
                 by=by,
                 nbytes=nbytes,
-                stream=f"send {dimension}",
+                stream=f"{what} {dimension}",
                 after=after,
-            ),
-        )
-        after = _add(
-            ops,
-            Recv(
-                name=f"receive {name} {dimension}",
-                axis=TENSOR,
-                by=by,
-                nbytes=nbytes,
-                stream=f"receive {dimension}",
-                after=after,
-            ),
-        )
+            )
+            arrived = add(ops, half)
+        after = arrived
     return after
 
 

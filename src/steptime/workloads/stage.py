@@ -8,8 +8,8 @@ from steptime.program import Collective, Compute, Op, Recv, Send
 from steptime.program.program import After
 from steptime.workloads.context import attention
 from steptime.workloads.experts import mixture
-from steptime.workloads.gathers import add
 from steptime.workloads.gradient import Summing
+from steptime.workloads.listing import add
 from steptime.workloads.mesh import PIPELINE
 from steptime.workloads.models import Unit
 from steptime.workloads.pipelines import Kind, Pass, Pipeline

@@ -25,9 +25,11 @@ import numpy as np
 
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Op, Program
+from steptime.program.program import After
 from steptime.timeline import Phase
-from steptime.workloads.copies import After, Copied, Gradients, samples_of, sync_of
+from steptime.workloads.copies import Copied, Summing, samples_of, sync_of
 from steptime.workloads.divide import check_at_least_1
+from steptime.workloads.listing import add
 from steptime.workloads.mesh import DATA
 from steptime.workloads.models.families.dlrm import TableNetwork
 from steptime.workloads.models.parts import Unit
@@ -122,7 +124,7 @@ def _spread(columns: int, ranks: int) -> str:
 def _step(plan: _Plan) -> tuple[Op, ...]:
     """The step of a rank that holds so many columns."""
     ops: list[Op] = []
-    gradients = Gradients(ops, plan.sync, dtype=plan.dtype, reduce_dtype=plan.reduce_dtype)
+    gradients = Summing(ops, plan.sync, dtype=plan.dtype, reduce_dtype=plan.reduce_dtype)
     _, *units = plan.model.units
     bottom = [unit for unit in units if unit.name.startswith("bottom")]
     between, *top = units[len(bottom) :]
@@ -131,7 +133,7 @@ def _step(plan: _Plan) -> tuple[Op, ...]:
     def mlp(name: str, direction: _Direction) -> After:
         layers = {"bottom": bottom, "top": top}[name]
         for unit in layers if direction == "forward" else reversed(layers):
-            after = _add(ops, _compute(plan, direction, unit, ()))
+            after = add(ops, _compute(plan, direction, unit, ()))
             first.setdefault(name, after[0])
         return after
 
@@ -143,28 +145,22 @@ def _step(plan: _Plan) -> tuple[Op, ...]:
 
     for micro_batch in range(plan.accumulate):
         is_last = micro_batch == plan.accumulate - 1
-        there = _swap(plan, ops, "embeddings", _add(ops, _look_up(plan, "forward", ())))
+        there = _swap(plan, ops, "embeddings", add(ops, _look_up(plan, "forward", ())))
         mlp("bottom", "forward")
-        _add(ops, _compute(plan, "forward", between, there))
+        add(ops, _compute(plan, "forward", between, there))
         mlp("top", "forward")
         after = mlp("top", "backward")
         if is_last:
             fill("top", after)
-        after = _add(ops, _compute(plan, "backward", between, ()))
+        after = add(ops, _compute(plan, "backward", between, ()))
         there = _swap(plan, ops, "gradients", after)
         after = mlp("bottom", "backward")
         if is_last:
             fill("bottom", after)
-        _add(ops, _look_up(plan, "backward", there))
+        add(ops, _look_up(plan, "backward", there))
     ops.append(_update(plan))
     gradients.finish()
     return tuple(ops)
-
-
-def _add(ops: list[Op], op: Op) -> After:
-    """Append an op; its place, as ``after`` names it."""
-    ops.append(op)
-    return (len(ops) - 1,)
 
 
 def _compute(plan: _Plan, direction: _Direction, unit: Unit, after: After) -> Compute:
@@ -196,7 +192,7 @@ def _swap(plan: _Plan, ops: list[Op], what: str, after: After) -> After:
     if plan.ranks == 1:
         return ()
     elements = plan.ranks * plan.samples * plan.exchanged
-    return _add(
+    return add(
         ops,
         Collective(
             name=f"{_EXCHANGE} {what}",
