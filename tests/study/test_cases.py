@@ -101,9 +101,16 @@ def test_a_stage_of_zero_names_the_strategy_and_says_what_a_rank_keeps(stage, na
     ("given", "sentence"),
     [
         ({"ranks": 9}, "9 ranks do not fit on dgx-h100, which has 8"),
-        ({"tensor": 3}, "tensor 3 × data 2 × pipeline 1 is 6 ranks and not 8"),
+        (
+            {"tensor": 3},
+            "tensor 3 × data 2 × pipeline 1 are 6 ranks, not 8: "
+            "the nearest number of ranks that goes is 6 or 9",
+        ),
         ({"tensor": 2, "data": 8}, "16 ranks do not fit on dgx-h100"),
-        ({"tensor": 2, "data": 2, "ranks": 8}, "is 4 ranks and not 8"),
+        (
+            {"tensor": 2, "data": 2, "ranks": 8},
+            "are 4 ranks, not 8: the nearest number of ranks that goes is 8",
+        ),
         ({"batch": 12}, "--batch 12 does not divide among 8 replicas of 1 micro-batch each"),
         ({"tensor": 2, "batch": 6, "micro_batches": 2}, "the nearest that does is 8"),
         ({"schedule": "gpipe"}, "--schedule is about a pipeline"),
@@ -115,7 +122,11 @@ def test_a_stage_of_zero_names_the_strategy_and_says_what_a_rank_keeps(stage, na
         ({"tensor": 2, "strategy": "server"}, "no strategy 'server'"),
         ({"tensor": 2, "accumulate": 2}, "--accumulate is about plain data parallelism"),
         ({"tokens": 2048}, "positions for 1 to 1024"),
-        ({"context": 3}, "context 3 × data 2 × pipeline 1 is 6 ranks and not 8"),
+        (
+            {"context": 3},
+            "context 3 × data 2 × pipeline 1 are 6 ranks, not 8: "
+            "the nearest number of ranks that goes is 6 or 9",
+        ),
         ({"expert": 2}, "gpt2-124M has no experts to spread over 2 expert ranks"),
         ({"sequence_parallel": True}, "give --tensor 2 or more too"),
         ({"zero": 1, "strategy": "replicated"}, "--zero 1 and --strategy replicated contradict"),

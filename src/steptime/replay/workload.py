@@ -238,16 +238,7 @@ def _mesh(options: ProxyOptions, ranks: int) -> Mesh:
         expert=options.expert or 1,
         pipeline=options.pipeline or 1,
     )
-    mesh = replace(one, data=options.data or max(1, ranks // one.ranks))
-    if mesh.ranks != ranks:
-        each = one.ranks * (options.data or 1)
-        below = ranks // each * each
-        nearest = f"{below} or {below + each}" if below else f"{each}"
-        raise UsageError(
-            f"{mesh} are {mesh.ranks} ranks, not {ranks}: the nearest number of ranks that goes is "
-            f"{nearest}"
-        )
-    return mesh
+    return one.replicated(ranks, options.data)
 
 
 def _original(name: str, options: ProxyOptions, ranks: int) -> Program:

@@ -176,13 +176,8 @@ def _mesh(cluster: Cluster, options: WorkloadOptions) -> Mesh:
         pipeline=options.pipeline or 1,
     )
     ranks = options.ranks or (one.ranks * options.data if options.data else cluster.order.size)
-    mesh = replace(one, data=options.data or max(1, ranks // one.ranks))
-    cluster.placed(max(ranks, mesh.ranks))
-    if mesh.ranks != ranks:
-        raise UsageError(
-            f"{mesh} is {mesh.ranks} ranks and not {ranks}: give --ranks, or --data, that agrees"
-        )
-    return mesh
+    cluster.placed(max(ranks, one.ranks * (options.data or 1)))
+    return one.replicated(ranks, options.data)
 
 
 def _batch(options: WorkloadOptions, mesh: Mesh, *, own: bool) -> tuple[int, int]:

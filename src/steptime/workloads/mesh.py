@@ -1,9 +1,10 @@
 """Mesh: the axes along which the ranks of a step share a model and its batch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 
+from steptime.errors import UsageError
 from steptime.workloads.divide import check_at_least_1
 
 TENSOR, CONTEXT, EXPERT, DATA, PIPELINE = "tensor", "context", "expert", "data", "pipeline"
@@ -51,6 +52,22 @@ class Mesh:
     def replicas(self) -> int:
         """How many groups of ranks have rows of their own: experts are spread among replicas."""
         return self.data * self.expert
+
+    def replicated(self, ranks: int, data: int | None) -> "Mesh":
+        """These ranks ``data`` times or, for None, as often as they go into so many ``ranks``.
+
+        Raises UsageError where that makes another number of ranks.
+        """
+        mesh = replace(self, data=data or max(1, ranks // self.ranks))
+        if mesh.ranks != ranks:
+            each = self.ranks * (data or 1)
+            below = ranks // each * each
+            nearest = f"{below} or {below + each}" if below else f"{each}"
+            raise UsageError(
+                f"{mesh} are {mesh.ranks} ranks, not {ranks}: the nearest number of ranks that "
+                f"goes is {nearest}"
+            )
+        return mesh
 
     def group(self, *axes: str) -> tuple[str, ...]:
         """The axes among these that a program has, in its order."""
