@@ -53,10 +53,8 @@ def leave(
     hashes = {name: set(entry["parameter_hash"]) for name, entry in run["strategies"].items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
-        console = output.console()
-        with console.capture() as table:
-            print_run(console, run)
-        say(f"{table.get()}\nreport: {out / 'report.html'}")
+        told = output.told(lambda console: print_run(console, run))
+        say(f"{told}\n\nreport: {out / 'report.html'}")
     elif not diverged:
         say(json.dumps(run))
     if diverged:
@@ -79,10 +77,7 @@ def leave_flows(
     if output.json:
         say(json.dumps(run))
         return
-    console = output.console()
-    with console.capture() as table:
-        print_flows(console, run)
-    say(f"{table.get()}\nrun: {out}")
+    say(f"{output.told(lambda console: print_flows(console, run))}\n\nrun: {out}")
 
 
 def _write(

@@ -43,12 +43,8 @@ def show(
     if output.json:
         say(json.dumps(record(shown)))
         return
-    console = output.console()
-    with console.capture() as text:
-        print_cluster(console, shown)
-        if svg_file:
-            console.print(f"\npicture: {svg_file}", soft_wrap=True)
-    say(text.get().rstrip("\n"))
+    told = output.told(lambda console: print_cluster(console, shown))
+    say(told + (f"\n\npicture: {svg_file}" if svg_file else ""))
 
 
 @cluster.command(name="list")
@@ -62,7 +58,4 @@ def list_clusters(*, output: Flat[PrintOptions] = PrintOptions()) -> None:
     if output.json:
         say(json.dumps(record_all(shipped)))
         return
-    console = output.console()
-    with console.capture() as text:
-        print_clusters(console, shipped)
-    say(text.get().rstrip("\n"))
+    say(output.told(lambda console: print_clusters(console, shipped)))

@@ -154,8 +154,6 @@ def _answer(
     if output.json:
         say(json.dumps(record))
     else:
-        console = output.console()
-        with console.capture() as told:
-            print_diff(console, record)
-        say(told.get().rstrip() + (f"\nrun: {out}" if out else ""))
+        told = output.told(lambda console: print_diff(console, record))
+        say(told + (f"\nrun: {out}" if out else ""))
     return int(failed)

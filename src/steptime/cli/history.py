@@ -45,7 +45,5 @@ def history(
     if printed.json:
         say(json.dumps(run))
         return
-    console = printed.console()
-    with console.capture() as told:
-        print_history(console, run)
-    say(told.get().rstrip() + (f"\npage: {html}" if html else ""))
+    told = printed.told(lambda console: print_history(console, run))
+    say(told + (f"\npage: {html}" if html else ""))

@@ -1,7 +1,7 @@
 """Options that several verbs share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +78,13 @@ class PrintOptions:
             highlight=False,
             markup=False,  # brackets in a title are no style
         )
+
+    def told(self, write: Callable[[Console], None]) -> str:
+        """What ``write`` prints on a console, as text without blanks at the ends of its lines."""
+        console = self.console()
+        with console.capture() as text:
+            write(console)
+        return "\n".join(line.rstrip() for line in text.get().rstrip().splitlines())
 
     @contextmanager
     def progress(self, rank: int) -> "Iterator[Progress]":

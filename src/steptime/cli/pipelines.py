@@ -68,7 +68,5 @@ def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
     if output.json:
         say(json.dumps({"verb": "show", **page, "pipeline": record(shown)}))
         return
-    console = output.console()
-    with console.capture() as text:
-        print_pipeline(console, shown)
-    say(text.get().rstrip("\n") + f"\npicture: {asked.svg}" * bool(asked.svg))
+    told = output.told(lambda console: print_pipeline(console, shown))
+    say(told + f"\npicture: {asked.svg}" * bool(asked.svg))

@@ -88,13 +88,7 @@ def _tell_of_models(what: str, model: str | None, output: OutputOptions) -> None
         models = {"model": record(model_named(model))} if model else {"models": records()}
         say(json.dumps({"verb": "proxy", "source": "computed", **models}))
         return
-    console = output.console()
-    with console.capture() as told:
-        if model:
-            print_model(console, model_named(model))
-        else:
-            print_models(console)
-    say(told.get().rstrip())
+    say(output.told(lambda c: print_model(c, model_named(model)) if model else print_models(c)))
 
 
 def _ranks(ranks: RankOptions, asked: ProxyOptions) -> int:

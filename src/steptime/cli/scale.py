@@ -332,7 +332,5 @@ def _answer(
     if output.json:
         say(json.dumps(run))
         return
-    console = output.console()
-    with console.capture() as table:
-        print_scale(console, run)
-    say(f"{table.get()}\nreport: {out / 'report.html'}")
+    told = output.told(lambda console: print_scale(console, run))
+    say(f"{told}\n\nreport: {out / 'report.html'}")

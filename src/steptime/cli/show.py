@@ -16,6 +16,8 @@ from steptime.errors import SteptimeError, UsageError
 from steptime.units import parse_rate, parse_seconds
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from steptime.cluster import Cluster
     from steptime.collectives.algorithm import Algorithm
     from steptime.collectives.crossover import Floats
@@ -209,10 +211,7 @@ def _answer_chart(drawn: "Chart", path: Path, output: PrintOptions) -> None:
     if output.json:
         say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
         return
-    console = output.console()
-    with console.capture() as text:
-        print_chart(console, drawn)
-    say(f"{text.get()}\npage: {path}")
+    say(f"{output.told(lambda console: print_chart(console, drawn))}\n\npage: {path}")
 
 
 def _check(schedule: "Schedule", name: str) -> None:
@@ -241,11 +240,12 @@ def _answer(shown: Sequence["Exhibit"], html: Path | None, output: PrintOptions)
         lines += [f"{one.title}: {told(one.course)}" for one in shown if one.course]
         say("\n".join([*lines, f"page: {html}"]))
         return
-    console = output.console()
-    with console.capture() as text:
+
+    def write(console: "Console") -> None:
         for one in shown:
             print_exhibit(console, one)
-    say(text.get().rstrip("\n"))
+
+    say(output.told(write))
 
 
 def _record(shown: "Exhibit") -> dict[str, Any]:

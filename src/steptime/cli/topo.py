@@ -104,10 +104,7 @@ def _show(file: Path | None, svg: Path | None, output: OutputOptions, *, explain
     if output.json:
         say(json.dumps(record(topology, rates, ring)))
         return
-    console = output.console()
-    with console.capture() as text:
-        print_topology(console, topology, rates, ring, explain=explain)
-    say("\n".join(line.rstrip() for line in text.get().rstrip("\n").splitlines()))
+    say(output.told(lambda c: print_topology(c, topology, rates, ring, explain=explain)))
     if svg:
         say(f"\npicture: {svg}")
 

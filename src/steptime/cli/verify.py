@@ -83,10 +83,7 @@ def _answer(verdicts: Sequence["Verdict"], output: PrintOptions) -> None:
         ok = all(verdict.ok for verdict in verdicts)
         say(json.dumps({"verb": "verify", "ok": ok, "results": results}))
         return
-    console = output.console()
-    with console.capture() as table:
-        print_verdicts(console, verdicts)
-    say(table.get().rstrip("\n"))
+    say(output.told(lambda console: print_verdicts(console, verdicts)))
 
 
 def _check_export(path: Path | None, found: Sequence["Algorithm"], counts: Sequence[int]) -> None:
