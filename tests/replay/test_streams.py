@@ -35,8 +35,8 @@ def test_calls_of_a_group_begin_in_the_order_of_the_list_on_any_stream() -> None
     assert names(streams) == ["first"]
     do(streams, "first", end=False)
     assert names(streams) == ["second"]  # begun is enough: each has a stream of its own
-    assert streams.main_is_done
-    assert not streams.done
+    assert streams.main_is_done()
+    assert not streams.done()
 
 
 def test_a_negative_place_is_one_of_the_step_before() -> None:

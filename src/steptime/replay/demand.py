@@ -89,13 +89,7 @@ def _demand(
 
 def labels_of(program: Program) -> tuple[str, ...]:
     """The axes along which any rank communicates, as words, in alphabetical order."""
-    found = {
-        label_of(op)
-        for ops in program.lists
-        for op in ops
-        if isinstance(op, Collective | Send | Recv)
-    }
-    return tuple(sorted(found))
+    return tuple(sorted({label_of(op) for ops in program.lists for op in ops} - {""}))
 
 
 def predicted(program: Program) -> list[Mapping[str, Traffic]]:

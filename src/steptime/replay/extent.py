@@ -70,6 +70,6 @@ def _operation(program: Program, op: Collective | Send | Recv) -> Operation:
     return OPERATIONS[name]
 
 
-def label_of(op: Collective | Send | Recv) -> str:
-    """The axes of an op as one word."""
-    return "+".join(axes_of(op))
+def label_of(op: Op) -> str:
+    """The axes of an op as one word, empty where it does not communicate."""
+    return "+".join(axes_of(op)) if isinstance(op, Collective | Send | Recv) else ""

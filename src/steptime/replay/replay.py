@@ -1,8 +1,8 @@
 """Running a program on live ranks, step after step."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,19 +183,20 @@ class _Run:
     def steps(self, first: int, count: int) -> list[float]:
         """Run some steps to their very end; when each began and the last ended on MAIN."""
         streams = self.streams
-        bounds = [time.perf_counter()]
+        bounds = [perf_counter()]
         for step in range(first, first + count):
             self.step = step
             streams.add_step(step)
-            self._until(lambda: streams.main_is_done)
-            bounds.append(time.perf_counter())
+            self._until(streams.main_is_done)
+            bounds.append(perf_counter())
         self.step = first + count  # what the last step leaves under way is in no step
-        self._until(lambda: streams.done)
+        self._until(streams.done)
         return bounds
 
     def _until(self, done: Callable[[], bool]) -> None:
         while not done():
-            self._see_to_calls()
+            if self.pending or self.streams.calls:
+                self._see_to_calls()
             if self.streams.computations:
                 self._compute(self.streams.computations.popleft())
             elif self.pending and not done():
@@ -203,40 +204,40 @@ class _Run:
 
     def _see_to_calls(self) -> None:
         """Advance while nothing computes: what that takes is spent on what main waits for."""
-        start = time.perf_counter()
+        start = perf_counter()
         self.waited_for = self.streams.held_up_by() if self.pending else ""
         if self._advance() and not self.waited_for:
             self.waited_for = self.streams.held_up_by()
-        self.kept.spend(self.waited_for, self.step, time.perf_counter() - start)
+        self.kept.spend(self.waited_for, self.step, perf_counter() - start)
 
     def _await(self) -> None:
-        start, label = time.perf_counter(), self.streams.held_up_by()
+        start, label = perf_counter(), self.streams.held_up_by()
         self.caller.wait_for_any([turn.pending for turn in self.pending])
-        self.kept.spend(label, self.step, time.perf_counter() - start)
+        self.kept.spend(label, self.step, perf_counter() - start)
 
     def _compute(self, turn: Turn) -> None:
-        began = time.perf_counter()
+        began = perf_counter()
         self.streams.begin(turn)
         self.computing = True
         self.compute(self.seconds[turn.place], self._advance)
         self.computing = False
         self.streams.end(turn)
-        ended = time.perf_counter()
-        self.kept.row(turn.place, turn.step.number, began, ended)
-        self.kept.compute(turn.place, self.step, ended - began)
+        ended = perf_counter()
+        self.kept.ran(turn.place, turn.step.number, began, ended, self.step)
 
     def _advance(self) -> bool:
         """End what is done and begin what may begin; whether anything is under way."""
         pending, calls = self.pending, self.streams.calls
-        while True:
+        while pending or calls:
             for turn in [turn for turn in pending if turn.pending and turn.pending.done()]:
                 pending.remove(turn)
                 self._check(turn)
                 self._end(turn)
             if not calls:
-                return bool(pending)
+                break
             while calls:
                 self._begin(calls.popleft())
+        return bool(pending)
 
     def _begin(self, turn: Turn) -> None:
         self.streams.begin(turn)
@@ -245,7 +246,7 @@ class _Run:
             self.streams.end(turn)
             return
         self._prepare(turn)
-        turn.began = time.perf_counter()
+        turn.began = perf_counter()
         block = self.blocking.get(turn.place)
         if block and not self.computing and self.streams.all_wait_for(turn):
             block()
@@ -257,13 +258,15 @@ class _Run:
             self.pending.append(turn)
 
     def _end(self, turn: Turn) -> None:
-        now = time.perf_counter()
+        step = turn.step.number
+        self.kept.ran(turn.place, step, turn.began, perf_counter(), step)
+        turn.pending = None
         self.streams.end(turn)
-        self.kept.row(turn.place, turn.step.number, turn.began, now)
-        self.kept.call(turn.place, turn.step.number, now - turn.began)
 
     def _prepare(self, turn: Turn) -> None:
         """See to the data of a call before it begins."""
+        if not self.verify and turn.place not in self.growing:
+            return
         op, size = turn.op, self.extents[turn.place]
         if size is None or isinstance(op, Recv | Wait | Compute):
             return
@@ -271,12 +274,15 @@ class _Run:
             member, data = self._data(turn, op, size)
             read, written = self.buffers.of(turn.place, size)
             put(self.caller.carrier, data, member, read if len(read) else written)
-        elif turn.place in self.growing and isinstance(op, Collective):
+        elif isinstance(op, Collective):
             self.buffers.keep_finite(turn.place, op, size)
 
     def _check(self, turn: Turn) -> None:
+        """Compare what a call has received."""
+        if not self.verify:
+            return
         op, size = turn.op, self.extents[turn.place]
-        if not self.verify or size is None or isinstance(op, Send | Wait | Compute):
+        if size is None or isinstance(op, Send | Wait | Compute):
             return
         member, data = self._data(turn, op, size)
         _, written = self.buffers.of(turn.place, size)
@@ -291,13 +297,13 @@ class _Run:
         dtype, trial = self.caller.element(size.dtype), self.seed
         if isinstance(op, Collective):
             group, member = self.place_in[op.group]
-            trial = trial << 64 | turn.number << 32 | group
+            trial = trial << 64 | self.streams.number(turn) << 32 | group
             kind, root = op.kind, op.root
         else:
             src, dst = self.rank, self.peers[op.axis, op.by]
             if isinstance(op, Recv):
                 src, dst = dst, src
-            trial = trial << 128 | op.tag << 96 | turn.number << 64 | src << 32 | dst
+            trial = trial << 128 | op.tag << 96 | self.streams.number(turn) << 64 | src << 32 | dst
             kind, root, member = "sendrecv", 0, int(isinstance(op, Recv))
         return member, ExactData(
             OPERATIONS[kind], dtype, "sum", size.members, root, size.count, trial

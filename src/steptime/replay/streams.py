@@ -6,7 +6,7 @@ they meet those of the other ranks.
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from steptime.program import MAIN, Collective, Compute, Op, Recv, Send
@@ -19,12 +19,19 @@ _MOST_COUNTED = 8192
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """One op of one step, which may begin. ``number``: how many before it had to in its order."""
+    """One op of one step, which waits in ``queue`` from when it may begin.
+
+    ``missing`` counts the conditions that are not met; ``pending`` and ``began`` are the caller's.
+    """
 
     op: Op
     place: int
     step: "_Step"
-    number: int
+    queue: "deque[Turn]"
+    on_main: bool
+    missing: int = 0
+    begun: bool = False
+    ended: bool = False
     pending: Pending | None = None
     began: float = 0.0
 
@@ -39,12 +46,11 @@ class _Condition(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Step:
-    """What is known of the ops of a step: ``missing`` counts the conditions that are not met."""
+    """The turns of a step, one an op, of which ``left`` have not ended."""
 
-    number: int
-    missing: list[int]
-    begun: bytearray
-    ended: bytearray
+    number: int = 0
+    left: int = 0
+    turns: list[Turn] = field(default_factory=list)
     following: "_Step | None" = None
 
 
@@ -60,7 +66,9 @@ class Streams:
     """The ops that are still to be done, in the order in which they may begin.
 
     What an op waits for is counted down as others begin and end, so that an event costs as much as
-    there are ops that wait for it. ``calls`` and ``computations`` have those that may begin.
+    there are ops that wait for it. ``calls`` and ``computations`` have those that may begin. All of
+    it happens between one call and the next, on a core whose caches the calls have emptied: it
+    makes nothing anew, and calls little.
     """
 
     def __init__(self, ops: Sequence[Op]) -> None:
@@ -80,53 +88,81 @@ class Streams:
                 else:
                     self._missing[place] += 1
         self._free = [place for place, missing in enumerate(self._missing) if not missing]
+        self._labels = [label_of(op) for op in ops]
         self._main = [place for place, op in enumerate(ops) if op.stream == MAIN]
         self._numbers, self._in_a_step = _numbers(ops)
-        self._step: _Step | None = None
-        self._before: _Step | None = None
+        self._steps: deque[_Step] = deque()  # the last one is the newest
         self._behind = _behind(ops, self._at_begin.same, self._at_end.same)
         self._left = self._main_left = self._unbegun = 0
 
     def add_step(self, number: int) -> None:
         """Add a step behind what is there."""
-        size = len(self._ops)
-        step = _Step(number, self._missing.copy(), bytearray(size), bytearray(size))
-        before = self._before = self._step
-        self._step = step
-        self._left += size
-        self._unbegun += size
+        step = self._new_step(number)
+        self._left += step.left
+        self._unbegun += step.left
         self._main_left += len(self._main)
-        if before is not None:
+        if self._steps:
+            before = self._steps[-1]
             for place, (at, _, ended) in self._back:
-                if not (before.ended if ended else before.begun)[at]:
-                    step.missing[place] += 1
+                if not (before.turns[at].ended if ended else before.turns[at].begun):
+                    step.turns[place].missing += 1
             before.following = step
-        for place in self._free:
-            if not step.missing[place]:
-                self._may_begin(step, place)
+        self._steps.append(step)
+        for turn in [step.turns[place] for place in self._free]:
+            if not turn.missing:
+                turn.queue.append(turn)
 
-    @property
+    def _new_step(self, number: int) -> _Step:
+        """A step of which nothing has begun; one that is over is taken again."""
+        if len(self._steps) > 1 and not self._steps[0].left:
+            step = self._steps.popleft()
+        else:
+            step = _Step()
+            for place, op in enumerate(self._ops):
+                queue = self.computations if isinstance(op, Compute) else self.calls
+                step.turns.append(Turn(op, place, step, queue, op.stream == MAIN))
+        for turn, missing in zip(step.turns, self._missing, strict=True):
+            turn.missing = missing
+            turn.begun = turn.ended = False
+        step.number, step.left, step.following = number, len(step.turns), None
+        return step
+
+    def number(self, turn: Turn) -> int:
+        """How many before it had to begin in its order, from the first step on."""
+        return turn.step.number * self._in_a_step[turn.place] + self._numbers[turn.place]
+
     def main_is_done(self) -> bool:
         """Whether the main stream has come to the end of the steps that were added."""
         return not self._main_left
 
-    @property
     def done(self) -> bool:
         """Whether everything has been done."""
         return not self._left
 
     def begin(self, turn: Turn) -> None:
         """The op, which may begin, begins."""
-        turn.step.begun[turn.place] = True
+        turn.begun = True
         self._unbegun -= 1
         self._event(turn, self._at_begin)
 
     def end(self, turn: Turn) -> None:
         """The op, which has begun, is done."""
-        turn.step.ended[turn.place] = True
+        turn.ended = True
+        turn.step.left -= 1
         self._left -= 1
-        self._main_left -= turn.op.stream == MAIN
+        self._main_left -= turn.on_main
         self._event(turn, self._at_end)
+
+    def _event(self, turn: Turn, lets: _Next) -> None:
+        step, place = turn.step, turn.place
+        for of, places in ((step, lets.same[place]), (step.following, lets.following[place])):
+            if of is None:
+                return
+            for at in places:
+                other = of.turns[at]
+                other.missing -= 1
+                if not other.missing:
+                    other.queue.append(other)
 
     def all_wait_for(self, turn: Turn) -> bool:
         """Whether nothing can begin before this op, which has begun, is done."""
@@ -134,41 +170,23 @@ class Streams:
 
     def held_up_by(self) -> str:
         """The axes whose communication the main stream waits for in the end; empty if none."""
-        step = self._step
-        if step is None or not self._main_left:
+        if not self._main_left:
             return ""
-        place = next((at for at in self._main if not step.ended[at]), -1)
-        while place >= 0 and not step.begun[place]:
-            place, step = self._unmet(place, step)
-        op = self._ops[place] if place >= 0 else None
-        return label_of(op) if isinstance(op, Collective | Send | Recv) else ""
+        turn: Turn | None = self._steps[-1].turns[self._main[-self._main_left]]
+        while turn is not None and not turn.begun:
+            turn = self._unmet(turn)
+        return self._labels[turn.place] if turn else ""
 
-    def _unmet(self, place: int, step: _Step) -> tuple[int, _Step]:
-        """A condition of an op that is not met; the place -1 where none is known."""
-        for at, back, ended in self._conditions[place]:
-            of = self._before if back and step is self._step else None if back else step
-            if of is not None and not (of.ended if ended else of.begun)[at]:
-                return at, of
-        return -1, step
-
-    def _event(self, turn: Turn, waiting: _Next) -> None:
-        step, place = turn.step, turn.place
-        for at in waiting.same[place]:
-            self._met(step, at)
-        if step.following is not None:
-            for at in waiting.following[place]:
-                self._met(step.following, at)
-
-    def _met(self, step: _Step, place: int) -> None:
-        step.missing[place] -= 1
-        if not step.missing[place]:
-            self._may_begin(step, place)
-
-    def _may_begin(self, step: _Step, place: int) -> None:
-        op = self._ops[place]
-        number = step.number * self._in_a_step[place] + self._numbers[place]
-        queue = self.computations if isinstance(op, Compute) else self.calls
-        queue.append(Turn(op, place, step, number))
+    def _unmet(self, turn: Turn) -> Turn | None:
+        """The op of a condition that is not met; None where none is known."""
+        newest = turn.step is self._steps[-1]
+        for at, back, ended in self._conditions[turn.place]:
+            if back and (not newest or len(self._steps) < 2):
+                continue
+            other = (self._steps[-2] if back else turn.step).turns[at]
+            if not (other.ended if ended else other.begun):
+                return other
+        return None
 
 
 def _behind(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.program import MAIN, Collective, Compute, Op, Recv, Send
+from steptime.program import MAIN, Compute, Op
 from steptime.replay.extent import label_of
 from steptime.timeline import Phase
 
@@ -38,7 +38,7 @@ class RankTimes:
             sum(
                 self.ends[-1][place] - self.starts[-1][place]
                 for place, op in enumerate(self.ops)
-                if isinstance(op, Collective | Send | Recv) and label_of(op) == label
+                if label_of(op) == label
             )
         )
 
@@ -53,10 +53,9 @@ class RankTimes:
         while turn is not None:
             step, place = turn
             op = self.ops[place]
-            called = isinstance(op, Collective | Send | Recv)
-            if called and self.starts[step][place] <= now:
-                assert isinstance(op, Collective | Send | Recv)  # noqa: S101  # for mypy
-                return label_of(op), self.ends[step][place]
+            label = label_of(op)
+            if label and self.starts[step][place] <= now:
+                return label, self.ends[step][place]
             turn = self._before(turn, op, now)
         return None
 
