@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 _SHOWN = 16
 """So many ranks, or kinds of ranks, are printed; run.json has all."""
 
+_NAME = 34
+"""Columns for the name of a call; a longer one has a line of its own."""
+
 
 def plan_lines(plan: "Proxy", asked: ProxyOptions) -> Iterator[str]:
     """What is to run, before anything does."""
-    from steptime.replay.spread import memory_lines, spread_lines
+    from steptime.replay.spread import how_cut, memory_lines, spread_lines
 
     program = plan.program
     sizes = " × ".join(f"{axis} {size:,}" for axis, size in program.axes.items())
     yield f"{plan.model}: {sizes} = {program.ranks:,} ranks"
-    if "(" in program.name:  # how the model was cut, in words
-        yield f"  {program.name[program.name.index('(') + 1 : program.name.rindex(')')]}"
+    if cut := how_cut(program.name):
+        yield f"  {cut}"
     if plan.fraction != 1:
         yield f"NOT THE REAL MESSAGES: each is shrunk to {plan.fraction} of its bytes"
     yield f"{plan.compute}: {plan.times}"
@@ -60,10 +63,13 @@ def _class_lines(plan: "Proxy") -> Iterator[str]:
         yield f"rank {own[0]:,}{more}: {format_seconds(demand.compute_s)} of computing"
         for (what, axes, members), calls in demand.collectives.items():
             name = f"{what} {'+'.join(axes)}"
-            yield f"  {name:<34.34} {calls.calls:>8,} {calls.elements:>15,} {members:>7,}"
+            if len(name) > _NAME:
+                yield f"  {name}"
+                name = ""
+            yield f"  {name:<{_NAME}} {calls.calls:>8,} {calls.elements:>15,} {members:>7,}"
         for name, calls in (("sends", demand.sends), ("receives", demand.receives)):
             if calls.calls:
-                yield f"  {name:<34} {calls.calls:>8,} {calls.elements:>15,}"
+                yield f"  {name:<{_NAME}} {calls.calls:>8,} {calls.elements:>15,}"
     if len(plan.demands) > _SHOWN:
         yield f"and {len(plan.demands) - _SHOWN} more kinds of ranks: see --json"
 

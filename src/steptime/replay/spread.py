@@ -106,6 +106,11 @@ def spread_lines(rows: Sequence[Mapping[str, Any]], where: str = "") -> Iterator
         )
 
 
+def how_cut(name: str) -> str:
+    """What the name of a program says of how its model was cut, in words; often nothing."""
+    return name.partition("(")[2].rpartition(")")[0]
+
+
 def memory_record(memory: Sequence[Memory], device_bytes: float | None = None) -> dict[str, Any]:
     """What the rank that keeps most of a model does, as run.json has it.
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.replay.spread import memory_lines, spread_lines
+from steptime.replay.spread import how_cut, memory_lines, spread_lines
 from steptime.report.about import place, rank_counts, sources
 from steptime.report.beside import beside_of, print_beside
 from steptime.report.bounds import print_bounds
@@ -40,7 +40,10 @@ def print_run(console: Console, run: Mapping[str, Any]) -> None:
 
 
 def _plan_lines(run: Mapping[str, Any]) -> Iterator[str]:
-    """Where ranks are that share a model, and what they keep of it."""
+    """How a model was cut, where ranks are that share it, and what they keep of it."""
+    cut = how_cut(run["model"]) if "placement" in run else ""
+    if cut:
+        yield f"{cut}."
     if len(run.get("placement", ())) > 1:
         yield ""
         yield from spread_lines(run["placement"])
