@@ -1,15 +1,15 @@
 """Whether a diff of revisions cries wolf, and whether it sees a step that is 5 % slower.
 
-    python benchmarks/diff_power.py [--trials 1-20] [--pairs 15] [--file FILE] [--slower 5]
+    python benchmarks/diff_power.py [--of proxy|train] [--trials 1-20] [--pairs 15] [--file FILE]
 
-Every trial lets three revisions of steptime take turns with a small live training, as steptime diff
---against does with two: A, the same again, and one in which every step keeps its core busy for 5 %
-of its time more. (It does not sleep: the other rank would be the faster for it.) A against the same
-must show no difference, A against the slower one must. Trials are appended to FILE, so that they
-can be run in pieces, and what the file holds is summed up at the end.
+Every trial lets three revisions of steptime take turns with a small live run, as steptime diff
+--against does with two: A, the same again, and one in which every step takes 5 % longer. A against
+the same must show no difference, A against the slower one must. Trials are appended to FILE, so
+that they can be run in pieces, and what the file holds is summed up at the end.
 
-The training is in fp32: the medians of equal runs of it differ by some 2 %, those in bf16 by twice
-that where memory is placed anew for each process, and 15 pairs would not do.
+The proxy sleeps in place of computing and really moves its bytes, so its equal runs differ by what
+communication does. The training computes: its equal runs differ by as much as the machine's speed
+wanders, which decides how many pairs it takes.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from steptime.study.diff import Diff, diff
@@ -24,13 +25,44 @@ from steptime.study.diff_against import Checkout, stoppable, take_turns, worktre
 from steptime.study.diff_runs import read_run
 
 ROOT = Path(__file__).parent.parent
-COMMAND = (
-    "train gpt2 --ranks 2 --layers 2 --heads 2 --embd 64 --context 64 --batch 32 --precision fp32 "
-    "--backend steptime --steps 60"
-)
-LOOP = Path("src/steptime/train/loop.py")
-BEGIN = "            loss = _forward_and_backward(training, step, scale.scale)\n"
-END = "        if training.precision.scaled:\n            scale = scale.after"
+SLOWER = 0.05
+
+
+SLEEP = f"time.sleep({SLOWER} * (time.perf_counter() - start))"
+BUSY = f"""until = start + {1 + SLOWER} * (time.perf_counter() - start)
+            while time.perf_counter() < until:
+                pass"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A command, the first and last line of its steps in a file, and what makes them slower."""
+
+    command: str
+    file: Path
+    first: str
+    last: str
+    slower: str
+
+
+WORKS = {
+    "proxy": Work(
+        command="proxy cosmoflow --ranks 2 --batch 4 --backend steptime --compute sleep "
+        "--device-flops 5TFLOP/s --steps 20",
+        file=Path("src/steptime/replay/replay.py"),
+        first="            streams.add_step(step)\n",
+        last="            bounds.append(perf_counter())\n",
+        slower=SLEEP,
+    ),
+    "train": Work(  # busy, for the other rank would be the faster for one that slept
+        command="train gpt2 --ranks 2 --layers 2 --heads 2 --embd 64 --context 64 --batch 32 "
+        "--precision fp32 --backend steptime --steps 60",
+        file=Path("src/steptime/train/loop.py"),
+        first="            loss = _forward_and_backward(training, step, scale.scale)\n",
+        last="        if training.precision.scaled:\n            scale = scale.after",
+        slower=BUSY,
+    ),
+}
 
 
 def git(folder: Path, *words: str) -> None:
@@ -38,23 +70,18 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True)
 
 
-def plant(folder: Path, part: float) -> None:
-    """A step that is busy, before its end, for a part of the time since its begin."""
-    text = (folder / LOOP).read_text()
-    assert text.count(BEGIN) == text.count(END) == 1, f"{LOOP} has changed: mend this benchmark"
-    text = text.replace(BEGIN, f"            begin = time.perf_counter()\n{BEGIN}")
-    longer = (
-        f"            until = begin + {1 + part} * (time.perf_counter() - begin)\n"
-        "            while time.perf_counter() < until:\n"
-        "                pass\n"
-    )
-    text = text.replace(END, longer + END).replace(
-        "\nimport numpy", "\nimport time\n\nimport numpy"
-    )
-    (folder / LOOP).write_text(text)
+def plant(folder: Path, work: Work) -> None:
+    """Let every step take longer by SLOWER of its time."""
+    text = (folder / work.file).read_text()
+    found = text.count(work.first), text.count(work.last)
+    assert found == (1, 1), f"{work.file} has changed: mend this benchmark"
+    text = text.replace(work.first, f"            start = time.perf_counter()\n{work.first}")
+    text = text.replace(work.last, f"            {work.slower}\n{work.last}")
+    text = text.replace("\nfrom collections.abc", "\nimport time\nfrom collections.abc", 1)
+    (folder / work.file).write_text(text)
 
 
-def trial(folder: Path, pairs: int) -> dict[str, dict[str, object]]:
+def trial(folder: Path, work: Work, pairs: int) -> dict[str, dict[str, object]]:
     tree = Checkout(folder, Path("src"))
     with (
         worktree(tree, "same") as a,
@@ -63,8 +90,8 @@ def trial(folder: Path, pairs: int) -> dict[str, dict[str, object]]:
         tempfile.TemporaryDirectory(prefix="steptime-") as out,
     ):
         sides = {"a": a, "same": same, "slower": slower}
-        done = take_turns(sides, COMMAND.split(), pairs, Path(out), lambda _: None)
-        runs = {side: [read_run(one, None) for one in done[side]] for side in sides}
+        done = list(take_turns(sides, work.command.split(), pairs, Path(out), lambda _: None))
+        runs = {side: [read_run(pair[side], None) for pair in done] for side in sides}
     return {
         side: summary(diff(runs["a"], runs[side], in_pairs=True)) for side in ("same", "slower")
     }
@@ -92,9 +119,9 @@ def tell(file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--of", choices=WORKS, default="proxy")
     parser.add_argument("--trials", default="1-20")
     parser.add_argument("--pairs", type=int, default=15)
-    parser.add_argument("--slower", type=float, default=5.0, help="per cent")
     parser.add_argument("--file", type=Path)
     asked = parser.parse_args()
     first, _, last = asked.trials.partition("-")
@@ -108,11 +135,15 @@ def main() -> None:
         git(folder, "add", "--all")
         git(folder, "commit", "--quiet", "--message", "the same")
         git(folder, "tag", "same")
-        plant(folder, asked.slower / 100)
+        plant(folder, WORKS[asked.of])
         git(folder, "commit", "--quiet", "--all", "--message", "slower")
         git(folder, "tag", "slower")
         for number in range(int(first), int(last or first) + 1):
-            line = {"trial": number, "pairs": asked.pairs, **trial(folder, asked.pairs)}
+            line = {
+                "trial": number,
+                "pairs": asked.pairs,
+                **trial(folder, WORKS[asked.of], asked.pairs),
+            }
             with file.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
             print(f"trial {number} done", file=sys.stderr, flush=True)

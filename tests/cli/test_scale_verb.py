@@ -137,6 +137,15 @@ def test_simulated_cells_scale_weakly_by_default(simulated: dict[str, Any], fold
         assert (folder / "there" / cell["folder"] / "trace.json.gz").exists()
 
 
+def test_a_model_that_a_device_cannot_hold_is_told(folder: Path) -> None:
+    words = ("--cluster", "dgx-h100", "--ranks", "8", "--strategies", "replicated")
+    ended = here("scale", "llama3-70B", *words, "--out", "large", folder=folder)
+    assert (ended.code, ended.err) == (0, "")
+    (cell,) = read_record(folder / "large")["cells"]
+    assert cell["model_memory"]["total"] > cell["model_memory"]["device_bytes"] == 80e9
+    assert "WARNING: a rank keeps" in " ".join(ended.out.split())
+
+
 def test_strong_scaling_shares_one_batch(folder: Path) -> None:
     words = ("--strong", "--batch", "512", "--strategies", "overlapped", "--baseline", "64x1")
     ended = here(*SIMULATED, *words, "--json", "--out", "strong", folder=folder)

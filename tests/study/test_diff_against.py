@@ -8,13 +8,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from runs_made import training
 from steptime.errors import SteptimeError, UsageError
 from steptime.study.diff_against import (
     Checkout,
     check_command,
     checkout,
+    compared,
     resolve,
     take_turns,
     worktree,
@@ -40,7 +43,7 @@ from pathlib import Path
 from steptime.study.diff_against import Checkout, resolve, stoppable, take_turns, worktree
 tree = Checkout(Path(sys.argv[1]), Path("src"))
 with stoppable(), worktree(tree, resolve(tree, "first", "train")) as source:
-    take_turns({"a": source}, ["train", "--hang"], 2, Path(sys.argv[2]), lambda _: None)
+    list(take_turns({"a": source}, ["train", "--hang"], 2, Path(sys.argv[2]), lambda _: None))
 """
 
 
@@ -98,7 +101,7 @@ def test_both_revisions_take_turns(tree: Checkout, log: Path, tmp_path: Path) ->
     told: list[str] = []
     with worktree(tree, resolve(tree, "HEAD~1", "train")) as first:
         sides = {"a": first, "b": tree.root / tree.source}
-        done = take_turns(sides, ["train"], 2, tmp_path / "out", told.append)
+        done = list(take_turns(sides, ["train"], 2, tmp_path / "out", told.append))
     assert not first.exists()
     here = Path.cwd()
     assert log.read_text().splitlines() == [
@@ -107,7 +110,7 @@ def test_both_revisions_take_turns(tree: Checkout, log: Path, tmp_path: Path) ->
         f"first a/2 {here}",
         f"second b/2 {here}",
     ]
-    assert done == {side: [tmp_path / "out" / side / n for n in "12"] for side in "ab"}
+    assert done == [{side: tmp_path / "out" / side / n for side in "ab"} for n in "12"]
     assert told == ["A 1 of 2", "B 1 of 2", "A 2 of 2", "B 2 of 2"]
 
 
@@ -115,7 +118,7 @@ def test_both_revisions_take_turns(tree: Checkout, log: Path, tmp_path: Path) ->
 def test_a_run_that_fails_is_told_with_its_reason(tree: Checkout, tmp_path: Path) -> None:
     sides = {"a": tree.root / tree.source}
     with pytest.raises(SteptimeError, match="run 1 of A failed: it broke"):
-        take_turns(sides, ["train", "--fail"], 2, tmp_path / "out", quietly)
+        next(take_turns(sides, ["train", "--fail"], 2, tmp_path / "out", quietly))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -179,3 +182,24 @@ def test_a_revision_without_the_verb_is_refused(tree: Checkout) -> None:
 def test_a_command_that_cannot_be_compared_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         check_command(words)
+
+
+@pytest.mark.parametrize(
+    ("spread", "see", "pairs"), [(0.01, 0.05, 8), (0.1, 0.05, 12), (0.01, None, 12)]
+)
+def test_pairs_come_until_they_would_show_what_is_looked_for(
+    tmp_path: Path, spread: float, see: float | None, pairs: int
+) -> None:
+    random = np.random.default_rng(0)
+
+    def runs() -> Iterator[dict[str, Path]]:
+        for number in range(12):
+            pair = {side: tmp_path / f"{side}{number}" for side in "ab"}
+            for folder in pair.values():
+                training(folder, [0.1 * (1 + spread * random.normal())] * 8)
+            yield pair
+
+    found = compared(runs(), see, None)
+    assert [len(found.a), len(found.b)] == [pairs, pairs]
+    assert found.sees(0.05) == (spread < 0.1)
+    assert not found.different

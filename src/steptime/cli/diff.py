@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from steptime.study.diff import Diff
 
 _PAIRS = 15
+_MOST_PAIRS = 60
 
 
 def diff(
     *words: Annotated[str, Parameter(name="RUN_A RUN_B")],
     against: str | None = None,
     pairs: int | None = None,
+    see: str | None = None,
     strategy: str | None = None,
     fail_over: str | None = None,
     run_to_run: str | None = None,
@@ -41,7 +43,9 @@ def diff(
         Build this git revision of steptime in a worktree, as A, and let it and the steptime that
         runs, as B, take turns with the command.
     pairs
-        With --against, how often each runs; default: 15.
+        With --against, how often each runs; default: 15, and with --see 60 at most.
+    see
+        With --against, run until a difference of this much would nearly always be told, as 5%.
     strategy
         The one to compare, where the runs have several.
     fail_over
@@ -53,11 +57,13 @@ def diff(
     limit = None if fail_over is None else _percentage(fail_over, "fail-over")
     floor = None if run_to_run is None else _percentage(run_to_run, "run-to-run")
     if against is None:
-        _refuse(("pairs", pairs), ("out", output.out), need="--against")
+        _refuse(("pairs", pairs), ("see", see), ("out", output.out), need="--against")
         found = _two(words, strategy, floor)
         return _answer(found, limit, output, {})
     _refuse(("run-to-run", run_to_run), need="one run of each")
-    return _against(against, words, _PAIRS if pairs is None else pairs, strategy, limit, output)
+    part = None if see is None else _percentage(see, "see")
+    most = pairs if pairs is not None else _PAIRS if part is None else _MOST_PAIRS
+    return _against(against, words, most, part, strategy, limit, output)
 
 
 def _refuse(*given: tuple[str, Any], need: str) -> None:
@@ -97,42 +103,42 @@ def _against(
     revision: str,
     words: tuple[str, ...],
     pairs: int,
+    see: float | None,
     strategy: str | None,
     limit: float | None,
     output: OutputOptions,
 ) -> int:
-    from steptime.study.diff import diff as compare
     from steptime.study.diff_against import (
         check_command,
         checkout,
+        compared,
         resolve,
         stoppable,
         take_turns,
         worktree,
     )
-    from steptime.study.diff_runs import read_run
     from steptime.world import detect
 
     if detect(os.environ):
         raise UsageError("--against starts runs of its own: run it without a launcher")
     if pairs < 2:
         raise UsageError(f"--pairs is {pairs}: it takes 2 or more to see how runs vary")
+    if see == 0:
+        raise UsageError("--see is 0%, which no number of runs would show: write more, as 5%")
     check_command(words)
     tree = checkout()
     commit = resolve(tree, revision, words[0])
     out = rundir.create(output.out or rundir.default_path("diff", datetime.now()))
-    with stoppable(), worktree(tree, commit) as other, output.progress(0) as progress:
+    with writing(out), stoppable(), worktree(tree, commit) as other, output.progress(0) as progress:
         bar = progress.add_task("", total=2 * pairs)
 
         def tell(what: str) -> None:
             progress.update(bar, description=what, advance=not what.startswith("A 1 "))
 
-        with writing(out):
-            sides = {"a": other, "b": tree.root / tree.source}
-            runs = take_turns(sides, words, pairs, out, tell)
-    a, b = ([read_run(folder, strategy) for folder in runs[side]] for side in "ab")
+        sides = {"a": other, "b": tree.root / tree.source}
+        found = compared(take_turns(sides, words, pairs, out, tell), see, strategy)
     facts = {"run": str(out), "against": revision, "commit": commit, "command": list(words)}
-    return _answer(compare(a, b, in_pairs=True), limit, output, facts, out)
+    return _answer(found, limit, output, facts, out)
 
 
 def _answer(

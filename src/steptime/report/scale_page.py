@@ -13,6 +13,7 @@ from steptime.report.scale_table import (
     FACTORS,
     Entry,
     baseline_sentence,
+    bound_sentence,
     cell_name,
     digits,
     is_baseline,
@@ -87,11 +88,11 @@ def headline(run: Mapping[str, Any]) -> str:
     best = max(largest, key=lambda cell: float(cell["speedup"]))
     base = run["baseline"]
     if is_baseline(run, best):
-        return f"{_plain_name(best)}: {best['bound']['sentence']}"
+        return f"{_plain_name(best)}: {bound_sentence(best)}"
     times = most / (base["ranks"] * base["threads"])
     return (
         f"{times:g} times the {_unit(run)}, {digits(best['speedup'])} times the work a second "
-        f"({_plain_name(best)}): {best['bound']['sentence']}"
+        f"({_plain_name(best)}): {bound_sentence(best)}"
     )
 
 
@@ -270,7 +271,7 @@ def _row(cell: Entry) -> Mapping[str, str]:
         "tokens": f"{tokens:,.0f}" if tokens else "–",
         "speedup": f"{digits(cell['speedup'])}×",
         "efficiency": f"{100 * cell['efficiency']:.1f} %",
-        "bound": cell["bound"]["sentence"],
+        "bound": bound_sentence(cell),
         "execution": "" if cell["execution"] == way(cell) else cell["execution"],
     }
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.units import format_seconds
+from steptime.units import format_bytes, format_seconds
 
 Entry: TypeAlias = Mapping[str, Any]
 
@@ -53,6 +53,18 @@ def way(cell: Entry) -> str:
 def is_baseline(run: Mapping[str, Any], cell: Entry) -> bool:
     """Whether the others are held against this cell."""
     return all(run["baseline"][field] == cell[field] for field in ("ranks", "threads", "strategy"))
+
+
+def bound_sentence(cell: Entry) -> str:
+    """What bounds a cell, and whether it could run at all."""
+    memory = cell.get("model_memory") or {}
+    if memory.get("fits", True):
+        return str(cell["bound"]["sentence"])
+    kept, there = format_bytes(memory["total"]), format_bytes(memory["device_bytes"])
+    return (
+        f"{cell['bound']['sentence']}; WARNING: a rank keeps {kept} of the model, and the device "
+        f"has {there}"
+    )
 
 
 def baseline_sentence(run: Mapping[str, Any]) -> str:
@@ -101,8 +113,7 @@ def print_scale(console: Console, run: Mapping[str, Any]) -> None:
         console.print(Text(sentence))
     console.print()
     for cell in cells:
-        name = f"{cell_name(cell)} {way(cell)}"
-        console.print(Text(f"{name}: {cell['bound']['sentence']}."))
+        console.print(Text(f"{cell_name(cell)} {way(cell)}: {bound_sentence(cell)}."))
 
 
 def _legend(cells: Sequence[Entry]) -> str:

@@ -62,6 +62,10 @@ class Diff:
             return abs(self.change.center) > _ROUNDING
         return self.change.excludes_zero(DECISION)
 
+    def sees(self, part: float) -> bool:
+        """Whether a step longer by a part of A's would nearly always be told, with so many runs."""
+        return math.expm1(self.change.least_seen(DECISION, POWER)) <= part
+
     def slower_by_more(self, limit: float) -> bool:
         """Whether B is different and takes longer by more than a part of A's step.
 

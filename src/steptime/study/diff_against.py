@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,9 @@ from typing import NoReturn
 import steptime
 from steptime.errors import SteptimeError, UsageError
 from steptime.rundir import RECORD
+from steptime.study.diff import Diff, diff
+from steptime.study.diff_runs import Run, read_run
+from steptime.study.diff_statistics import LEAST_PAIRS
 
 VERBS = ("train", "compare", "proxy")
 """The verbs whose steps can be compared."""
@@ -118,21 +121,37 @@ def take_turns(
     pairs: int,
     out: Path,
     tell: Callable[[str], None],
-) -> dict[str, list[Path]]:
-    """Run ``words`` with the source folder of each side in turn, A B A B, ``pairs`` times.
+) -> Iterator[dict[str, Path]]:
+    """Run ``words`` with the source folder of each side in turn, A B A B, at most ``pairs`` times.
 
-    Returns the folders of the runs of each side, in order. ``tell`` hears of each run before it
-    starts. Raises SteptimeError when one fails, with what it said last.
+    Yields the folders of each pair of runs, by side, once it is there; whoever has seen enough
+    asks for no more. ``tell`` hears of each run before it starts. Raises SteptimeError when one
+    fails, with what it said last.
     """
-    done: dict[str, list[Path]] = {side: [] for side in sides}
     for pair in range(1, pairs + 1):
+        done = {}
         for side, source in sides.items():
             tell(f"{side.upper()} {pair} of {pairs}")
             folder = out / side / f"{pair:0{len(str(pairs))}}"
             folder.parent.mkdir(parents=True, exist_ok=True)
             _run(source, [*words, "--out", str(folder), "--quiet"], f"run {pair} of {side.upper()}")
-            done[side].append(folder)
-    return done
+            done[side] = folder
+        yield done
+
+
+def compared(pairs: Iterable[Mapping[str, Path]], see: float | None, strategy: str | None) -> Diff:
+    """Compare the runs of pairs as they come: all, or until ``see`` would nearly always be told.
+
+    ``see``: a difference, as a part of A's step. Raises UsageError as ``read_run`` and ``diff`` do.
+    """
+    a: list[Run] = []
+    b: list[Run] = []
+    for pair in pairs:
+        a.append(read_run(pair["a"], strategy))
+        b.append(read_run(pair["b"], strategy))
+        if see is not None and len(a) >= LEAST_PAIRS and diff(a, b, in_pairs=True).sees(see):
+            break
+    return diff(a, b, in_pairs=True)
 
 
 def _run(source: Path, words: Sequence[str], name: str) -> None:

@@ -40,6 +40,11 @@ it is one attempt of sixty."""
 POWER = 0.95
 """With which probability a difference is told that is said to be seen."""
 
+LEAST_PAIRS = 8
+"""So many are run before their spread decides whether they suffice. From 8 pairs on, stopping where
+a difference would be told with POWER calls at most one of fifty equal revisions different, whatever
+their spread (simulated); from 5 on it would be one of forty."""
+
 MOST_BLOCKS = 10
 LEAST_BLOCK = 4
 LEAST_STEPS = 2 * LEAST_BLOCK

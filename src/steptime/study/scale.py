@@ -39,7 +39,8 @@ class Steps:
 
     ``other_s``: what a rank does in a step that is neither useful nor communication, on average.
     ``tokens``: of one step, None where nothing is known of them. ``folder``: that of the cell's
-    trace within the run.
+    trace within the run. ``memory``: what a rank keeps of the model, as run.json has it, where a
+    device is given that it may not fit.
     """
 
     point: Point
@@ -51,6 +52,7 @@ class Steps:
     other_s: float
     tokens: int | None
     folder: str
+    memory: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,4 +154,5 @@ def _entry(cell: Cell) -> dict[str, Any]:
         "oversubscribed": cell.oversubscribed,
         "bound": asdict(cell.bound),
         "folder": steps.folder,
+        **({"model_memory": steps.memory} if steps.memory else {}),
     }

@@ -90,6 +90,7 @@ def simulate_point(ready: Ready, on_case: Callable[[], None]) -> tuple[list[Step
                 other_s=float(simulation.ranks["other_s"].mean()),
                 tokens=asked.tokens,
                 folder=f"cells/{ready.point}",
+                memory=asked.facts_of[case.name]["model_memory"],
             )
         )
     return steps, real.comparison.timeline
