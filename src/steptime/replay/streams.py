@@ -96,7 +96,7 @@ class Streams:
         self._left = self._main_left = self._unbegun = 0
 
     def add_step(self, number: int) -> None:
-        """Add a step behind what is there."""
+        """Add a step behind what is there, of which the main stream has come to the end."""
         step = self._new_step(number)
         self._left += step.left
         self._unbegun += step.left
