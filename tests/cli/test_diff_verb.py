@@ -102,6 +102,7 @@ def test_lines_fit_the_terminal_without_colour(folder: Path, width: int) -> None
         (("a1", "b1", "--pairs", "3"), "--pairs is about --against"),
         (("a1", "b1", "--see", "5%"), "--see is about --against"),
         (("--against", "HEAD", "--see", "0%", "train"), "no number of runs would show"),
+        (("--against", "HEAD", "--see", "5%", "--pairs", "7", "train"), "--see takes 8"),
         (("a1", "b1", "--strategy", "server"), "has no strategy 'server'"),
         (("--against", "HEAD", "bench"), "got 'bench'"),
         (("--against", "no-such-revision", "train"), "has no revision"),

@@ -8,16 +8,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from runs_made import training
 from steptime.errors import SteptimeError, UsageError
 from steptime.study.diff_against import (
     Checkout,
     check_command,
     checkout,
-    compared,
     resolve,
     take_turns,
     worktree,
@@ -182,24 +179,3 @@ def test_a_revision_without_the_verb_is_refused(tree: Checkout) -> None:
 def test_a_command_that_cannot_be_compared_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         check_command(words)
-
-
-@pytest.mark.parametrize(
-    ("spread", "see", "pairs"), [(0.01, 0.05, 8), (0.1, 0.05, 12), (0.01, None, 12)]
-)
-def test_pairs_come_until_they_would_show_what_is_looked_for(
-    tmp_path: Path, spread: float, see: float | None, pairs: int
-) -> None:
-    random = np.random.default_rng(0)
-
-    def runs() -> Iterator[dict[str, Path]]:
-        for number in range(12):
-            pair = {side: tmp_path / f"{side}{number}" for side in "ab"}
-            for folder in pair.values():
-                training(folder, [0.1 * (1 + spread * random.normal())] * 8)
-            yield pair
-
-    found = compared(runs(), see, None)
-    assert [len(found.a), len(found.b)] == [pairs, pairs]
-    assert found.sees(0.05) == (spread < 0.1)
-    assert not found.different

@@ -108,15 +108,17 @@ def _against(
     limit: float | None,
     output: OutputOptions,
 ) -> int:
+    from steptime.study.diff import compared
     from steptime.study.diff_against import (
         check_command,
         checkout,
-        compared,
         resolve,
         stoppable,
         take_turns,
         worktree,
     )
+    from steptime.study.diff_runs import read_run
+    from steptime.study.diff_statistics import LEAST_PAIRS
     from steptime.world import detect
 
     if detect(os.environ):
@@ -125,20 +127,29 @@ def _against(
         raise UsageError(f"--pairs is {pairs}: it takes 2 or more to see how runs vary")
     if see == 0:
         raise UsageError("--see is 0%, which no number of runs would show: write more, as 5%")
+    if see is not None and pairs < LEAST_PAIRS:
+        raise UsageError(
+            f"--pairs is {pairs}, and --see takes {LEAST_PAIRS} to know how many it needs: give as "
+            "many or more, or leave --pairs out"
+        )
     check_command(words)
     tree = checkout()
     commit = resolve(tree, revision, words[0])
     out = rundir.create(output.out or rundir.default_path("diff", datetime.now()))
-    with writing(out), stoppable(), worktree(tree, commit) as other, output.progress(0) as progress:
+    with stoppable(), worktree(tree, commit) as other, output.progress(0) as progress:
         bar = progress.add_task("", total=2 * pairs)
 
         def tell(what: str) -> None:
             progress.update(bar, description=what, advance=not what.startswith("A 1 "))
 
         sides = {"a": other, "b": tree.root / tree.source}
-        found = compared(take_turns(sides, words, pairs, out, tell), see, strategy)
+        with writing(out):
+            folders = take_turns(sides, words, pairs, out, tell)
+            runs = ((read_run(of["a"], strategy), read_run(of["b"], strategy)) for of in folders)
+            found = compared(runs, see)
     facts = {"run": str(out), "against": revision, "commit": commit, "command": list(words)}
-    return _answer(found, limit, output, facts, out)
+    asked = {} if see is None else {"see": see}
+    return _answer(found, limit, output, facts | asked, out)
 
 
 def _answer(

@@ -15,7 +15,7 @@ from steptime.timeline import Phase
 ROW = np.dtype(
     [("place", np.int32), ("step", np.int32), ("start", np.float64), ("end", np.float64)]
 )
-_PACKED = Struct("<iidd")  # the same, for a write that takes a tenth of NumPy's time
+_PACKED = Struct("=iidd")  # the same, for a write that takes a tenth of NumPy's time
 _KEPT_ROWS = 5_000
 """So many intervals of a rank are kept, or those of two steps: the last ones."""
 

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from steptime.study.diff_runs import PHASES, Run, check_comparable, told_differe
 from steptime.study.diff_statistics import (
     CONFIDENCE,
     DECISION,
+    LEAST_PAIRS,
     LEAST_STEPS,
     POWER,
     RUN_TO_RUN,
@@ -149,6 +150,22 @@ def diff(
         told = f"{len(a)} and {len(b)} runs, Welch's t on their medians"
         return _answer(a, b, told, independent)
     return _one_of_each(a[0], b[0], run_to_run)
+
+
+def compared(pairs: Iterable[tuple[Run, Run]], see: float | None) -> Diff:
+    """Compare runs that take turns as they come: all, or until there are enough.
+
+    ``see``: enough are those that would nearly always tell a difference of this part of A's step.
+    Raises UsageError as ``diff`` does.
+    """
+    a: list[Run] = []
+    b: list[Run] = []
+    for one, other in pairs:
+        a.append(one)
+        b.append(other)
+        if see is not None and len(a) >= LEAST_PAIRS and diff(a, b, in_pairs=True).sees(see):
+            break
+    return diff(a, b, in_pairs=True)
 
 
 def _exactly(a: Floats, b: Floats) -> Estimate:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,6 @@ from typing import NoReturn
 import steptime
 from steptime.errors import SteptimeError, UsageError
 from steptime.rundir import RECORD
-from steptime.study.diff import Diff, diff
-from steptime.study.diff_runs import Run, read_run
-from steptime.study.diff_statistics import LEAST_PAIRS
 
 VERBS = ("train", "compare", "proxy")
 """The verbs whose steps can be compared."""
@@ -137,21 +134,6 @@ def take_turns(
             _run(source, [*words, "--out", str(folder), "--quiet"], f"run {pair} of {side.upper()}")
             done[side] = folder
         yield done
-
-
-def compared(pairs: Iterable[Mapping[str, Path]], see: float | None, strategy: str | None) -> Diff:
-    """Compare the runs of pairs as they come: all, or until ``see`` would nearly always be told.
-
-    ``see``: a difference, as a part of A's step. Raises UsageError as ``read_run`` and ``diff`` do.
-    """
-    a: list[Run] = []
-    b: list[Run] = []
-    for pair in pairs:
-        a.append(read_run(pair["a"], strategy))
-        b.append(read_run(pair["b"], strategy))
-        if see is not None and len(a) >= LEAST_PAIRS and diff(a, b, in_pairs=True).sees(see):
-            break
-    return diff(a, b, in_pairs=True)
 
 
 def _run(source: Path, words: Sequence[str], name: str) -> None:

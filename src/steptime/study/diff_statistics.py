@@ -41,9 +41,9 @@ POWER = 0.95
 """With which probability a difference is told that is said to be seen."""
 
 LEAST_PAIRS = 8
-"""So many are run before their spread decides whether they suffice. From 8 pairs on, stopping where
-a difference would be told with POWER calls at most one of fifty equal revisions different, whatever
-their spread (simulated); from 5 on it would be one of forty."""
+"""So many are run before their spread decides whether they suffice. Who stops there calls equal
+revisions different more often than who does not, but in at most one case of fifty from 8 pairs on:
+1.7 % where runs spread most unfavourably, of 60,000 series of normal differences."""
 
 MOST_BLOCKS = 10
 LEAST_BLOCK = 4
