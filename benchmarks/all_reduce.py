@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from as_rank import as_rank
+from mpi_wheel import variables_of
 
 from steptime.launch import run_ranks
 from steptime.units import Size, parse_bytes
@@ -118,11 +119,7 @@ def make_contenders(mpi: Any, steptime_group: Any, elements: int) -> dict[str, A
 
 def run_under_mpi(name: str, prefix: Path, ranks: int) -> int:
     """Run this command again as ranks of the MPI whose wheel is in ``prefix``."""
-    variables = {
-        "MPI4PY_MPIABI": name,
-        "LD_LIBRARY_PATH": str(prefix / "lib"),
-        "OMP_NUM_THREADS": "1",
-    }
+    variables = variables_of(name, prefix) | {"OMP_NUM_THREADS": "1"}
     mpiexec = [str(prefix / "bin" / "mpiexec"), "--bind-to", "core", "-n", str(ranks)]
     command = [*mpiexec, sys.executable, *sys.argv]
     return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode

@@ -26,17 +26,13 @@ from steptime.study.diff_runs import read_run
 
 ROOT = Path(__file__).parent.parent
 SLOWER = 0.05
-
-
-SLEEP = f"time.sleep({SLOWER} * (time.perf_counter() - start))"
-BUSY = f"""until = start + {1 + SLOWER} * (time.perf_counter() - start)
-            while time.perf_counter() < until:
-                pass"""
+SLEEP = f"time.sleep({SLOWER} * (ended - start))"
+BUSY = f"while time.perf_counter() - start < {1 + SLOWER} * (ended - start): pass"
 
 
 @dataclass(frozen=True)
 class Work:
-    """A command, the first and last line of its steps in a file, and what makes them slower."""
+    """A command, the file of its steps, their first line, what follows the last, and what slows."""
 
     command: str
     file: Path
@@ -76,7 +72,8 @@ def plant(folder: Path, work: Work) -> None:
     found = text.count(work.first), text.count(work.last)
     assert found == (1, 1), f"{work.file} has changed: mend this benchmark"
     text = text.replace(work.first, f"            start = time.perf_counter()\n{work.first}")
-    text = text.replace(work.last, f"            {work.slower}\n{work.last}")
+    slower = f"            ended = time.perf_counter()\n            {work.slower}\n"
+    text = text.replace(work.last, slower + work.last)
     text = text.replace("\nfrom collections.abc", "\nimport time\nfrom collections.abc", 1)
     (folder / work.file).write_text(text)
 
@@ -105,7 +102,7 @@ def summary(found: Diff) -> dict[str, object]:
 
 def tell(file: Path) -> None:
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    for side, what in (("same", "the same again"), ("slower", "5 % slower")):
+    for side, what in (("same", "the same again"), ("slower", f"{100 * SLOWER:g} % slower")):
         found = [line[side] for line in lines]
         told = sum(one["different"] for one in found)
         ratios = sorted(one["ratio"] for one in found)
@@ -139,11 +136,8 @@ def main() -> None:
         git(folder, "commit", "--quiet", "--all", "--message", "slower")
         git(folder, "tag", "slower")
         for number in range(int(first), int(last or first) + 1):
-            line = {
-                "trial": number,
-                "pairs": asked.pairs,
-                **trial(folder, WORKS[asked.of], asked.pairs),
-            }
+            found = trial(folder, WORKS[asked.of], asked.pairs)
+            line = {"trial": number, "of": asked.of, "pairs": asked.pairs, **found}
             with file.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
             print(f"trial {number} done", file=sys.stderr, flush=True)

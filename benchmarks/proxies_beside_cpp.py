@@ -36,6 +36,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from mpi_wheel import variables_of
 from numpy.typing import NDArray
 
 COMPAT = ("--compat", "dnn-cpp-proxies")
@@ -155,16 +156,15 @@ def quartiles(ratios: NDArray[np.float64]) -> str:
     return f"{median:.2f} ({low:.2f}–{high:.2f})"
 
 
-def mpi_in(prefix: Path, abi: str) -> Mpi:
-    """The MPI whose wheel is in ``prefix``, else that on the PATH."""
+def mpi_in(prefix: Path, name: str) -> Mpi:
+    """The MPI called ``name`` whose wheel is in ``prefix``, else that on the PATH."""
     path = os.pathsep.join((str(prefix / "bin"), os.environ.get("PATH", "")))
     compiler, launcher = (
-        shutil.which(name, path=path) or sys.exit(f"there is no {name} here: give --prefix")
-        for name in ("mpicxx", "mpirun")
+        shutil.which(tool, path=path) or sys.exit(f"there is no {tool} here: give --prefix")
+        for tool in ("mpicxx", "mpirun")
     )
-    variables = {"MPI4PY_MPIABI": abi, "LD_LIBRARY_PATH": str(prefix / "lib")}
-    more_ranks_than_cores = ("--oversubscribe",) if abi == "openmpi" else ()
-    return Mpi(compiler, [launcher, *more_ranks_than_cores], variables)
+    more_ranks_than_cores = ("--oversubscribe",) if name == "openmpi" else ()
+    return Mpi(compiler, [launcher, *more_ranks_than_cores], variables_of(name, prefix))
 
 
 def main() -> None:
