@@ -66,12 +66,22 @@ def printed(command: str) -> str | None:
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.strip("\n").splitlines())
 
 
+def revision() -> str:
+    """The commit, marked where anything but the page under renewal departs from it."""
+    git = ["git", "-C", str(ROOT)]
+    commit = subprocess.check_output([*git, "rev-parse", "--short=12", "HEAD"], text=True).strip()
+    besides = subprocess.run(
+        [*git, "diff", "--quiet", "HEAD", "--", ".", f":!{PAGE.relative_to(ROOT)}"]
+    )
+    return f"{commit}{'-dirty' * (besides.returncode != 0)}"
+
+
 def stamp() -> str:
     here = environment()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {here['cores']} cores of {here['cpu']}, {memory:.0f} GiB, "
-        f"revision {here['git_revision']}"
+        f"revision {revision()}"
     )
 
 
