@@ -1,11 +1,12 @@
 """Whether a diff of revisions cries wolf, and whether it sees a step that is 5 % slower.
 
-    python benchmarks/diff_power.py [--of proxy|train] [--trials 1-20] [--pairs 15] [--file FILE]
+    python benchmarks/diff_power.py [--of proxy|train] [--trials 1-20] [--file FILE]
 
 Every trial lets three revisions of steptime take turns with a small live run, as steptime diff
---against does with two: A, the same again, and one in which every step takes 5 % longer. A against
-the same must show no difference, A against the slower one must. Trials are appended to FILE, so
-that they can be run in pieces, and what the file holds is summed up at the end.
+--against --see 5% does with two, as often as it takes: A, the same again, and one in which every
+step takes 5 % longer. A against the same must show no difference, A against the slower one must.
+Trials are appended to FILE, so that they can be run in pieces, and what the file holds is summed up
+at the end.
 
 The proxy sleeps in place of computing and really moves its bytes, so its equal runs differ by what
 communication does. The training computes: its equal runs differ by as much as the machine's speed
@@ -13,6 +14,7 @@ wanders, which decides how many pairs it takes.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -20,12 +22,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.study.diff import Diff, diff
+from steptime.study.diff import Diff, compared
 from steptime.study.diff_against import Checkout, stoppable, take_turns, worktree
 from steptime.study.diff_runs import read_run
 
 ROOT = Path(__file__).parent.parent
 SLOWER = 0.05
+MOST_PAIRS = 60
 SLEEP = f"time.sleep({SLOWER} * (ended - start))"
 BUSY = f"while time.perf_counter() - start < {1 + SLOWER} * (ended - start): pass"
 
@@ -78,7 +81,7 @@ def plant(folder: Path, work: Work) -> None:
     (folder / work.file).write_text(text)
 
 
-def trial(folder: Path, work: Work, pairs: int) -> dict[str, dict[str, object]]:
+def trial(folder: Path, work: Work) -> dict[str, dict[str, object]]:
     tree = Checkout(folder, Path("src"))
     with (
         worktree(tree, "same") as a,
@@ -87,11 +90,16 @@ def trial(folder: Path, work: Work, pairs: int) -> dict[str, dict[str, object]]:
         tempfile.TemporaryDirectory(prefix="steptime-") as out,
     ):
         sides = {"a": a, "same": same, "slower": slower}
-        done = list(take_turns(sides, work.command.split(), pairs, Path(out), lambda _: None))
-        runs = {side: [read_run(pair[side], None) for pair in done] for side in sides}
-    return {
-        side: summary(diff(runs["a"], runs[side], in_pairs=True)) for side in ("same", "slower")
-    }
+        turns = take_turns(sides, work.command.split(), MOST_PAIRS, Path(out), lambda _: None)
+        runs = ({side: read_run(run, None) for side, run in turn.items()} for turn in turns)
+        # Each takes as many turns as it needs by itself, the second first those of the first.
+        of_same, of_slower = itertools.tee(runs)
+        return {
+            "same": summary(compared(((turn["a"], turn["same"]) for turn in of_same), SLOWER)),
+            "slower": summary(
+                compared(((turn["a"], turn["slower"]) for turn in of_slower), SLOWER)
+            ),
+        }
 
 
 def summary(found: Diff) -> dict[str, object]:
@@ -106,11 +114,12 @@ def tell(file: Path) -> None:
         found = [line[side] for line in lines]
         told = sum(one["different"] for one in found)
         ratios = sorted(one["ratio"] for one in found)
+        pairs = sorted(len(one["a"]) for one in found)
         held = sum(one["ci95"][0] <= 1 <= one["ci95"][1] for one in found)
         print(
             f"{what}: a difference in {told} of {len(found)}; ratios {ratios[0]:.3f} to "
-            f"{ratios[-1]:.3f}, median {ratios[len(ratios) // 2]:.3f}; 1 in {held} of the 95 % "
-            "intervals"
+            f"{ratios[-1]:.3f}, median {ratios[len(ratios) // 2]:.3f}; {pairs[0]} to {pairs[-1]} "
+            f"pairs, median {pairs[len(pairs) // 2]}; 1 in {held} of the 95 % intervals"
         )
 
 
@@ -118,7 +127,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--of", choices=WORKS, default="proxy")
     parser.add_argument("--trials", default="1-20")
-    parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--file", type=Path)
     asked = parser.parse_args()
     first, _, last = asked.trials.partition("-")
@@ -136,8 +144,7 @@ def main() -> None:
         git(folder, "commit", "--quiet", "--all", "--message", "slower")
         git(folder, "tag", "slower")
         for number in range(int(first), int(last or first) + 1):
-            found = trial(folder, WORKS[asked.of], asked.pairs)
-            line = {"trial": number, "of": asked.of, "pairs": asked.pairs, **found}
+            line = {"trial": number, "of": asked.of, **trial(folder, WORKS[asked.of])}
             with file.open("a") as lines:
                 lines.write(json.dumps(line) + "\n")
             print(f"trial {number} done", file=sys.stderr, flush=True)

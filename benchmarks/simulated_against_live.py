@@ -1,21 +1,22 @@
 """How far simulated steps are from measured ones: the same proxies, simulated and live, in turn.
 
-    python benchmarks/simulated_against_live.py --backend gloo --folder runs/against
-        [--ranks 4] [--steps 6] [--cases dlrm,resnet152] [--again]
+    python benchmarks/simulated_against_live.py [--backend gloo] [--ranks 4] [--steps 6]
+        [--cases dlrm,resnet152] [--folder FOLDER]
 
 First ``steptime topo --measure`` measures this machine: its pairs one at a time, all pairs at once,
 each kind of call alone, and the device. What it leaves, cluster.toml, is all that the simulation
 knows; no proxy has been run by then. Then each proxy runs by ``steptime proxy … --cluster
 cluster.toml --live``: the simulated step time over the median of the measured ones, less 1.
 
-Both leave their files in the folder, by backend. Cases that it holds are not run again unless that
-is asked for, so that several short calls fill one table; the table shows every case there.
+Both leave their files in FOLDER, by backend, by default a temporary one. Cases that it holds are
+not run again, so that several short calls fill one table; the table shows every case there.
 """
 
 import argparse
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,30 +62,40 @@ OF_ALL = ("all", "originals", "ours")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="gloo", choices=("gloo", "mpi", "steptime"))
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--cases", help=f"names with commas; default: all {len(CASES)}")
-    parser.add_argument("--again", action="store_true", help="run what has been run already")
     asked = parser.parse_args()
-    folder = asked.folder.resolve() / asked.backend
-    folder.mkdir(parents=True, exist_ok=True)
-    where = ("--ranks", str(asked.ranks), "--threads", "1", "--backend", asked.backend)
+    names = asked.cases.split(",") if asked.cases else list(CASES)
+    with tempfile.TemporaryDirectory(prefix="steptime-") as temporary:
+        folder = (asked.folder or Path(temporary)).resolve() / asked.backend
+        folder.mkdir(parents=True, exist_ok=True)
+        where = ("--ranks", str(asked.ranks), "--threads", "1", "--backend", asked.backend)
+        run_all(names, folder, where, asked.steps)
+        print("\n".join(table(folder, asked.backend, asked.ranks)))
+    return 0
+
+
+def run_all(names: Sequence[str], folder: Path, where: Sequence[str], steps: int) -> None:
+    """Measure the machine and run the cases, all that the folder does not hold yet."""
     cluster = folder / "cluster.toml"
-    if asked.again or not cluster.exists():
+    if not cluster.exists():
         told = steptime("topo", "--measure", "--cluster-file", str(cluster), *where, out="machine",
                         folder=folder)  # fmt: skip
-        print(told if isinstance(told, str) else f"measured: {cluster}", flush=True)
-    for name in asked.cases.split(",") if asked.cases else CASES:
+        say("machine", told)
+    for name in names:
         kept = folder / f"{name}.json"
-        if asked.again or not kept.exists():
-            steps = () if "--steps" in CASES[name] else ("--steps", str(asked.steps))
-            words = (*CASES[name], *where, *steps, "--cluster", str(cluster), "--live")
+        if not kept.exists():
+            length = () if "--steps" in CASES[name] else ("--steps", str(steps))
+            words = (*CASES[name], *where, *length, "--cluster", str(cluster), "--live")
             told = steptime("proxy", *words, out=name, folder=folder)
             kept.write_text(json.dumps({"name": name, "words": CASES[name], "run": told}))
-            print(f"{name}: {told if isinstance(told, str) else 'ran'}", flush=True)
-    print("\n".join(table(folder, asked.backend, asked.ranks)))
-    return 0
+            say(name, told)
+
+
+def say(name: str, told: Mapping[str, Any] | str) -> None:
+    print(f"{name}: {told if isinstance(told, str) else 'measured'}", file=sys.stderr, flush=True)
 
 
 def steptime(*words: str, out: str, folder: Path) -> Mapping[str, Any] | str:
@@ -105,14 +116,14 @@ def table(folder: Path, backend: str, ranks: int) -> Iterator[str]:
     rows = [json.loads(kept[name].read_text()) for name in CASES if name in kept]
     ran = [row for row in rows if not isinstance(row["run"], str)]
     yield f"{ranks} ranks on {backend}; a step, median of the measured ones (p10 to p90)"
-    yield f"{'':<28}{'measured':>12}{'':>20}{'simulated':>12}{'error':>9}  computing"
+    yield f"{'':<28}{'measured':>12}{'':>22}{'simulated':>12}{'error':>9}  computing"
     for row in ran:
         run = row["run"]
         step = run["step_time_s"]
         spread = f"({format_seconds(step['p10'])} to {format_seconds(step['p90'])})"
         share = run["phases"]["compute"]["mean_s"] / step["median"]
         yield (
-            f"{row['name']:<28}{format_seconds(step['median']):>12}{spread:>20}"
+            f"{row['name']:<28}{format_seconds(step['median']):>12}{spread:>22}"
             f"{format_seconds(run['simulated']['step_time_s']['median']):>12}"
             f"{run['error']['step_time']:>+9.1%}{share:>10.0%}"
         )
