@@ -24,9 +24,10 @@ OF_TWO = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast
 """Those that are timed on two ranks too, as on the two that share a layer."""
 
 _AXIS, _ROW = "data", "row"
-_PASSES, _STEPS = 2, 4
+_PASSES, _STEPS = 4, 3
 _SMALL, _OFTEN = 1 << 20, 4
-"""Vectors up to so many bytes are timed so often in each step, others once."""
+"""Vectors up to so many bytes are timed so often in each step, others once, as a step makes them: a
+second one would find its data in the caches."""
 
 
 @dataclass(frozen=True)
