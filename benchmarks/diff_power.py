@@ -25,10 +25,10 @@ from pathlib import Path
 from steptime.study.diff import Diff, compared
 from steptime.study.diff_against import Checkout, stoppable, take_turns, worktree
 from steptime.study.diff_runs import read_run
+from steptime.study.diff_statistics import MOST_PAIRS
 
 ROOT = Path(__file__).parent.parent
 SLOWER = 0.05
-MOST_PAIRS = 60
 SLEEP = f"time.sleep({SLOWER} * (ended - start))"
 BUSY = f"while time.perf_counter() - start < {1 + SLOWER} * (ended - start): pass"
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from steptime.study.diff import Diff
 
 _PAIRS = 15
-_MOST_PAIRS = 60
 
 
 def diff(
@@ -61,8 +60,10 @@ def diff(
         found = _two(words, strategy, floor)
         return _answer(found, limit, output, {})
     _refuse(("run-to-run", run_to_run), need="one run of each")
+    from steptime.study.diff_statistics import MOST_PAIRS
+
     part = None if see is None else _percentage(see, "see")
-    most = pairs if pairs is not None else _PAIRS if part is None else _MOST_PAIRS
+    most = pairs if pairs is not None else _PAIRS if part is None else MOST_PAIRS
     return _against(against, words, most, part, strategy, limit, output)
 
 

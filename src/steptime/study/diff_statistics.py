@@ -45,6 +45,9 @@ LEAST_PAIRS = 8
 revisions different more often than who does not, but in at most one case of fifty from 8 pairs on:
 1.7 % where runs spread most unfavourably, of 60,000 series of normal differences."""
 
+MOST_PAIRS = 60
+"""After so many a difference that is looked for may still not be told."""
+
 MOST_BLOCKS = 10
 LEAST_BLOCK = 4
 LEAST_STEPS = 2 * LEAST_BLOCK
