@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from steptime.strategies import strategy_named
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.train.figures import RankRecord, strategy_figures
-from steptime.train.strategies import strategy_named
 from steptime.world.call_bytes import Traffic
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.strategies import Strategy
 from steptime.timeline import Source, Timeline, phases_of_steps
-from steptime.train.strategy import Strategy
 from steptime.world.call_bytes import Traffic
 
 
