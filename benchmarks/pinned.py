@@ -105,8 +105,8 @@ COLLECTIVES = {
 }
 LIVE = {
     "compare": "compare gpt2 --model nano --ranks 2 --steps 3 --warmup 1",
-    "compare_four": "compare gpt2 --model nano --ranks 4 --steps 2 --warmup 1 --strategies sharded,sliced "
-    "--precision bf16",
+    "compare_four": "compare gpt2 --model nano --ranks 4 --steps 2 --warmup 1 "
+    "--strategies sharded,sliced --precision bf16",
     "train": "train gpt2 --model nano --ranks 2 --steps 3 --strategy overlapped_sharded",
     "bench": "bench all_reduce --ranks 2 -b 1K -e 64K -f 8 --algorithms builtin,ring",
     "replay": "proxy gpt2-124M --ranks 4 --tensor 2 --pipeline 2 --layers 2 --scale-bytes 1/64 "
