@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from steptime.cluster import Cluster, Links
 from steptime.collectives.schedule import Schedule
 from steptime.errors import UsageError
-from steptime.simulate.memory import require
+from steptime.host_memory import require_memory
 from steptime.simulate.network import engine, storage
 from steptime.simulate.network.rounds import Batch, Reader, largest_round
 from steptime.simulate.network.routes import Routes
@@ -177,10 +177,11 @@ class Traffic:
     def _check_memory(self, schedule: Schedule, devices: Ints) -> None:
         if expected := largest_round(schedule):
             paths, _ = self._routes(devices[:1], devices[-1:])
-            require(
+            require_memory(
                 expected * (_BYTES_OF_TRANSFER + storage.bytes_a_flow(paths.shape[1])),
                 f"a round of about {expected:,.0f} transfers, as the {schedule.collective.name} "
                 f"{schedule.algorithm!r} of {schedule.ranks} ranks has one,",
+                storage.FEWER_RANKS,
             )
 
     def _room_for(self, ranks: int) -> tuple[int, int]:
