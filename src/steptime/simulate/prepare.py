@@ -8,8 +8,8 @@ from typing import get_args
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Ints
 from steptime.errors import UsageError
 from steptime.host_memory import require_memory
 from steptime.program import Matching, Program, check

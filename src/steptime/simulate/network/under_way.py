@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster, Links
 from steptime.collectives.schedule import Schedule
 from steptime.errors import UsageError
@@ -19,9 +20,6 @@ from steptime.simulate.network.routes import Routes
 from steptime.simulate.network.series import LinkSeries, give_rows, move, series_of
 from steptime.simulate.network.state import NONE, ROOM, ROUNDS
 from steptime.simulate.network.unshared import at_first, follow
-
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float64]
 
 _BYTES_OF_TRANSFER = 150  # while a round is made: five wide columns, the round twice, its messages
 
