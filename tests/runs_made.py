@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from steptime.runs.run_folder import write_record
+
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, write_chrome_trace
 
 ENVIRONMENT = {

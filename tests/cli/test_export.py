@@ -13,12 +13,12 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from command import MPIEXEC, STEPTIME, here
+from steptime.runs import run_folder
 
 from goal_replay import parse, replay
 from paraver_grammar import read_paraver
 from steptime.program.chakra import read_chakra
 from steptime.program.stored import PROGRAMS, read_programs
-from steptime.runs import run_folder
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, read_chrome_trace
 from steptime.timeline.chrome import write_chrome_trace
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from command import MPIEXEC, Ended, here, run, started, tiny
 from rich.console import Console
+from steptime.runs.run_folder import read_record
 
 from steptime.cli import build_app
 from steptime.report.terminal import print_run
-from steptime.runs.run_folder import read_record
 
 SAVED = Path(__file__).parent.parent / "topo" / "saved" / "pcie-2-sockets.txt"
 WIDTHS = (80, 160)
