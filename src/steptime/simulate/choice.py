@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Floats, Ints
 from steptime.collectives.algorithm import algorithms, schedule
 from steptime.collectives.lookup import find_algorithm
 from steptime.collectives.selection import blocks_for
