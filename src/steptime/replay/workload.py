@@ -156,7 +156,7 @@ def _program(model: str, options: ProxyOptions, ranks: int) -> tuple[Program, tu
         return _original(model, options, ranks), ()
     described: Model = model_named(model)
     if options.layers:
-        described = replace(transformer_of(described), layers=options.layers)
+        described = transformer_of(described).with_layers(options.layers)
     if has_own_step(described, shared=options.hybrid):
         return _own_step(described, options, ranks)
     strategy = strategy_of_zero(options.zero, options.strategy) or "replicated"

@@ -35,7 +35,10 @@ def mixture(cut: Cut, part: Part) -> Sequence[Stretch]:
         among_tensor(kind, experts.part.name, routed, cut.dtype)
         for kind in ("all_gather", "reduce_scatter")
     )
-    return Stretch(part=router), replace(
+    # Tensor ranks hold a share of the shared expert: for it too tokens are gathered and summed.
+    every = Stretch(part=router)
+    first = summed(cut, (every,)) if any(t.split for t in router.tensors) else (every,)
+    return *first, replace(
         experts,
         enter=(dispatch, gather),
         leave=(scatter, combine),
