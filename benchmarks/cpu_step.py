@@ -28,7 +28,7 @@ from steptime.train.precision import precision_of
 from steptime.train.strategies import strategy_named
 from steptime.train.tokens import Tokens
 from steptime.train.training import build_training, new_model
-from steptime.world.memory import keep_freed_memory
+from steptime.world.freed_memory import keep_freed_memory
 
 BATCH, CONTEXT, VOCABULARY = 4, 64, 50257
 WARMUP = 3

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from steptime.rundir import environment
+from steptime.runs.run_folder import environment
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "results.md"

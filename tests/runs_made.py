@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from steptime.rundir import write_record
+from steptime.runs.run_folder import write_record
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, write_chrome_trace
 
 ENVIRONMENT = {

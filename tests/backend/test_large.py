@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from ranks import on_ranks
-from steptime.world import room
+from steptime import host_memory as room
 
 GIB2 = 1 << 31
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from runs_made import environment, training
 from steptime.report.diff_lines import print_diff
 from steptime.report.history_lines import print_history
-from steptime.rundir import read_record
+from steptime.runs.run_folder import read_record
 
 ROOT = Path(__file__).parents[2]
 LOOP = Path("src/steptime/train/loop.py")

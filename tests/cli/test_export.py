@@ -16,9 +16,9 @@ from command import MPIEXEC, STEPTIME, here
 
 from goal_replay import parse, replay
 from paraver_grammar import read_paraver
-from steptime import rundir
 from steptime.program.chakra import read_chakra
 from steptime.program.stored import PROGRAMS, read_programs
+from steptime.runs import run_folder
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, read_chrome_trace
 from steptime.timeline.chrome import write_chrome_trace
 
@@ -192,8 +192,8 @@ def test_a_run_that_lacks_a_file_exports_what_it_can(run: Path, tmp_path: Path) 
     assert "cannot read the trace" in here("export", "run", "--to", "csv", folder=tmp_path).err
     trace.unlink()
     assert "has no trace.json.gz" in here("export", "run", "--to", "csv", folder=tmp_path).err
-    record = rundir.read_record(tmp_path / "run")
-    rundir.write_record(tmp_path / "run", {**record, "environment": {"format": 99}})
+    record = run_folder.read_record(tmp_path / "run")
+    run_folder.write_record(tmp_path / "run", {**record, "environment": {"format": 99}})
     assert "format 99" in here("export", "run", "--to", "csv", folder=tmp_path).err
 
 
@@ -219,7 +219,7 @@ def test_a_simulated_run_exports_its_links_messages_and_program(tmp_path: Path) 
     ranks = parse((tmp_path / "step.goal").read_text())
     replay(ranks)
     computing = sum(int(o.words.get("calc", 0)) for o in ranks[0] if "cpu" not in o.words) / 1e9
-    figures = rundir.read_record(run)["strategies"]["replicated"]
+    figures = run_folder.read_record(run)["strategies"]["replicated"]
     assert computing == pytest.approx(figures["compute_s"] + figures["update_s"], rel=1e-3)
 
 

@@ -9,7 +9,7 @@ from command import Ended, here, options, run, tiny
 from rich.console import Console
 
 from steptime.report.scale_table import print_scale
-from steptime.rundir import read_record
+from steptime.runs.run_folder import read_record
 from steptime.timeline import read_chrome_trace
 
 CONTRACT = {

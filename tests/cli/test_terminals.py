@@ -11,7 +11,7 @@ from rich.console import Console
 
 from steptime.cli import build_app
 from steptime.report.terminal import print_run
-from steptime.rundir import read_record
+from steptime.runs.run_folder import read_record
 
 SAVED = Path(__file__).parent.parent / "topo" / "saved" / "pcie-2-sockets.txt"
 WIDTHS = (80, 160)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from ranks import on_ranks
+from steptime.host_memory import resident_bytes
 from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.replay.device import Device
 from steptime.replay.replay import replay
 from steptime.replay.standin import Poll
-from steptime.world.room import resident_bytes
 
 STEPS = 1000
 

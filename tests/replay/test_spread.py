@@ -9,7 +9,7 @@ from steptime.replay.spread import (
     spread_record,
 )
 from steptime.workloads.hybrid import hybrid
-from steptime.workloads.memory import Memory
+from steptime.workloads.model_memory import Memory
 from steptime.workloads.models import Transformer
 
 SMALL = Transformer(

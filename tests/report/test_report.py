@@ -19,7 +19,7 @@ import pytest
 from report.packed import Bar, unpacked
 from steptime.report import write_report
 from steptime.report.figures import bytes_figure, curves, loss_figure, parts_figure
-from steptime.report.said import headline
+from steptime.report.sentences import headline
 from steptime.report.table import percent, strategy_table
 from steptime.report.trace import MAX_BYTES, MAX_INTERVALS, traces
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Recorder, Timeline, merge

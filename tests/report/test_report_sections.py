@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from steptime.errors import UsageError
+from steptime.report.byte_matrix import matrix_figures, traffic_of
 from steptime.report.calls import call_table
+from steptime.report.device_memory import memory_tables
 from steptime.report.efficiency_tree import efficiency_tree
-from steptime.report.memory import memory_tables
 from steptime.report.page import context
 from steptime.report.subject import Run, Subject, subjects
-from steptime.report.traffic import matrix_figures, traffic_of
 from steptime.timeline import Phase, Recorder, Timeline, merge
 
 MakeRun = Callable[..., dict[str, Any]]

@@ -12,12 +12,12 @@ import pytest
 from rich.console import Console
 
 from steptime.report import write_report
-from steptime.report.beside import Quantity, beside_of
 from steptime.report.bounds import bounds_of
 from steptime.report.figures import MAX_BARS, bytes_figure
 from steptime.report.link_use import OVERBOOKED, link_figures
 from steptime.report.page import context as context_of_runs
-from steptime.report.said import headline
+from steptime.report.sentences import headline
+from steptime.report.side_by_side import Quantity, beside_of
 from steptime.report.subject import Run
 from steptime.report.table import strategy_table
 from steptime.report.terminal import print_run

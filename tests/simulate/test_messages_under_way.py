@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulate.network.test_flows import networks
 
 from simulate import oracle
 from simulate.networks import racks, star
-from simulate.test_flows import networks
 from steptime.collectives import algorithm_named, all_algorithms, schedule
 from steptime.collectives.price import price
 from steptime.errors import UsageError
 from steptime.simulate import memory
 from steptime.simulate.carry import carry
-from steptime.simulate.traffic import Done, Traffic
+from steptime.simulate.network.under_way import Done, Traffic
 
 EXACT = 1e-9
 ALGORITHMS = all_algorithms()

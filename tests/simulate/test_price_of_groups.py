@@ -11,7 +11,7 @@ from steptime.collectives import algorithm_named, schedule
 from steptime.collectives import algorithms as all_algorithms
 from steptime.collectives.price import price, time
 from steptime.errors import UsageError
-from steptime.program import meetings
+from steptime.program import matching as matching
 from steptime.simulate import price as prices
 from steptime.simulate.carry import carry
 from steptime.simulate.load import load
@@ -128,7 +128,7 @@ def test_too_many_transfers_are_refused_if_named_and_else_not_chosen(monkeypatch
 
     def planned(name):
         ops = (collective("r", "reduce_scatter", NBYTES, algorithm=name),)
-        return plan(cluster, meetings(program(ops, data=16)), ranks, {}, priced=True)
+        return plan(cluster, matching(program(ops, data=16)), ranks, {}, priced=True)
 
     words = "'pairwise' on 16 ranks makes more than 100 transfers"
     with pytest.raises(UsageError, match=words):
@@ -145,7 +145,7 @@ def test_the_load_of_links_is_what_the_messages_carry():
         collective("g", "all_gather", NBYTES, group=("data",), algorithm="ring"),
         collective("g", "all_gather", NBYTES, group=("data",), algorithm="ring"),
     )
-    met = meetings(program(ops, tensor=2, data=4))
+    met = matching(program(ops, tensor=2, data=4))
     how = plan(cluster, met, ranks, {}, priced=False)
     found = load(how, met, cluster, ranks)
     expected = np.zeros(cluster.links.bandwidth.size)
@@ -164,7 +164,7 @@ def test_two_level_follows_how_each_group_lies_on_hosts():
     cluster = racks(4, 4)
     cluster = replace(cluster, host_of=np.array([0, 0, 0, 0, *[1, 2] * 2, *[3, 3, 4, 4] * 2]))
     ops = (collective("r", "all_reduce", NBYTES, algorithm="two_level"),)
-    met = meetings(program(ops, data=4, tensor=4))
+    met = matching(program(ops, data=4, tensor=4))
     devices = np.arange(16, dtype=np.int32)
     how = plan(cluster, met, devices, {}, priced=True)
     hosts = {way.schedule.hosts: len(way.meetings) for way in how.ways}

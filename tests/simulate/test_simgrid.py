@@ -9,7 +9,7 @@ import pytest
 
 from simulate.networks import table
 from steptime.cluster import NO_LINK
-from steptime.simulate.flows import finish_times
+from steptime.simulate.network.flows import finish_times
 
 SETS = 50
 PYTHON = "/usr/bin/python3"  # Debian's, for which python3-simgrid is

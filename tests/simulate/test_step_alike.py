@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulate.networks import racks, star
 from simulate.programs import collective, compute, program, recv, send
-from steptime.program import meetings
+from steptime.program import matching as matching
 from steptime.simulate.alike import kinds_of_ranks
 from steptime.simulate.plan import plan
 from steptime.simulate.queues import queues
@@ -83,7 +83,7 @@ def test_a_rank_fares_as_its_kind(one, cluster, slow, order):
     for device, factor in slow.items():
         speed[device] = factor
     devices = np.array(order, np.int32)
-    met = meetings(one)
+    met = matching(one)
     seconds = plan(cluster, met, devices, {}, priced=True).seconds
     queued = queues(one, cluster.device, speed[devices])
     alone = ends(queued, Prices(np.diff(met.first), met.parts_of, met.meeting, seconds))
@@ -94,7 +94,7 @@ def test_a_rank_fares_as_its_kind(one, cluster, slow, order):
 
 
 def kinds(one, cluster, speed):
-    met = meetings(one)
+    met = matching(one)
     devices = np.arange(RANKS, dtype=np.int32)
     seconds = plan(cluster, met, devices, {}, priced=True).seconds
     return kinds_of_ranks(queues(one, cluster.device, speed), met, seconds).of

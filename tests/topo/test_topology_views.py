@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from steptime.cluster.files import parse_cluster
+from steptime.report.topo_picture import picture
 from steptime.topo.cluster_file import cluster_file
 from steptime.topo.explain import explained, findings
 from steptime.topo.files import parse_topology
 from steptime.topo.marks import distance
 from steptime.topo.matrix import alike, matrix_lines, part_lines, span
-from steptime.topo.picture import picture
 from steptime.topo.rates import expected
 from steptime.topo.ring import best_ring
 from topo.machines import SAVED, saved

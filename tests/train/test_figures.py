@@ -4,7 +4,7 @@ import pytest
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.train.figures import RankRecord, strategy_figures
 from steptime.train.strategies import strategy_named
-from steptime.world.traffic import Traffic
+from steptime.world.call_bytes import Traffic
 
 
 def record(rank: int, steps: list[tuple[float, float, float]]) -> RankRecord:

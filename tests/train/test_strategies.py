@@ -19,7 +19,7 @@ from steptime.train.precision import precision_of
 from steptime.train.strategies import strategies, strategy_named
 from steptime.train.tokens import load_tokens
 from steptime.train.training import Training, build_training, new_model
-from steptime.world.traffic import Traffic
+from steptime.world.call_bytes import Traffic
 
 STEPS = 20
 HALF_STEPS = 5  # half precision is emulated on many CPUs

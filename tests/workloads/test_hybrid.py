@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from steptime.cluster import cluster_named
+from steptime.cluster.what_if import ideal
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Recv, Send, check
 from steptime.simulate.step import simulate
-from steptime.simulate.what_if import ideal
 from steptime.workloads.hybrid import hybrid
 from steptime.workloads.models import Transformer, model_named
 

@@ -3,8 +3,8 @@
 import pytest
 
 from steptime.workloads.hybrid import Hybrid
-from steptime.workloads.memory import Activations, memory_of_replica
 from steptime.workloads.mesh import Mesh
+from steptime.workloads.model_memory import Activations, memory_of_replica
 from steptime.workloads.models import Transformer, model_named
 
 # 7.5 B parameters: 48 layers of 3584, as table 4 of the ZeRO paper names a model of that size

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Send, check, meetings
+from steptime.program import Collective, Compute, Send, check
+from steptime.program import matching as matching
 from steptime.replay.demand import predicted
 from steptime.simulate.step import simulate
 from steptime.workloads.hybrid import hybrid
@@ -170,7 +171,7 @@ def test_ranks_meet_on_any_product_of_axes_and_compute_the_whole_model(
         schedule=schedule,
     )
     check(program)
-    meetings(program)
+    matching(program)
     assert program.ranks == prod(sizes.values())
     model = MIXED.padded(128 * sizes["tensor"])
     tokens = sizes["data"] * sizes["expert"] * micro_batches * rows * 64

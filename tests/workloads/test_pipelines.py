@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from steptime.cluster import cluster_named
+from steptime.cluster.what_if import ideal
 from steptime.errors import SteptimeError, UsageError
 from steptime.program import Compute, Send, check
 from steptime.simulate.step import simulate
-from steptime.simulate.what_if import ideal
 from steptime.workloads.hybrid import hybrid
 from steptime.workloads.models import Transformer
 from steptime.workloads.pipelines import (
@@ -18,8 +18,8 @@ from steptime.workloads.pipelines import (
     Pipeline,
     Schedule,
     Shape,
-    course,
     pipeline,
+    pipeline_timeline,
     schedule_names,
 )
 
@@ -66,7 +66,9 @@ def constant(op):
 def test_the_bubble_of_gpipe_and_1f1b(name, stages, micro_batches):
     """(p - 1)/(m + p - 1) of the step (arXiv 2104.04473, section 2.2.1)."""
     expected = (stages - 1) / (micro_batches + stages - 1)
-    assert course(made(name, stages, micro_batches)).bubble == pytest.approx(expected, abs=1e-12)
+    assert pipeline_timeline(made(name, stages, micro_batches)).bubble == pytest.approx(
+        expected, abs=1e-12
+    )
     assert simulated(name, stages, micro_batches)[0] == pytest.approx(expected, abs=1e-9)
 
 
@@ -74,7 +76,7 @@ def test_the_bubble_of_gpipe_and_1f1b(name, stages, micro_batches):
 def test_interleaving_divides_idle_over_useful_time(stages, micro_batches, chunks):
     """(p - 1)/(v·m) of the work (arXiv 2104.04473, section 2.2.2)."""
     ratio = (stages - 1) / (micro_batches * chunks)
-    computed = course(made("1f1b", stages, micro_batches, chunks))
+    computed = pipeline_timeline(made("1f1b", stages, micro_batches, chunks))
     assert computed.bubble_ratio == pytest.approx(ratio, abs=1e-12)
     bubble, _ = simulated("interleaved", stages, micro_batches, chunks)
     assert bubble / (1 - bubble) == pytest.approx(ratio, abs=1e-9)
@@ -86,7 +88,9 @@ def test_zb_h1_leaves_a_third_of_the_idle_time(stages, micro_batches):
 
     Their code gives the bubble rate as (p - 1)/3m, a third of the (p - 1)/m of 1F1B.
     """
-    split, whole = (course(made(name, stages, micro_batches)) for name in ("zb-h1", "1f1b"))
+    split, whole = (
+        pipeline_timeline(made(name, stages, micro_batches)) for name in ("zb-h1", "1f1b")
+    )
     assert set(split.idle) == {stages - 1}
     assert set(whole.idle) == {3 * (stages - 1)}
     assert split.idle[0] / whole.slots == pytest.approx(whole.bubble / 3, abs=1e-12)
@@ -100,7 +104,7 @@ def test_zb_h1_leaves_a_third_of_the_idle_time(stages, micro_batches):
 @pytest.mark.parametrize("micro_batches", [1, 3, 8, 20])
 def test_activations_in_flight(stages, micro_batches):
     kept = {
-        name: course(made(name, stages, micro_batches)).in_flight
+        name: pipeline_timeline(made(name, stages, micro_batches)).in_flight
         for name in ("gpipe", "1f1b", "zb-h1")
     }
     assert kept["gpipe"] == (micro_batches,) * stages
@@ -110,7 +114,7 @@ def test_activations_in_flight(stages, micro_batches):
 
 def test_interleaving_keeps_more_of_smaller_pieces():
     """1 + (p - 1)/(p·v) times what 1F1B keeps on the first stage (arXiv 2205.05198)."""
-    assert course(made("1f1b", 4, 8, 2)).in_flight == (11, 9, 7, 5)
+    assert pipeline_timeline(made("1f1b", 4, 8, 2)).in_flight == (11, 9, 7, 5)
     assert 11 / 2 == 4 * (1 + 3 / (4 * 2))
 
 
@@ -125,7 +129,7 @@ def test_interleaving_keeps_more_of_smaller_pieces():
     ],
 )
 def test_the_simulated_step_takes_as_long_as_the_computed_one(name, stages, micro_batches, chunks):
-    computed = course(made(name, stages, micro_batches, chunks))
+    computed = pipeline_timeline(made(name, stages, micro_batches, chunks))
     parts = 2 * SMALL.layers // (stages * chunks)
     _, step_s = simulated(name, stages, micro_batches, chunks)
     assert step_s == pytest.approx(parts * computed.slots, rel=1e-12)
@@ -153,7 +157,7 @@ def test_a_schedule_that_waits_for_itself_is_told():
 
     wrong = Schedule(name="wrong", summary="", passes=backwards)
     with pytest.raises(SteptimeError, match="wrong waits for itself"):
-        course(Pipeline(wrong, Shape(stages=2, micro_batches=2)))
+        pipeline_timeline(Pipeline(wrong, Shape(stages=2, micro_batches=2)))
 
 
 @pytest.mark.parametrize("stages", [2, 4])

@@ -7,7 +7,8 @@ import pytest
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Recv, Send, check, meetings
+from steptime.program import Collective, Compute, Recv, Send, check
+from steptime.program import matching as matching
 from steptime.simulate.step import simulate
 from steptime.timeline import Phase
 from steptime.workloads.compat import compat
@@ -133,12 +134,12 @@ def test_the_second_exchange_waits_for_the_corners_of_the_first():
 
 
 def test_neighbours_differ_in_one_half():
-    met = meetings(spatial(MODEL, tensor=4, data=2, batch=16))
+    met = matching(spatial(MODEL, tensor=4, data=2, batch=16))
     pairs = {
         tuple(sorted(group))
-        for call, occasions in zip(met.calls, met.occasions, strict=True)
+        for call, instances in zip(met.calls, met.instances, strict=True)
         if not call.kind
-        for group in occasions.groups.tolist()
+        for group in instances.groups.tolist()
     }
     each = {(0, 1), (2, 3), (0, 2), (1, 3)}
     assert pairs == each | {(a + 4, b + 4) for a, b in each}
@@ -156,7 +157,7 @@ def test_everybody_meets_whatever_the_axes(strategy):
             strategy=strategy,
         )
         check(program)
-        meetings(program)
+        matching(program)
         assert program.axes == {"tensor": tensor, "data": data}
         flops = sum(op.flops for op in ops_of(program, Compute))
         expected = 2 * data * accumulate * MODEL.flops_per_token() / program.ranks

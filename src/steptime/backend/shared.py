@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from steptime.backend.host import segment
 from steptime.errors import SteptimeError
-from steptime.world.room import check_room
+from steptime.host_memory import check_room
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from steptime import rundir
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place
@@ -15,6 +14,7 @@ from steptime.program.stored import StoredProgram, write_programs
 from steptime.report import write_report
 from steptime.report.flows import print_flows
 from steptime.report.terminal import print_run
+from steptime.runs import run_folder
 from steptime.timeline import Timeline, write_chrome_trace
 
 
@@ -72,7 +72,7 @@ def leave_flows(
     Raises SteptimeError when that cannot be.
     """
     with _writing(out):
-        rundir.write_record(out, run)
+        run_folder.write_record(out, run)
         write_chrome_trace(out / "trace.json.gz", timeline)
     if output.json:
         say(json.dumps(run))
@@ -85,7 +85,7 @@ def _write(
 ) -> None:
     with _writing(out):
         write_programs(out, programs)
-        rundir.write_record(out, run)
+        run_folder.write_record(out, run)
         write_chrome_trace(out / "trace.json.gz", timeline)
         write_report(out / "report.html", run, timeline)
 

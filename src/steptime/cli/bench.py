@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from steptime import rundir
 from steptime.cli.measuring import (
     columns_of_stdout,
     crowding,
@@ -22,6 +21,7 @@ from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
+from steptime.runs import run_folder
 
 if TYPE_CHECKING:
     from steptime.measure.bench import Bench
@@ -112,7 +112,7 @@ def _bench(asked_for: "Bench", place: Place, asked: _Asked) -> None:
     if carrier.rank == 0:
         where = {**whereabouts(place, asked.ranks), "library": carrier.library}
         run_record = record("bench", asked_for, session, found, where)
-        rundir.write_record(place.out, run_record)
+        run_folder.write_record(place.out, run_record)
         if not wrong:
             _answer(run_record, place.out, asked, tell)
     carrier.barrier()  # an error here would end rank 0 before it has written

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from steptime import rundir
+from steptime import files
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.printing import say, writing
 
@@ -32,14 +32,14 @@ def show(
 
     """
     from steptime.cluster import cluster_named
-    from steptime.cluster.picture import svg
     from steptime.cluster.record import record
-    from steptime.cluster.terminal import print_cluster
+    from steptime.report.cluster_picture import svg
+    from steptime.report.cluster_table import print_cluster
 
     shown = cluster_named(name)
     if svg_file:
         with writing(svg_file):
-            rundir.write_atomic(svg_file, svg(shown).encode())
+            files.write_atomic(svg_file, svg(shown).encode())
     if output.json:
         say(json.dumps(record(shown)))
         return
@@ -52,7 +52,7 @@ def list_clusters(*, output: Flat[PrintOptions] = PrintOptions()) -> None:
     """Which clusters does steptime ship?"""
     from steptime.cluster import cluster_named, preset_names
     from steptime.cluster.record import record_all
-    from steptime.cluster.terminal import print_clusters
+    from steptime.report.cluster_table import print_clusters
 
     shipped = [cluster_named(name) for name in preset_names()]
     if output.json:

@@ -146,8 +146,8 @@ def _simulated(
     comparison: "Comparison", job: "Job", cluster: "Cluster", output: OutputOptions
 ) -> dict[str, Any]:
     """The same steps on a cluster, as run.json holds them."""
-    from steptime.study.elsewhere import asked_of_comparison, elsewhere_record
     from steptime.study.options import HowOptions
+    from steptime.study.resimulate import asked_of_comparison, elsewhere_record
     from steptime.study.simulate import prepare_all, study
 
     asked = asked_of_comparison(comparison, job.options, job.config, cluster)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from steptime import rundir
 from steptime.cli.options import Flat, OutputOptions
 from steptime.cli.printing import say, writing
 from steptime.errors import UsageError
+from steptime.runs import run_folder
 
 if TYPE_CHECKING:
     from steptime.study.diff import Diff
@@ -136,7 +136,7 @@ def _against(
     check_command(words)
     tree = checkout()
     commit = resolve(tree, revision, words[0])
-    out = rundir.create(output.out or rundir.default_path("diff", datetime.now()))
+    out = run_folder.create(output.out or run_folder.default_path("diff", datetime.now()))
     with stoppable(), worktree(tree, commit) as other, output.progress(0) as progress:
         bar = progress.add_task("", total=2 * pairs)
 
@@ -168,7 +168,7 @@ def _answer(
         record |= {"fail_over": limit, "failed": failed}
     if out is not None:
         with writing(out):
-            rundir.write_record(out, record | {"environment": rundir.environment()})
+            run_folder.write_record(out, record | {"environment": run_folder.environment()})
     if output.json:
         say(json.dumps(record))
     else:

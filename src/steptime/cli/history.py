@@ -33,12 +33,12 @@ def history(
         Also write a page that plots the figure over the revisions.
 
     """
-    from steptime import rundir
     from steptime.report.history_lines import print_history
     from steptime.report.history_page import write_history
+    from steptime.runs import run_folder
     from steptime.study.history import history as read
 
-    run = read(folder, figure).record() | {"environment": rundir.environment()}
+    run = read(folder, figure).record() | {"environment": run_folder.environment()}
     if html is not None:
         with writing(html):
             write_history(html, run)

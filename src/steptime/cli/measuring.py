@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from steptime import rundir
+from steptime import files
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place
@@ -64,4 +64,4 @@ def write_text(path: str, text: str) -> None:
         say(text.rstrip("\n"))
         return
     with writing(Path(path)):
-        rundir.write_atomic(Path(path), text.encode())
+        files.write_atomic(Path(path), text.encode())

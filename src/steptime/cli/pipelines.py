@@ -40,10 +40,10 @@ def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
 
     Raises UsageError where the schedule does not serve these numbers or would be too long to draw.
     """
+    from steptime.files import write_atomic
     from steptime.report.pipeline import print_pipeline, record
     from steptime.report.pipeline_picture import picture
-    from steptime.rundir import write_atomic
-    from steptime.workloads.pipelines import course, pipeline
+    from steptime.workloads.pipelines import pipeline, pipeline_timeline
 
     schedule = asked.schedule or "1f1b"
     fewest = 2 if schedule == "interleaved" else 1
@@ -60,7 +60,7 @@ def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
             f"{shape.micro_batches:,} micro-batches through {shape.pieces:,} chunks are "
             f"{forwards:,} forwards and at most {_MOST_FORWARDS:,} are drawn: show fewer of either"
         )
-    shown = course(made)
+    shown = pipeline_timeline(made)
     if asked.svg is not None:
         with writing(asked.svg):
             write_atomic(asked.svg, picture(shown).encode())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from steptime import rundir
 from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
@@ -18,6 +17,7 @@ from steptime.cli.proxy_lines import answer_lines, plan_lines, simulated_lines
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.replay.options import ProxyOptions
+from steptime.runs import run_folder
 from steptime.world import detect
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def proxy(
         return 0
 
     def check(size: int) -> None:
-        from steptime.world.room import available_bytes
+        from steptime.host_memory import available_bytes
 
         here = ranks_here(size)
         _check_backend(ranks.backend, here)
@@ -135,21 +135,21 @@ def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None
     tell = teller(0, output, aside=output.json)
     tell("\n".join(plan_lines(plan, asked)))
     one = simulate_proxy(_prepared(plan, asked))
-    out = output.out or rundir.default_path("proxy", datetime.now())
+    out = output.out or run_folder.default_path("proxy", datetime.now())
     record = {
         "verb": "proxy",
         "run": str(out),
         "ranks": plan.program.ranks,
         **plan_record(plan),
         **figures_of(one),
-        "environment": rundir.environment(),
+        "environment": run_folder.environment(),
     }
     for row, moved in zip(record["per_rank"], bytes_of(one), strict=True):
         row["simulated_bytes"] = moved
-    rundir.create(out)
+    run_folder.create(out)
     with writing(out):
         write_programs(out, proxy_programs(plan))
-        rundir.write_record(out, record)
+        run_folder.write_record(out, record)
         write_chrome_trace(out / "trace.json.gz", one.simulation.timeline)
         write_report(out / "report.html", record, one.simulation.timeline)
     if output.json:
@@ -177,10 +177,10 @@ def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
     record = {"verb": "proxy", "source": "computed", "dry_run": True, **plan_record(plan)}
     out = output.out
     if out is not None:
-        rundir.create(out)
+        run_folder.create(out)
         with writing(out / "run.json"):
             write_programs(out, proxy_programs(plan))
-            rundir.write_record(out, record)
+            run_folder.write_record(out, record)
     if output.json:
         say(json.dumps(record))
         return
@@ -225,7 +225,7 @@ def _replay(
             **figures(run),
             "steps": asked.steps,
             "warmup": asked.warmup,
-            "environment": rundir.environment(),
+            "environment": run_folder.environment(),
         }
         for one, wire in zip(record["per_rank"], _wires(run), strict=False):
             one["wire_bytes"] = wire
@@ -233,7 +233,7 @@ def _replay(
             record |= _beside(plan, asked, record, place.out)
         with writing(place.out):
             write_programs(place.out, proxy_programs(plan))
-            rundir.write_record(place.out, record)
+            run_folder.write_record(place.out, record)
             write_chrome_trace(place.out / "trace.json.gz", run.timeline)
             write_report(place.out / "report.html", record, run.timeline)
         if not run.wrong:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from steptime import rundir
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import tell_error
 from steptime.errors import SteptimeError, UsageError
+from steptime.runs import run_folder
 from steptime.world import SINGLE, World, check_ranks, detect
 
 _WITHOUT_TORCH = ("bench", "tune", "proxy", "topo")
@@ -53,12 +53,12 @@ def on_ranks(
         check_ranks(world, options.ranks)
     ranks = world.size if world else options.ranks or default_ranks
     threads = options.threads or max(1, _cores() // (world.local_size if world else ranks))
-    out = output.out or rundir.default_path(verb, datetime.now())
+    out = output.out or run_folder.default_path(verb, datetime.now())
     if world is None and ranks > 1:
         from steptime.launch import run_mpi_ranks, run_ranks
 
         check(ranks)
-        rundir.create(out)
+        run_folder.create(out)
         command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
         if output.out is None:
             command += ["--out", str(out)]
@@ -82,7 +82,7 @@ def _as_rank(
         if place.world.launcher != "steptime":
             check(place.world.size)
             if place.world.rank == 0:
-                rundir.create(place.out)
+                run_folder.create(place.out)
         _work(place, options, work)
     except SteptimeError as error:
         tell_error(error, as_json=output.json)

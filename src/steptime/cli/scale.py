@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
-from steptime import rundir
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
+from steptime.runs import run_folder
 from steptime.train.config import PRESETS
 from steptime.train.options import DataOptions, DtypeName, JobOptions, ModelOptions, TrainOptions
 from steptime.world import World, detect
@@ -178,7 +178,7 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
         at.train.rows_per_micro_batch(point.ranks)
         context = options.model.row(options.model.config(vocabulary=1))
         check_data(options.data, context=context, batch=at.train.batch, ranks=point.ranks)
-    out = rundir.create(output.out or rundir.default_path("scale", datetime.now()))
+    out = run_folder.create(output.out or run_folder.default_path("scale", datetime.now()))
     command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
     if output.out is None:
         command += ["--out", str(out)]
@@ -197,7 +197,7 @@ def _facts_here(out: Path, grid: "Grid", options: JobOptions) -> dict[str, Any]:
     """What run.json says of the model and its training, as its ranks did."""
     from steptime.study.scale_live import folder_of
 
-    record = rundir.read_record(out / folder_of(grid.points[0]))
+    record = run_folder.read_record(out / folder_of(grid.points[0]))
     kept = ("model", "model_config", "precision", "reduce_dtype", "compiled", "accumulate")
     return {field: record[field] for field in (*kept, "warmup", "seed", "data")} | {
         "batch": options.train.batch,
@@ -253,7 +253,7 @@ def _measure(
         )
     if comparison is None:
         return
-    folder = rundir.create(place.out / folder_of(point))
+    folder = run_folder.create(place.out / folder_of(point))
     record = training_record("compare", comparison, job) | {
         "run": str(folder),
         "ranks": point.ranks,
@@ -262,7 +262,7 @@ def _measure(
         "launcher": "steptime",
     }
     with writing(folder):
-        rundir.write_record(folder, record)
+        run_folder.write_record(folder, record)
         write_chrome_trace(folder / "trace.json.gz", comparison.timeline)
 
 
@@ -292,13 +292,13 @@ def _on_cluster(
         )
         for point in grid.points
     ]
-    out = rundir.create(output.out or rundir.default_path("scale", datetime.now()))
+    out = run_folder.create(output.out or run_folder.default_path("scale", datetime.now()))
     steps: list[Steps] = []
     with output.progress(0) as progress, writing(out):
         for one in ready:
             bar = progress.add_task(f"{one.point.ranks} ranks", total=2 * len(one.asked.cases))
             found, timeline = simulate_point(one, partial(progress.advance, bar))
-            folder = rundir.create(out / found[0].folder)
+            folder = run_folder.create(out / found[0].folder)
             write_chrome_trace(folder / "trace.json.gz", timeline)
             steps += found
     facts = dict(ready[0].asked.facts) | {
@@ -325,9 +325,9 @@ def _answer(
     from steptime.study.scale import cells_of, scale_record
 
     run = scale_record(grid, cells_of(grid, steps, cores), {"run": str(out)} | facts)
-    run["environment"] = rundir.environment()
+    run["environment"] = run_folder.environment()
     with writing(out):
-        rundir.write_record(out, run)
+        run_folder.write_record(out, run)
         write_scale(out / "report.html", run)
     if output.json:
         say(json.dumps(run))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from steptime.collectives.algorithm import Algorithm
     from steptime.collectives.crossover import Floats
     from steptime.collectives.schedule import Schedule
-    from steptime.report.collective.exhibit import Exhibit, Link
+    from steptime.report.collective.panel import Link, Panel
     from steptime.report.crossover import Chart
 
 _ALPHA, _BANDWIDTH = "5us", "10GB/s"
@@ -91,7 +91,7 @@ def show(
     from steptime.collectives.algorithm import DEFAULT_BLOCKS
     from steptime.collectives.lookup import find_algorithms
     from steptime.collectives.verification import safe_schedule
-    from steptime.report.collective.exhibit import Link, exhibit
+    from steptime.report.collective.panel import Link, panel
 
     link = Link(parse_seconds(alpha), parse_rate(bandwidth))
     if link.bandwidth <= 0:
@@ -126,7 +126,7 @@ def show(
             schedule = made(algorithm, DEFAULT_BLOCKS if blocks is None else blocks)
             if name.endswith(".py"):
                 _check(schedule, name)
-            shown.append(exhibit(algorithm, schedule, bytes_of(ranks, size), link, place))
+            shown.append(panel(algorithm, schedule, bytes_of(ranks, size), link, place))
     if html is not None:
         from steptime.report.collective.page import write_page
 
@@ -228,16 +228,16 @@ def _check(schedule: "Schedule", name: str) -> None:
         )
 
 
-def _answer(shown: Sequence["Exhibit"], html: Path | None, output: PrintOptions) -> None:
-    from steptime.report.collective.course import told
+def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -> None:
     from steptime.report.collective.rounds import costs, print_exhibit
+    from steptime.report.collective.schedule_timeline import told
 
     if output.json:
         say(json.dumps({"verb": "show", "algorithms": [_record(one) for one in shown]}))
         return
     if html:
         lines = [f"{one.title}: {costs(one)}" for one in shown]
-        lines += [f"{one.title}: {told(one.course)}" for one in shown if one.course]
+        lines += [f"{one.title}: {told(one.timeline)}" for one in shown if one.timeline]
         say("\n".join([*lines, f"page: {html}"]))
         return
 
@@ -248,9 +248,9 @@ def _answer(shown: Sequence["Exhibit"], html: Path | None, output: PrintOptions)
     say(output.told(write))
 
 
-def _record(shown: "Exhibit") -> dict[str, Any]:
+def _record(shown: "Panel") -> dict[str, Any]:
     from steptime.collectives.schedule import TRANSFER
-    from steptime.report.collective.course import course_record
+    from steptime.report.collective.schedule_timeline import schedule_timeline_record
 
     schedule = shown.schedule
     names = TRANSFER.names or ()
@@ -273,5 +273,5 @@ def _record(shown: "Exhibit") -> dict[str, Any]:
             [dict(zip(names, row, strict=True)) for row in transfers.tolist()]
             for transfers in schedule.rounds()
         ],
-        **({"simulated": course_record(shown.course)} if shown.course else {}),
+        **({"simulated": schedule_timeline_record(shown.timeline)} if shown.timeline else {}),
     }

@@ -80,7 +80,7 @@ def _ways(workload: str | None, preset: str | None, flows: Path | None) -> list[
 
 def _changes(what_if: str | None, *, ideal: bool) -> str | None:
     """What is changed of the cluster, if anything is."""
-    from steptime.simulate.what_if import IDEAL
+    from steptime.cluster.what_if import IDEAL
 
     if what_if is not None and ideal:
         raise UsageError("--ideal and --what-if both say what to change: leave one out")
@@ -88,7 +88,7 @@ def _changes(what_if: str | None, *, ideal: bool) -> str | None:
 
 
 def _changed(cluster: "Cluster", changes: str) -> "Cluster":
-    from steptime.simulate.what_if import parse_what_if, what_if
+    from steptime.cluster.what_if import parse_what_if, what_if
 
     return what_if(cluster, parse_what_if(changes))
 
@@ -107,9 +107,9 @@ def _cluster(name: str | None) -> "Cluster":
 def _folder(output: OutputOptions) -> Path:
     from datetime import datetime
 
-    from steptime import rundir
+    from steptime.runs import run_folder
 
-    return rundir.create(output.out or rundir.default_path("simulate", datetime.now()))
+    return run_folder.create(output.out or run_folder.default_path("simulate", datetime.now()))
 
 
 def _refuse_model_options(model: WorkloadOptions, of: str) -> None:
@@ -154,8 +154,8 @@ def _asked(
 def _simulate(
     asked: "Asked", how: HowOptions, changes: str | None, sensitivity: bool, output: OutputOptions
 ) -> None:
-    from steptime import rundir
     from steptime.cli.answer import leave
+    from steptime.runs import run_folder
     from steptime.study.programs import simulated_programs
     from steptime.study.simulate import prepare_all, record, study, what_if_record
 
@@ -176,7 +176,7 @@ def _simulate(
         if sensitivity:
             for name, answers in _bounds(base, progress).items():
                 run["strategies"][name]["sensitivity"] = answers
-    run["environment"] = rundir.environment()
+    run["environment"] = run_folder.environment()
     leave(run, base.comparison.timeline, out, output, simulated_programs(base))
 
 
@@ -199,8 +199,8 @@ def _bounds(study: "Study", progress: "Progress") -> dict[str, list[dict[str, An
 def _simulate_flows(
     path: Path, cluster: "Cluster", changes: str | None, output: OutputOptions
 ) -> None:
-    from steptime import rundir
     from steptime.cli.answer import leave_flows
+    from steptime.runs import run_folder
     from steptime.study.flows import read_flows, simulate_flows
 
     changed = _changed(cluster, changes) if changes is not None else None
@@ -210,5 +210,5 @@ def _simulate_flows(
     run = {"verb": "simulate", "run": str(out)} | study.record()
     if changed is not None:
         run["what_if"] = {"changes": changes} | simulate_flows(changed, flows).record()
-    run["environment"] = rundir.environment()
+    run["environment"] = run_folder.environment()
     leave_flows(run, study.timeline(), out, output)

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steptime import rundir
+from steptime import files
 from steptime.cli.measuring import columns_of_stdout, crowding, ranks_here, teller, whereabouts
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
+from steptime.runs import run_folder
 from steptime.units import format_bytes, format_flops, format_rate, format_seconds
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from steptime.measure.bench import Bench
     from steptime.measure.carrier import Carrier
     from steptime.measure.core import DeviceRates
-    from steptime.replay.calibrate import Timed
+    from steptime.study.calibrate import Timed
 
 
 _DEFAULT = asdict(RankOptions())
@@ -86,21 +87,21 @@ def topo(
 
 
 def _show(file: Path | None, svg: Path | None, output: OutputOptions, *, explain: bool) -> None:
+    from steptime.report.topo_picture import picture
+    from steptime.report.topo_table import print_topology
     from steptime.topo.explain import explained
     from steptime.topo.files import read_topology
     from steptime.topo.machine import this_machine
-    from steptime.topo.picture import picture
     from steptime.topo.rates import expected
     from steptime.topo.record import record
     from steptime.topo.ring import best_ring
-    from steptime.topo.terminal import print_topology
 
     topology = read_topology(file) if file else this_machine()
     rates = expected(topology)
     ring = best_ring(topology, rates)
     if svg:
         with writing(svg):
-            rundir.write_atomic(svg, picture(topology, explained(topology, rates)).encode())
+            files.write_atomic(svg, picture(topology, explained(topology, rates)).encode())
     if output.json:
         say(json.dumps(record(topology, rates, ring)))
         return
@@ -133,9 +134,9 @@ def _links(ranks: int, largest: str = _PAIR_BYTES) -> "Bench":
 def _measure(place: Place, asked: _Asked) -> None:
     from steptime.measure.place import hosts_of, make_carrier
     from steptime.measure.session import measure_links, pair_record
-    from steptime.replay.calibrate import measure_calls
-    from steptime.replay.call_times import busiest, together
     from steptime.replay.callers import caller_of
+    from steptime.study.calibrate import measure_calls
+    from steptime.study.call_times import busiest, together
     from steptime.topo.cluster_file import calls_section, cluster_file
 
     backend = asked.ranks.backend
@@ -157,7 +158,7 @@ def _measure(place: Place, asked: _Asked) -> None:
             "device": {"source": "measured", **asdict(device)},
             "pairs": [pair_record(pair) for pair in pairs],
             "cluster_file": str(path),
-            "environment": rundir.environment(),
+            "environment": run_folder.environment(),
         }
         title, source = _described(run)
         at_once, port = (together(timed), busiest(pairs)) if timed else (None, None)
@@ -167,9 +168,9 @@ def _measure(place: Place, asked: _Asked) -> None:
             calls = _followed(timed, text)
             run["calls"] = _call_rows(calls)
             text += calls_section(calls)
-        rundir.write_record(place.out, run)
+        run_folder.write_record(place.out, run)
         with writing(path):
-            rundir.write_atomic(path, text.encode())
+            files.write_atomic(path, text.encode())
         if asked.output.json:
             say(json.dumps(run))
         else:
@@ -191,7 +192,7 @@ def _device(carrier: "Carrier", place: Place, asked: _Asked) -> "DeviceRates":
 def _followed(timed: "Sequence[Timed]", text: str) -> "Mapping[str, tuple[CallTimes, ...]]":
     """The calls on the cluster of a file."""
     from steptime.cluster import parse_cluster
-    from steptime.replay.call_times import call_times
+    from steptime.study.call_times import call_times
 
     return call_times(timed, parse_cluster(text, "measured"))
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from steptime import rundir
+from steptime import files
 from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
+from steptime.runs import run_folder
 from steptime.units import Size, format_seconds
 
 if TYPE_CHECKING:
@@ -117,10 +118,10 @@ def _answer(
             }
             for contest in found
         ],
-        "environment": rundir.environment(),
+        "environment": run_folder.environment(),
     }
-    rundir.write_record(place.out, run)
-    rundir.write_json(place.out / "selection.json", {variable: str(selection)})
+    run_folder.write_record(place.out, run)
+    files.write_json(place.out / "selection.json", {variable: str(selection)})
     if output.json:
         say(json.dumps(run))
         return

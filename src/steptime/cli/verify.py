@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from steptime import rundir
+from steptime import files
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.schedules import bytes_of, hosts_of, parse_ranks
@@ -109,4 +109,4 @@ def _export(
         msccl_xml(schedule) if path.suffix == ".xml" else goal_text(schedule, bytes_of(ranks, size))
     )
     with writing(path):
-        rundir.write_atomic(path, text.encode())
+        files.write_atomic(path, text.encode())

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime import host_memory as room
 from steptime.measure.carrier import Carrier
 from steptime.measure.timing import Effort, back_to_back
-from steptime.world import room
 
 COPIED = 64 << 20
 """Bytes of the vectors that are copied and added up."""

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
+from steptime import host_memory as room
 from steptime.measure.carrier import Carrier
 from steptime.measure.core import COPIED, WIDTH, DeviceRates, name_of, seconds_of
-from steptime.world import room
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

@@ -5,11 +5,11 @@ import zlib
 
 import numpy as np
 
+from steptime import host_memory as room
 from steptime.errors import UsageError
 from steptime.measure.bench import Bench
 from steptime.measure.carrier import Carrier
 from steptime.units import format_bytes
-from steptime.world import room
 
 _OF_MPI = ("float32", "float64", "int8", "uint8", "int32", "int64")
 _PROCESS_BYTES = {"mpi": 60 << 20}

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from steptime import rundir
 from steptime.collectives import Algorithm
 from steptime.collectives.price import time as schedule_time
 from steptime.measure.bench import Bench, Row, measure, size_of
@@ -16,6 +15,7 @@ from steptime.measure.links import Pair, measure_pairs
 from steptime.measure.operation import operation_named
 from steptime.measure.timing import Average, Effort, back_to_back
 from steptime.measure.trial import plan_of, trial
+from steptime.runs import run_folder
 
 _NEIGHBOUR_BYTES = (4, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20)
 _REDUCED_BYTES = 1 << 20
@@ -140,7 +140,7 @@ def record(
         "fits": {name: _fit(found) for name, found in session.fits.items() if found},
         "message": _fit(machine.message) if machine else None,
         **({"pairs": [pair_record(pair) for pair in pairs]} if pairs else {}),
-        "environment": rundir.environment(),
+        "environment": run_folder.environment(),
     }
 
 

@@ -1,7 +1,7 @@
 """Programs: one training step as data."""
 
 from steptime.program.check import check
-from steptime.program.meetings import Call, Meetings, Occasions, meetings
+from steptime.program.matching import Call, Instances, Matching, matching
 from steptime.program.program import (
     MAIN,
     Collective,
@@ -18,13 +18,13 @@ __all__ = [
     "Call",
     "Collective",
     "Compute",
-    "Meetings",
-    "Occasions",
+    "Instances",
+    "Matching",
     "Op",
     "Program",
     "Recv",
     "Send",
     "Wait",
     "check",
-    "meetings",
+    "matching",
 ]

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.program.meetings import Meetings
+from steptime.program.matching import Matching
 from steptime.program.program import Collective, Program, Recv, Send
 from steptime.timeline import MESSAGE
 
@@ -26,7 +26,7 @@ ENDS = np.dtype(
 )
 
 
-def message_ends(program: Program, met: Meetings) -> NDArray[np.void]:
+def message_ends(program: Program, met: Matching) -> NDArray[np.void]:
     """The Sends of ``program`` with their Recvs, dtype ENDS; ``met`` is who meets whom in it."""
     is_message = np.array([not call.kind for call in met.calls], np.bool_)
     numbers = np.flatnonzero(is_message[met.call])

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from steptime.errors import UsageError
+from steptime.files import write_atomic
 from steptime.program.check import check
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
-from steptime.rundir import write_atomic
 from steptime.timeline import Phase
 
 PROGRAMS = "program.json.gz"

@@ -14,7 +14,7 @@ from steptime.program.program import Ints
 from steptime.replay.device import Device
 from steptime.replay.extent import extent, label_of
 from steptime.replay.placement import layout
-from steptime.world.traffic import Traffic, traffic_of
+from steptime.world.call_bytes import Traffic, traffic_of
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measure.carrier import Carrier
-from steptime.program import Collective, Compute, Program, Recv, Send, Wait, meetings
+from steptime.program import Collective, Compute, Program, Recv, Send, Wait
+from steptime.program import matching as matching
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.replay.demand import labels_of
 from steptime.replay.recording import ROW
@@ -143,7 +144,7 @@ def _messages(program: Program, rows: Sequence[NDArray[np.void]]) -> NDArray[np.
     """What Sends carried in the steps whose rows, dtype ROW, every rank has kept whole."""
     if program.ranks > MOST_MET:
         return np.empty(0, MESSAGE)
-    ends = message_ends(program, meetings(program))
+    ends = message_ends(program, matching(program))
     lists = [program.lists[kind] for kind in program.class_of.tolist()]
     steps = set.intersection(*(set(own["step"].tolist()) for own in rows))
     if not 0 < ends.size * len(steps) <= MOST_MESSAGES:

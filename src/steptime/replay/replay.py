@@ -7,6 +7,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.host_memory import resident_bytes
 from steptime.measure.exact import ExactData
 from steptime.measure.operation import OPERATIONS
 from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
@@ -20,8 +21,7 @@ from steptime.replay.recording import Recording
 from steptime.replay.standin import StandIn
 from steptime.replay.streams import Streams, Turn
 from steptime.world.alignment import Alignment, read_clocks
-from steptime.world.room import resident_bytes
-from steptime.world.traffic import Traffic
+from steptime.world.call_bytes import Traffic
 from steptime.world.wire import wire_traffic
 
 

@@ -11,7 +11,7 @@ from steptime.program import Collective, Program
 from steptime.program.program import Ints
 from steptime.replay.demand import predicted
 from steptime.units import format_bytes
-from steptime.workloads.memory import Memory
+from steptime.workloads.model_memory import Memory
 
 RANKS_OF_A_HOST = 8
 """Where nothing says how many ranks a host has: as many as GPUs in most hosts built for training"""

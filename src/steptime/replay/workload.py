@@ -6,9 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from steptime.cluster import Cluster, cluster_named
-from steptime.collectives.traffic import MOST_PAIRED, calls_record, pairs_record, program_bytes
 from steptime.errors import UsageError
-from steptime.program import Compute, Op, Program, check, meetings
+from steptime.program import Compute, Op, Program, check
+from steptime.program import matching as matching
+from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record, program_bytes
 from steptime.program.program import Ints
 from steptime.replay.demand import Demand, demands, predicted, scaled
 from steptime.replay.device import Device
@@ -21,8 +22,8 @@ from steptime.units import format_bytes
 from steptime.workloads.compat import compat_named
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.hybrid import Hybrid
-from steptime.workloads.memory import Memory, memory_of_replica
 from steptime.workloads.mesh import Mesh
+from steptime.workloads.model_memory import Memory, memory_of_replica
 from steptime.workloads.models import Model, Transformer, model_named, transformer_of
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step, own_step
 from steptime.workloads.sync import strategy_of_zero
@@ -88,7 +89,7 @@ def proxy_of(model: str, options: ProxyOptions, ranks: int) -> Proxy:
     messages = "fp32" if options.compat else options.precision
     program = scaled(whole, options.fraction, messages)
     if ranks <= _MOST_MET:
-        meetings(program)
+        matching(program)
     device = Device(flops=options.flops, memory=options.memory)
     cluster = cluster_named(options.cluster) if options.cluster else None
     if cluster:
@@ -305,7 +306,7 @@ def _pairs(program: Program) -> dict[str, Any]:
     """The bytes from rank to rank, where there are few ranks; computed."""
     if program.ranks > MOST_PAIRED:
         return {}
-    return {"pairs": pairs_record(program_bytes(program, meetings(program)))}
+    return {"pairs": pairs_record(program_bytes(program, matching(program)))}
 
 
 def _per_rank(proxy: Proxy) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.collectives.traffic import call_name
+from steptime.program.pair_bytes import call_name
 from steptime.report.about import world_size
 from steptime.report.subject import Subject
 from steptime.timeline import Phase, Timeline

@@ -49,7 +49,7 @@ def _percent(value: float | None) -> str:
 
 def _efficiency(subject: Subject) -> Efficiency | None:
     usage = _usage(subject.entry)
-    from steptime.simulate.what_if import IDEAL  # which loads the cluster's types
+    from steptime.cluster.what_if import IDEAL  # which loads the cluster's types
 
     changed = subject.run.record.get("what_if", {})
     ideal = None

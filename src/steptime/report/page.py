@@ -9,9 +9,10 @@ import numpy as np
 
 from steptime.errors import UsageError
 from steptime.report.about import byte_sources, sources, world_size
-from steptime.report.beside import TITLES, beside_of
 from steptime.report.bounds import bounds_of
+from steptime.report.byte_matrix import matrix_figures
 from steptime.report.calls import CallRow, call_table, has_kinds
+from steptime.report.device_memory import memory_tables
 from steptime.report.efficiency_tree import efficiency_tree
 from steptime.report.figures import (
     MAX_BARS,
@@ -23,10 +24,9 @@ from steptime.report.figures import (
     parts_figure,
 )
 from steptime.report.link_use import link_figures
-from steptime.report.memory import memory_tables
 from steptime.report.palette import ORANGE, PARTS, SKY, phase_colors
 from steptime.report.published import published_rows
-from steptime.report.said import (
+from steptime.report.sentences import (
     bytes_sentence,
     doubt,
     facts,
@@ -35,11 +35,11 @@ from steptime.report.said import (
     loss_sentence,
     winner_of,
 )
+from steptime.report.side_by_side import TITLES, beside_of
 from steptime.report.subject import Run, Subject, parts_of, subjects
 from steptime.report.table import strategy_table
 from steptime.report.template import write_html
 from steptime.report.trace import Traced, traces
-from steptime.report.traffic import matrix_figures
 from steptime.timeline import Timeline
 from steptime.units import format_bytes, format_rate, format_seconds
 

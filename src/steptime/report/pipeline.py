@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from steptime.workloads.pipelines import Course, Kind, Pass, Pipeline
-from steptime.workloads.pipelines.course import SLOTS
+from steptime.workloads.pipelines import Kind, Pass, Pipeline, PipelineTimeline
+from steptime.workloads.pipelines.in_time import SLOTS
 
 _LETTERS: Mapping[Kind, str] = MappingProxyType(
     {"forward": "F", "backward": "B", "backward input": "B", "backward weight": "W"}
@@ -30,7 +30,7 @@ def title(pipeline: Pipeline) -> str:
     return f"{pipeline.schedule.name}, {stages}{chunks}, {batches}"
 
 
-def verdict(shown: Course) -> str:
+def verdict(shown: PipelineTimeline) -> str:
     """How long the step takes, how much of it is idle, and what that rests on."""
     return (
         f"{shown.slots} slots. Bubble: {_percent(shown.bubble)} of the step, "
@@ -39,7 +39,7 @@ def verdict(shown: Course) -> str:
     )
 
 
-def kept(shown: Course) -> str:
+def kept(shown: PipelineTimeline) -> str:
     """How many micro-batches' activations each stage keeps."""
     chunks = shown.pipeline.shape.chunks
     what = f"micro-batches{f' through one of its {chunks} chunks' if chunks > 1 else ''}"
@@ -57,7 +57,7 @@ def label(run: Pass, chunks: int) -> str:
     return f"{run.micro_batch}{chunk}"
 
 
-def record(shown: Course) -> dict[str, Any]:
+def record(shown: PipelineTimeline) -> dict[str, Any]:
     """A pipeline in time as JSON has it; times are in slots."""
     pipeline = shown.pipeline
     return {
@@ -86,7 +86,7 @@ def record(shown: Course) -> dict[str, Any]:
     }
 
 
-def print_pipeline(console: Console, shown: Course) -> None:
+def print_pipeline(console: Console, shown: PipelineTimeline) -> None:
     """Print a pipeline in time, folded to the width, of many stages and slots both ends."""
     console.print(Text(title(shown.pipeline), "bold"))
     console.print(Text(shown.pipeline.schedule.summary))
@@ -118,13 +118,13 @@ def print_pipeline(console: Console, shown: Course) -> None:
     console.print(Text(_key(shown), _ASIDE))
 
 
-def _width(shown: Course) -> int:
+def _width(shown: PipelineTimeline) -> int:
     """How many characters a slot takes."""
     chunks = shown.pipeline.shape.chunks
     return 1 + max(len(label(run, chunks)) for run in shown.pipeline.passes(0))
 
 
-def _row(shown: Course, stage: int, wide: int) -> Text:
+def _row(shown: PipelineTimeline, stage: int, wide: int) -> Text:
     """All slots of a stage."""
     row, chunks, at = Text(), shown.pipeline.shape.chunks, 0
     for run, start, end in shown.stages[stage]:
@@ -153,7 +153,7 @@ def _costs(pipeline: Pipeline) -> str:
     )
 
 
-def _key(shown: Course) -> str:
+def _key(shown: PipelineTimeline) -> str:
     """What the signs mean."""
     example = "3b" if shown.pipeline.shape.chunks > 1 else "3"
     what = "chunk b of micro-batch 3" if shown.pipeline.shape.chunks > 1 else "micro-batch 3"

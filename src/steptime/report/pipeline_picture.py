@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 from steptime.report.palette import GREEN, ORANGE, SKY
 from steptime.report.pipeline import kept, label, title, verdict
-from steptime.workloads.pipelines import Course, Kind
+from steptime.workloads.pipelines import Kind, PipelineTimeline
 
 _ROW, _LEFT, _TOP, _MARGIN = 30, 76, 100, 16  # pixels
 _WIDEST, _NARROWEST, _WISHED = 28, 2, 1200  # pixels of a slot, at most and least, and of the step
@@ -39,7 +39,7 @@ text { font: 12px system-ui, sans-serif; fill: #1c1c1c }
 """
 
 
-def picture(shown: Course) -> str:
+def picture(shown: PipelineTimeline) -> str:
     """The picture as SVG, for light and dark pages."""
     slot = max(_NARROWEST, min(_WIDEST, _WISHED // shown.slots))
     bottom = _TOP + _ROW * len(shown.stages)
@@ -61,7 +61,7 @@ def picture(shown: Course) -> str:
     )
 
 
-def _rows(shown: Course, slot: int) -> Iterator[str]:
+def _rows(shown: PipelineTimeline, slot: int) -> Iterator[str]:
     chunks = shown.pipeline.shape.chunks
     for stage, slots in enumerate(shown.stages):
         y = _TOP + _ROW * stage
@@ -79,7 +79,7 @@ def _rows(shown: Course, slot: int) -> Iterator[str]:
                 yield _text(x + (wide - gap) / 2, y + 19, words, "on")
 
 
-def _legend(shown: Course, y: int) -> Iterator[str]:
+def _legend(shown: PipelineTimeline, y: int) -> Iterator[str]:
     x, kinds = _MARGIN, {run.kind for run in shown.pipeline.passes(0)}
     for kind, color in _COLORS.items():
         if kind in kinds:

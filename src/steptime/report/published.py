@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.report.beside import Quantity
+from steptime.report.side_by_side import Quantity
 from steptime.units import format_seconds
 
 Row = tuple[str, str, str, str, str]

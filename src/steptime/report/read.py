@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steptime.errors import UsageError
 from steptime.report.subject import Run
-from steptime.rundir import read_record
+from steptime.runs.run_folder import read_record
 from steptime.timeline import read_chrome_trace
 
 TRACE = "trace.json.gz"

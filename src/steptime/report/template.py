@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steptime.rundir import write_atomic
+from steptime.files import write_atomic
 from steptime.units import format_seconds
 
 _FOLDER = Path(__file__).parent

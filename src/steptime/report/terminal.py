@@ -11,10 +11,10 @@ from rich.text import Text
 
 from steptime.replay.spread import how_cut, memory_lines, spread_lines
 from steptime.report.about import place, rank_counts, sources
-from steptime.report.beside import beside_of, print_beside
 from steptime.report.bounds import print_bounds
 from steptime.report.link_use import OVERBOOKED, overbooked
 from steptime.report.published import print_published
+from steptime.report.side_by_side import beside_of, print_beside
 from steptime.units import format_bytes, format_seconds
 
 _ROUNDING = 1e-9  # relative: steps that differ by less are as fast

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.cluster.cluster import Floats, Ints
-from steptime.program import Meetings, Occasions
+from steptime.program import Instances, Matching
 from steptime.simulate.queues import Queues
 from steptime.simulate.recurrence import Prices
 
@@ -31,43 +31,43 @@ class Kinds:
     prices: Prices
 
 
-def kinds_of_ranks(queues: Queues, met: Meetings, seconds: Floats) -> Kinds:
+def kinds_of_ranks(queues: Queues, met: Matching, seconds: Floats) -> Kinds:
     """The kinds of ranks where each meeting takes so many seconds, shape (meetings,)."""
     speeds, speed = np.unique(queues.speed, return_inverse=True)
     kind = _numbered(queues.class_of * speeds.size + speed)
-    price_of = [_price_of_group(one, seconds) for one in met.occasions]
+    price_of = [_price_of_group(one, seconds) for one in met.instances]
     while True:
         groups = [
             _kinds_of_groups(kind, one, price)
-            for one, price in zip(met.occasions, price_of, strict=True)
+            for one, price in zip(met.instances, price_of, strict=True)
         ]
-        finer = _numbered(_signatures(kind, met.occasions, groups))
+        finer = _numbered(_signatures(kind, met.instances, groups))
         if finer.max() == kind.max():
             break
         kind = finer
     return _quotient(kind, groups, queues, met, seconds)
 
 
-def _price_of_group(occasions: Occasions, seconds: Floats) -> Floats:
+def _price_of_group(instances: Instances, seconds: Floats) -> Floats:
     """What each group's meetings take, shape (groups,)."""
-    price = np.empty(len(occasions.groups))
-    price[occasions.group] = seconds[occasions.meetings]
+    price = np.empty(len(instances.groups))
+    price[instances.group] = seconds[instances.meetings]
     return price
 
 
-def _kinds_of_groups(kind: Ints, occasions: Occasions, price: Floats) -> Ints:
+def _kinds_of_groups(kind: Ints, instances: Instances, price: Floats) -> Ints:
     """A number for each group that tells which kinds meet there and at which price."""
-    members = kind[occasions.groups]
-    if not occasions.ordered:
+    members = kind[instances.groups]
+    if not instances.ordered:
         members = np.sort(members, axis=1)
     known = np.unique(price, return_inverse=True)[1]
     return _numbered(np.column_stack([members, known]))
 
 
-def _signatures(kind: Ints, occasions: Sequence[Occasions], groups: Sequence[Ints]) -> Ints:
+def _signatures(kind: Ints, instances: Sequence[Instances], groups: Sequence[Ints]) -> Ints:
     """What is known of each rank: its kind, and the kinds of the groups that it is in."""
     columns = [kind]
-    for one, of_group in zip(occasions, groups, strict=True):
+    for one, of_group in zip(instances, groups, strict=True):
         for places in one.groups.T[:, None] if one.ordered else [one.groups.T]:
             column = np.full(kind.size, -1, np.int32)
             column[places] = of_group
@@ -84,7 +84,7 @@ def _numbered(rows: NDArray[np.integer]) -> Ints:
 
 
 def _quotient(
-    kind: Ints, groups: Sequence[Ints], queues: Queues, met: Meetings, seconds: Floats
+    kind: Ints, groups: Sequence[Ints], queues: Queues, met: Matching, seconds: Floats
 ) -> Kinds:
     """Programs of one rank a kind, whose meetings are those of one group a kind of group."""
     ranks = np.unique(kind, return_index=True)[1]
@@ -93,7 +93,7 @@ def _quotient(
     parts = np.arange(parts_of[-1]) + np.repeat(met.parts_of[ranks] - parts_of[:-1], sizes)
     same = np.empty(met.call.size, np.int64)  # a number that meetings of one kind share
     used = 0
-    for one, of_group in zip(met.occasions, groups, strict=True):
+    for one, of_group in zip(met.instances, groups, strict=True):
         times = np.bincount(one.group)
         order = np.argsort(one.group, kind="stable")
         number = np.empty(order.size, np.int64)  # of each meeting, among those of its group

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from steptime.cluster import Cluster
 from steptime.collectives.schedule import Schedule
-from steptime.simulate.series import LinkSeries
-from steptime.simulate.traffic import Traffic
+from steptime.simulate.network.series import LinkSeries
+from steptime.simulate.network.under_way import Traffic
 
 Floats = NDArray[np.float64]
 

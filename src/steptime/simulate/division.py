@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.cluster.cluster import Floats
-from steptime.simulate.compiled import compiled
+from steptime.simulate.network.compiled import compiled
 from steptime.simulate.queues import WAIT as WAITS
 from steptime.simulate.queues import Queues
 from steptime.timeline import Phase

@@ -7,10 +7,10 @@ from math import inf
 import numpy as np
 
 from steptime.cluster.cluster import Ints
-from steptime.program import Meetings
+from steptime.program import Matching
+from steptime.simulate.network.under_way import Traffic
 from steptime.simulate.plan import Plan, Way
 from steptime.simulate.queues import MEET, Queues
-from steptime.simulate.traffic import Traffic
 
 Stream = tuple[int, int]
 """A rank and the number of one of its streams."""
@@ -29,7 +29,7 @@ class Loop:
     """
 
     def __init__(
-        self, queues: Queues, met: Meetings, plan: Plan, traffic: Traffic, steps: int
+        self, queues: Queues, met: Matching, plan: Plan, traffic: Traffic, steps: int
     ) -> None:
         ranks, streams = queues.class_of.size, queues.queue_of.shape[1] - 1
         instances = int(queues.instances_of[-1])

@@ -6,8 +6,8 @@ import numpy as np
 
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Floats, Ints
-from steptime.collectives.traffic import MOST_PAIRED
-from steptime.program import Meetings
+from steptime.program import Matching
+from steptime.program.pair_bytes import MOST_PAIRED
 from steptime.simulate.plan import Plan
 
 _AT_ONCE = 1 << 18  # paths held at a time
@@ -28,7 +28,7 @@ class Load:
     pairs: Floats | None
 
 
-def load(plan: Plan, met: Meetings, cluster: Cluster, devices: Ints) -> Load:
+def load(plan: Plan, met: Matching, cluster: Cluster, devices: Ints) -> Load:
     """The load of a step whose ranks are on ``devices``, shape (ranks,)."""
     ranks = devices.size
     sent, received = np.zeros(ranks), np.zeros(ranks)

@@ -11,7 +11,7 @@ from steptime.cluster.cluster import Floats, Ints
 from steptime.collectives.algorithm import algorithm_named, schedule
 from steptime.collectives.collective import collective_named
 from steptime.collectives.schedule import Schedule
-from steptime.program import Call, Meetings
+from steptime.program import Call, Matching
 from steptime.simulate.choice import chosen
 from steptime.simulate.measured import follows, worth
 from steptime.simulate.price import Offer, Pairs, link_kinds, message_seconds
@@ -56,14 +56,14 @@ class Plan:
     seconds: Floats
 
 
-def check_algorithms(met: Meetings, named: Mapping[str, str]) -> None:
+def check_algorithms(met: Matching, named: Mapping[str, str]) -> None:
     """Raise UsageError where an algorithm that is asked for cannot carry out a collective.
 
     ``named``: algorithms by collective; they go before those that a program names itself.
     """
     for kind, name in named.items():
         algorithm_named(kind, name)
-    for call, when in zip(met.calls, met.occasions, strict=True):
+    for call, when in zip(met.calls, met.instances, strict=True):
         if not call.kind:
             continue
         collective_named(call.kind)
@@ -74,7 +74,7 @@ def check_algorithms(met: Meetings, named: Mapping[str, str]) -> None:
 
 
 def plan(
-    cluster: Cluster, met: Meetings, devices: Ints, named: Mapping[str, str], *, priced: bool
+    cluster: Cluster, met: Matching, devices: Ints, named: Mapping[str, str], *, priced: bool
 ) -> Plan:
     """How to carry out the meetings of ranks that are on ``devices``, shape (ranks,).
 
@@ -89,7 +89,7 @@ def plan(
     messages, ends = np.empty(0, np.int32), np.empty((0, 2), np.int32)
     ways: list[Way] = []
     kinds = link_kinds(cluster)
-    for number, (call, when) in enumerate(zip(met.calls, met.occasions, strict=True)):
+    for number, (call, when) in enumerate(zip(met.calls, met.instances, strict=True)):
         meetings, group = when.meetings, when.group
         groups = devices[when.groups]
         members = groups.shape[1]

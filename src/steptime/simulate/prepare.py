@@ -11,7 +11,8 @@ import numpy as np
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Ints
 from steptime.errors import UsageError
-from steptime.program import Meetings, Program, check, meetings
+from steptime.program import Matching, Program, check
+from steptime.program import matching as matching
 from steptime.simulate.memory import require
 from steptime.simulate.plan import Plan, check_algorithms, plan
 from steptime.simulate.priced import priced
@@ -38,7 +39,7 @@ class Prepared:
     steps: int
     devices: Ints
     queues: Queues
-    met: Meetings
+    met: Matching
     how: Plan
     wall_s: float
 
@@ -64,7 +65,7 @@ def prepare(
     check(program)
     devices = cluster.placed(program.ranks)
     _require_memory(program, steps if fidelity == "message" else 0)
-    met = meetings(program)
+    met = matching(program)
     check_algorithms(met, algorithms)
     queued = queues(program, cluster.device, cluster.speed[devices])
     priced(program, queued, met, np.zeros(met.call.size), 1)  # it says where ranks are stuck

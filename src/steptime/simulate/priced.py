@@ -4,15 +4,15 @@ import numpy as np
 
 from steptime.cluster.cluster import Floats
 from steptime.errors import UsageError
-from steptime.program import Meetings, Program
+from steptime.program import Matching, Program
 from steptime.simulate.alike import kinds_of_ranks
+from steptime.simulate.deadlock import Deadlock
 from steptime.simulate.queues import Queues
 from steptime.simulate.recurrence import run
 from steptime.simulate.simulation import Times
-from steptime.simulate.stuck import Standstill
 
 
-def priced(program: Program, queued: Queues, met: Meetings, seconds: Floats, steps: int) -> Times:
+def priced(program: Program, queued: Queues, met: Matching, seconds: Floats, steps: int) -> Times:
     """Steps in which each meeting takes so many seconds, shape (meetings,).
 
     Raises UsageError where ranks wait for each other for ever; it names them.
@@ -30,5 +30,5 @@ def priced(program: Program, queued: Queues, met: Meetings, seconds: Floats, ste
         if np.isnan(before).any():
             every = [slice(*kinds.queues.instances_of[k : k + 2]) for k in kinds.of.tolist()]
             never = np.isnan(np.concatenate([before[own] for own in every]))
-            raise UsageError(Standstill(program, queued, met, done[kinds.of], never).reason())
+            raise UsageError(Deadlock(program, queued, met, done[kinds.of], never).reason())
     return Times(kinds.queues, kinds.of, ends, bounds)

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.cluster.cluster import Floats, Ints
-from steptime.simulate.compiled import compiled
+from steptime.simulate.network.compiled import compiled
 from steptime.simulate.queues import MEET, Queues
 
 NONE = -1
 
 
 class Prices(NamedTuple):
-    """Who meets, as Meetings has it, and what that takes.
+    """Who meets, as Matching has it, and what that takes.
 
     ``missing``: how many parts each meeting has; ``seconds``: what it takes; both of shape
     (meetings,).

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Fabric, Floats, Ints
-from steptime.simulate.what_if import ALL, Change, changed
+from steptime.cluster.what_if import ALL, Change, changed
 
 CHANGE = 0.01
 """By which part each is changed: enough to be above rounding, and too little to move the bound

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from steptime.cluster.cluster import Floats, Ints
 from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.simulate.division import starts_of
+from steptime.simulate.network.series import LinkSeries
 from steptime.simulate.queues import Queues, streams_of
-from steptime.simulate.series import LinkSeries
 from steptime.timeline import INTERVAL, Phase, Timeline
 
 Fidelity: TypeAlias = Literal["message", "collective"]

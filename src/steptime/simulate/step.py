@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Ints
-from steptime.program import Meetings, Program
+from steptime.program import Matching, Program
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.simulate.division import divide
 from steptime.simulate.events import Loop
 from steptime.simulate.load import load
+from steptime.simulate.network.under_way import Traffic
 from steptime.simulate.plan import Plan
 from steptime.simulate.prepare import NOTHING_NAMED, Prepared, prepare
 from steptime.simulate.priced import priced
@@ -28,7 +29,6 @@ from steptime.simulate.simulation import (
     shown,
     timeline,
 )
-from steptime.simulate.traffic import Traffic
 from steptime.timeline import MESSAGE
 
 
@@ -92,7 +92,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
     )
 
 
-def _by_messages(queued: Queues, met: Meetings, how: Plan, traffic: Traffic, steps: int) -> Times:
+def _by_messages(queued: Queues, met: Matching, how: Plan, traffic: Traffic, steps: int) -> Times:
     loop = Loop(queued, met, how, traffic, steps)
     loop.run()
     ranks = np.arange(queued.class_of.size, dtype=np.int32)
@@ -117,7 +117,7 @@ def _messages(traffic: Traffic, devices: Ints, cluster: Cluster) -> NDArray[Any]
 
 
 def _point_to_point(
-    program: Program, met: Meetings, rows: NDArray[Any], some: Ints
+    program: Program, met: Matching, rows: NDArray[Any], some: Ints
 ) -> NDArray[Any]:
     """What Sends carry between the ranks ``some``, from the intervals of these, dtype INTERVAL."""
     ends = message_ends(program, met)

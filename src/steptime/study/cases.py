@@ -14,8 +14,8 @@ from steptime.study.options import WorkloadOptions
 from steptime.train.strategies import strategies
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.hybrid import Hybrid
-from steptime.workloads.memory import Memory, memory_of_replica
 from steptime.workloads.mesh import Mesh
+from steptime.workloads.model_memory import Memory, memory_of_replica
 from steptime.workloads.models import Model, Transformer, model_named, transformer_of
 from steptime.workloads.presets import Case, Preset, Published
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step, own_step

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import steptime
 from steptime.errors import SteptimeError, UsageError
-from steptime.rundir import RECORD
+from steptime.runs.run_folder import RECORD
 
 VERBS = ("train", "compare", "proxy")
 """The verbs whose steps can be compared."""

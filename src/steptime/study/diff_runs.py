@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from steptime import rundir
 from steptime.errors import UsageError
+from steptime.runs import run_folder
 from steptime.study.diff_statistics import Floats
 from steptime.timeline import Timeline, phases_of_steps, read_chrome_trace
 
@@ -69,14 +69,14 @@ def read_side(text: str, strategy: str | None) -> list[Run]:
 
 
 def _folders(path: Path) -> list[Path]:
-    if (path / rundir.RECORD).exists() or not path.is_dir():
+    if (path / run_folder.RECORD).exists() or not path.is_dir():
         return [path]
-    return sorted(one.parent for one in path.glob(f"*/{rundir.RECORD}")) or [path]
+    return sorted(one.parent for one in path.glob(f"*/{run_folder.RECORD}")) or [path]
 
 
 def read_run(folder: Path, strategy: str | None) -> Run:
     """One run; raises UsageError as ``read_side`` does."""
-    record = rundir.read_record(folder)
+    record = run_folder.read_record(folder)
     if "steps_s" in record:
         if strategy is not None:
             raise UsageError(f"{folder} ran a proxy, which has no strategies: leave out --strategy")

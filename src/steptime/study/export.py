@@ -9,12 +9,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from steptime import rundir
-from steptime.collectives.export.program import ProgramGoal
 from steptime.errors import UsageError
+from steptime.files import atomic_file
 from steptime.program import Collective, Compute, Recv, Send, Wait
 from steptime.program.chakra import write_chakra
+from steptime.program.goal import ProgramGoal
 from steptime.program.stored import PROGRAMS, StoredProgram, read_programs
+from steptime.runs import run_folder
 from steptime.timeline import Timeline, read_chrome_trace
 from steptime.timeline.chrome import Counter, of_rank, quietly, write_chrome_trace
 from steptime.timeline.paraver import write_paraver
@@ -77,7 +78,7 @@ def export(
     Raises UsageError where there is no such run, it has not what the format needs, an option is
     not for this format, or the output cannot be written.
     """
-    record = rundir.read_record(run)
+    record = run_folder.read_record(run)
     _check_options(to, strategy, algorithms, per_rank)
     if to in _OF_A_PROGRAM:
         programs = _programs(run, record, strategy)
@@ -133,7 +134,7 @@ def _target(run: Path, to: str, out: Path | None, *, several: bool) -> tuple[Pat
                 f"{' or a name that ends in ' + known[0] if known else ''}"
             )
         folder = out
-    return rundir.create(folder), name
+    return run_folder.create(folder), name
 
 
 def _timeline(run: Path, record: Mapping[str, Any]) -> Timeline:
@@ -286,7 +287,7 @@ def _goal(
     for goal in goals:
         own = f"{_file_name(goal.program.name)}.goal" if len(goals) > 1 else "step.goal"
         files.append(folder / (name or own))
-        with rundir.atomic_file(files[-1]) as file:
+        with atomic_file(files[-1]) as file:
             for done, text in enumerate(goal.text()):
                 file.write(text.encode())
                 tell(done, goal.program.ranks)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
-from steptime.simulate.flows import finish_times
+from steptime.simulate.network.flows import finish_times
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.units import parse_bytes
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steptime import rundir
 from steptime.errors import UsageError
+from steptime.runs import run_folder
 
 FIGURES = ("step_time_s", "tokens_per_s", "compute_s", "exposed_comm_s", "update_s", "other_s")
 _LEFT_BEHIND = ("trace.json.gz", "report.html")
@@ -97,13 +97,13 @@ def history(folder: Path, figure: str = "step_time_s") -> History:
     for run in _runs(folder):
         name = str(run.relative_to(folder)) if run != folder else str(run)
         try:
-            record = rundir.read_record(run)
+            record = run_folder.read_record(run)
             points = list(_points(name, record, figure))
         except UsageError as error:
             damaged.append((name, str(error)))
             continue
         except (KeyError, TypeError, ValueError, AttributeError):
-            damaged.append((name, f"{run / rundir.RECORD} lacks what a run of its verb has"))
+            damaged.append((name, f"{run / run_folder.RECORD} lacks what a run of its verb has"))
             continue
         if not points:
             without.append((name, str(record["verb"])))
@@ -123,7 +123,7 @@ def history(folder: Path, figure: str = "step_time_s") -> History:
 
 def _runs(folder: Path) -> Iterator[Path]:
     """The folders of runs, whole or damaged; what lies within a run is its own."""
-    if (folder / rundir.RECORD).exists() or any((folder / f).exists() for f in _LEFT_BEHIND):
+    if (folder / run_folder.RECORD).exists() or any((folder / f).exists() for f in _LEFT_BEHIND):
         yield folder
         return
     for below in sorted(one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()):

@@ -9,7 +9,7 @@ from steptime.program import Compute, Program
 from steptime.program.stored import StoredProgram
 from steptime.simulate.queues import seconds_on
 from steptime.study.comparison import Comparison
-from steptime.study.elsewhere import measured_case
+from steptime.study.resimulate import measured_case
 from steptime.study.simulate import Study
 from steptime.train.config import GPT2Config
 from steptime.train.options import JobOptions

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from steptime import rundir
+from steptime.runs import run_folder
 from steptime.study.comparison import Comparison
 from steptime.train.config import name_of
 from steptime.train.job import Job
@@ -29,5 +29,5 @@ def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, An
         "winner": comparison.winner,
         "strategies": comparison.entries(),
         "clock": [asdict(clock) for clock in comparison.timeline.clocks],
-        "environment": rundir.environment(),
+        "environment": run_folder.environment(),
     }

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from steptime.cluster import Cluster
 from steptime.cluster.files import parse_cluster
+from steptime.cluster.what_if import ALL, Change, changed
 from steptime.program import MAIN, Compute, Op, Program
 from steptime.simulate.simulation import Simulation
 from steptime.simulate.step import simulate
-from steptime.simulate.what_if import ALL, Change, changed
 from steptime.timeline import Phase, Timeline
 from steptime.timeline.efficiency import Usage, common_steps
 

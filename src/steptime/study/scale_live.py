@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from steptime.rundir import read_record
-from steptime.study.elsewhere import training_program
+from steptime.runs.run_folder import read_record
+from steptime.study.resimulate import training_program
 from steptime.study.scale import Steps, times_of_steps
 from steptime.study.scale_ideal import ideal_usage, work_of_steps
 from steptime.study.scale_options import Grid, Point

@@ -10,8 +10,8 @@ import numpy as np
 
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import Floats
-from steptime.collectives.traffic import calls_record, pairs_record
 from steptime.errors import UsageError
+from steptime.program.pair_bytes import calls_record, pairs_record
 from steptime.simulate.prepare import Prepared, prepare
 from steptime.simulate.sensitivity import Probe, Sensitivity, probes, sensitivities
 from steptime.simulate.simulation import Simulation

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.errors import UsageError
-from steptime.rundir import atomic_file
+from steptime.files import atomic_file
 from steptime.timeline.timeline import INTERVAL, MESSAGE, Clock, Phase, Timeline
 from steptime.timeline.tracks import NONE, Ints, Track, ends_on_tracks, nanoseconds, tracks
 

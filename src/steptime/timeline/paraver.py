@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.rundir import atomic_file, write_atomic
+from steptime.files import atomic_file, write_atomic
 from steptime.timeline.chrome import quietly
 from steptime.timeline.timeline import Phase, Timeline
 from steptime.timeline.tracks import NONE, Ints, Track, ends_on_tracks, nanoseconds, tracks

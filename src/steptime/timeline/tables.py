@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.errors import UsageError
-from steptime.rundir import atomic_file
+from steptime.files import atomic_file
 from steptime.timeline.chrome import quietly
 from steptime.timeline.timeline import Phase, Timeline
 

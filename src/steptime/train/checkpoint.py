@@ -17,7 +17,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from steptime.errors import SteptimeError, UsageError
-from steptime.rundir import atomic_file, write_json
+from steptime.files import atomic_file, write_json
 from steptime.train.config import GPT2Config
 from steptime.train.layout import Span
 from steptime.train.llmc import CheckpointDtype, check_dimensions, write_checkpoint

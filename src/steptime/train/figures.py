@@ -7,7 +7,7 @@ import numpy as np
 
 from steptime.timeline import Source, Timeline, phases_of_steps
 from steptime.train.strategy import Strategy
-from steptime.world.traffic import Traffic
+from steptime.world.call_bytes import Traffic
 
 
 @dataclass(frozen=True, kw_only=True)

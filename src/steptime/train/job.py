@@ -22,8 +22,8 @@ from steptime.train.precision import precision_of
 from steptime.train.strategy import Strategy
 from steptime.train.tokens import Tokens, check_vocabulary, load_tokens
 from steptime.train.training import Training, build_training, new_model
+from steptime.world.call_bytes import Traffic
 from steptime.world.clock import recorder_for
-from steptime.world.traffic import Traffic
 from steptime.world.wire import wire_traffic
 
 

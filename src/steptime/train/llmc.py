@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.rundir import atomic_file
+from steptime.files import atomic_file
 from steptime.train.config import GPT2Config
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.rundir import write_atomic
+from steptime.files import write_atomic
 from steptime.train.tokenizer import TokenArray
 
 _HEADER_BYTES = 1024

@@ -10,10 +10,10 @@ from steptime.workloads.mesh import CONTEXT
 from steptime.workloads.models import Part
 from steptime.workloads.models.parts import size
 from steptime.workloads.precision import element_bytes
-from steptime.workloads.stretch import Cut, Stretch
+from steptime.workloads.segment import Cut, Segment
 
 
-def attention(cut: Cut, part: Part) -> Sequence[Stretch]:
+def attention(cut: Cut, part: Part) -> Sequence[Segment]:
     """Attention of rows that ranks along ``context`` share, or of whole ones.
 
     Ranks gather each other's keys and values before they attend, and scatter the sums of their
@@ -22,12 +22,12 @@ def attention(cut: Cut, part: Part) -> Sequence[Stretch]:
     attend to as many tokens.
     """
     if cut.mesh.context == 1:
-        return (Stretch(part=part),)
+        return (Segment(part=part),)
     into = tuple(tensor for tensor in part.tensors if ".proj." not in tensor.name)
     out = tuple(tensor for tensor in part.tensors if ".proj." in tensor.name)
     products = replace(part, name="qkv", tensors=into, multiplied=size(into), attending=0)
     attending = replace(part, tensors=out, multiplied=size(out), duplicated=0)
-    return Stretch(part=products), Stretch(
+    return Segment(part=products), Segment(
         part=attending,
         enter=(_keys_and_values(cut, "all_gather"),),
         leave_backward=(_keys_and_values(cut, "reduce_scatter"),),

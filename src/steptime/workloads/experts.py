@@ -9,11 +9,11 @@ from steptime.workloads.divide import check_divides, divisors, nearest
 from steptime.workloads.mesh import EXPERT
 from steptime.workloads.models import Part, Transformer
 from steptime.workloads.models.parts import size
-from steptime.workloads.stretch import Cut, Stretch
+from steptime.workloads.segment import Cut, Segment
 from steptime.workloads.tensor import among_tensor, summed
 
 
-def mixture(cut: Cut, part: Part) -> Sequence[Stretch]:
+def mixture(cut: Cut, part: Part) -> Sequence[Segment]:
     """The MLP of a block, whose experts ranks along ``expert`` may have spread among them.
 
     The router sends each token to ``top_k`` experts, as many to one as to another: an all_to_all
@@ -23,11 +23,11 @@ def mixture(cut: Cut, part: Part) -> Sequence[Stretch]:
     MoEAlltoAllTokenDispatcher).
     """
     if cut.mesh.expert == 1 or not any(tensor.expert for tensor in part.tensors):
-        return summed(cut, (Stretch(part=part),))
-    router, experts = _router(part), Stretch(part=_experts(cut, part))
+        return summed(cut, (Segment(part=part),))
+    router, experts = _router(part), Segment(part=_experts(cut, part))
     dispatch, combine = _tokens(cut, "dispatch"), _tokens(cut, "combine")
     if not cut.sequence_parallel:
-        first, last = summed(cut, (Stretch(part=router), experts))
+        first, last = summed(cut, (Segment(part=router), experts))
         last = replace(last, enter=(dispatch,), leave=(combine, *last.leave))
         return first, replace(last, enter_backward=(combine,), leave_backward=(dispatch,))
     routed = cut.activation_bytes(cut.tokens * cut.top_k)
@@ -36,7 +36,7 @@ def mixture(cut: Cut, part: Part) -> Sequence[Stretch]:
         for kind in ("all_gather", "reduce_scatter")
     )
     # Tensor ranks hold a share of the shared expert: for it too tokens are gathered and summed.
-    every = Stretch(part=router)
+    every = Segment(part=router)
     first = summed(cut, (every,)) if any(t.split for t in router.tensors) else (every,)
     return *first, replace(
         experts,

@@ -16,15 +16,15 @@ from steptime.program import Program
 from steptime.workloads.context import check_context
 from steptime.workloads.divide import check_at_least_1, check_divides
 from steptime.workloads.experts import check_experts
-from steptime.workloads.memory import Memory, memory_of_stage
 from steptime.workloads.mesh import Mesh
+from steptime.workloads.model_memory import Memory, memory_of_stage
 from steptime.workloads.models import Transformer, Unit
 from steptime.workloads.pipelines import Pipeline
 from steptime.workloads.pipelines import pipeline as pipeline_of
 from steptime.workloads.pools import Gradients, Table
 from steptime.workloads.precision import element_bytes
+from steptime.workloads.segment import Cut, Recompute
 from steptime.workloads.stage import Stage, stage_ops
-from steptime.workloads.stretch import Cut, Recompute
 from steptime.workloads.sync import OF_MANY_AXES, ZERO, Sync, sync_named
 
 BUCKET_BYTES = 25 << 20

@@ -15,7 +15,7 @@ from steptime.workloads.models import Unit
 from steptime.workloads.pipelines import Kind, Pass, Pipeline
 from steptime.workloads.pools import Gradients
 from steptime.workloads.precision import element_bytes
-from steptime.workloads.stretch import Cut, Recompute, Stretch
+from steptime.workloads.segment import Cut, Recompute, Segment
 from steptime.workloads.tensor import summed
 
 _TAGS = {"forward": 0, "backward": 1}
@@ -39,7 +39,7 @@ class Stage:
     recompute: Recompute
 
     @cached_property
-    def stretches(self) -> tuple[tuple[tuple[Stretch, ...], ...], ...]:
+    def stretches(self) -> tuple[tuple[tuple[Segment, ...], ...], ...]:
         """The stretches of each unit of each chunk, in forward order."""
         return tuple(tuple(stretches(self.cut, unit) for unit in chunk) for chunk in self.chunks)
 
@@ -47,7 +47,7 @@ class Stage:
         """The number, among all units of the stage, of that at a place of a chunk."""
         return sum(map(len, self.chunks[:chunk])) + place
 
-    def recomputes(self, unit: Sequence[Stretch]) -> bool:
+    def recomputes(self, unit: Sequence[Segment]) -> bool:
         """Whether backward begins with the forward of this unit: a block, of which all is gone."""
         return self.recompute == "full" and any(stretch.part.attending for stretch in unit)
 
@@ -65,9 +65,9 @@ class Stage:
         return f"{run.micro_batch}" + f".{run.chunk}" * (len(self.chunks) > 1)
 
 
-def stretches(cut: Cut, unit: Unit) -> tuple[Stretch, ...]:
+def stretches(cut: Cut, unit: Unit) -> tuple[Segment, ...]:
     """What the ranks of a stage compute of a unit, and send each other, in forward order."""
-    found: list[Stretch] = []
+    found: list[Segment] = []
     for part in unit.parts:
         if part.attending:
             found += summed(cut, attention(cut, part))
@@ -144,7 +144,7 @@ def _unit(
 
 
 def _stretch(
-    stage: Stage, ops: list[Op], stretch: Stretch, kind: Kind, label: str, after: After
+    stage: Stage, ops: list[Op], stretch: Segment, kind: Kind, label: str, after: After
 ) -> tuple[After, int]:
     """A stretch with the collectives around it: where all is done, and where it was computed."""
     around: dict[Kind, tuple[Sequence[Collective], Sequence[Collective]]] = {
@@ -163,7 +163,7 @@ def _stretch(
     return after, done
 
 
-def _compute(stage: Stage, stretch: Stretch, kind: Kind, label: str, after: After) -> Compute:
+def _compute(stage: Stage, stretch: Segment, kind: Kind, label: str, after: After) -> Compute:
     """What a stretch computes; backward is a gradient of its input and one of its weights."""
     cut, part = stage.cut, stretch.part
     forward, weights = part.forward_flops(cut.row), part.weight_flops

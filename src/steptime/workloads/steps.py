@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from steptime.errors import UsageError
 from steptime.program import Program
-from steptime.workloads.memory import Memory
 from steptime.workloads.mesh import DATA, TENSOR, Mesh
+from steptime.workloads.model_memory import Memory
 from steptime.workloads.models import Model, Unit
 from steptime.workloads.models.families.cosmoflow import VolumeNetwork
 from steptime.workloads.models.families.dlrm import TableNetwork

@@ -6,12 +6,12 @@ from dataclasses import replace
 from steptime.program import Collective
 from steptime.workloads.mesh import TENSOR
 from steptime.workloads.precision import element_bytes
-from steptime.workloads.stretch import Cut, Stretch
+from steptime.workloads.segment import Cut, Segment
 
 _LOSS_REDUCES = 3  # greatest logit, sum of exponentials, logit of the target
 
 
-def summed(cut: Cut, half: Sequence[Stretch]) -> tuple[Stretch, ...]:
+def summed(cut: Cut, half: Sequence[Segment]) -> tuple[Segment, ...]:
     """Half a block, the embedding or the head, and how its tensor-parallel ranks make sums of it.
 
     Each rank has some columns of the first matrix and some rows of the last: they sum what comes
@@ -27,7 +27,7 @@ def summed(cut: Cut, half: Sequence[Stretch]) -> tuple[Stretch, ...]:
     return _entered(cut, _left(cut, tuple(half)))
 
 
-def _entered(cut: Cut, half: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+def _entered(cut: Cut, half: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """What happens where activations go in, and their gradients come out."""
     first, *others = half
     if first.part.name == "embedding":  # tokens are there, and need no gradient
@@ -43,7 +43,7 @@ def _entered(cut: Cut, half: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
     return first, *others
 
 
-def _left(cut: Cut, half: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
+def _left(cut: Cut, half: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """What happens where activations come out, and their gradients go in."""
     *others, last = half
     if last.part.name == "head":
@@ -59,7 +59,7 @@ def _left(cut: Cut, half: tuple[Stretch, ...]) -> tuple[Stretch, ...]:
     return *others, last
 
 
-def _activations(cut: Cut, kind: str, stretch: Stretch) -> Collective:
+def _activations(cut: Cut, kind: str, stretch: Segment) -> Collective:
     return among_tensor(kind, stretch.part.name, cut.activation_bytes(cut.tokens), cut.dtype)
 
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from steptime.timeline import Phase, Recorder, recording
-from steptime.world.traffic import Collective, Traffic, traffic_of
+from steptime.world.call_bytes import Collective, Traffic, traffic_of
 
 
 class Work:

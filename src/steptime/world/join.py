@@ -18,7 +18,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 
 from steptime.errors import SteptimeError, UsageError
 from steptime.world.environment import LostContactError, World
-from steptime.world.memory import keep_freed_memory
+from steptime.world.freed_memory import keep_freed_memory
 from steptime.world.rendezvous import MeetingPoint, meeting_point
 
 _POLL_S = 0.05

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from backend.host.group import in_group
+from steptime import host_memory as room
 from steptime.backend import reduction
 from steptime.backend.host import Call, HostGroup, Kind, arena, empty
 from steptime.backend.host.arena import PAGE
 from steptime.errors import SteptimeError
-from steptime.world import room
 
 
 def _shared_kb() -> int:

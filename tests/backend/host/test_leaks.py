@@ -8,9 +8,9 @@ import torch
 from torch.distributed import FileStore, PrefixStore
 
 from backend.host.group import in_group
+from steptime import host_memory as room
 from steptime.backend import reduction
 from steptime.backend.host import Call, HostGroup, Kind, empty, meet
-from steptime.world import room
 
 
 def _held() -> tuple[int, int, int]:

@@ -11,8 +11,8 @@ from steptime.cluster import Cluster
 from steptime.cluster.files import cluster_named
 from steptime.collectives import Schedule, all_algorithms, prove, schedule
 from steptime.collectives.lookup import find_algorithms
-from steptime.report.collective.exhibit import Link, exhibit
 from steptime.report.collective.page import write_page
+from steptime.report.collective.panel import Link, panel
 
 LINK = Link(alpha=5e-6, bandwidth=10e9)
 HELD = """() => panels.map((panel) => {
@@ -35,7 +35,7 @@ def open_page(open_html: Callable[..., Any], tmp_path: Path) -> Callable[..., An
             find_algorithms(f"{made.collective.name}/{made.algorithm}")[0] for made in schedules
         ]
         shown = [
-            exhibit(algorithm, made, made.ranks << 20, LINK, cluster)
+            panel(algorithm, made, made.ranks << 20, LINK, cluster)
             for algorithm, made in zip(found, schedules, strict=True)
         ]
         write_page(path, shown)

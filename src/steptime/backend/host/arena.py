@@ -20,10 +20,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from steptime import host_memory as room
 from steptime.backend.host import segment
 from steptime.errors import SteptimeError
 from steptime.units import format_bytes
-from steptime.world import room
 
 PAGE = 4096
 TOKEN_BYTES = 16

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from steptime.backend.host.arena import arena
+from steptime.backend.host.barrier import Barrier, words_needed
 from steptime.backend.host.call import Kind
-from steptime.backend.host.lockstep import Lockstep, words_needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ class Exchange:
         self.rank = members.rank
         board = _aligned(8 * words_needed(ranks))
         slots = board + 2 * ranks * _aligned(8 * ranks)
-        self.lockstep = Lockstep(memory[:board].cast("Q"), ranks, members, timeout_s)
+        self.lockstep = Barrier(memory[:board].cast("Q"), ranks, members, timeout_s)
         # For each call, odd or even, and each rank: where its tensors lie in its arena.
         rows = [
             memory[start : start + 8 * ranks].cast("Q")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from steptime.errors import UsageError
+from steptime.files import write_atomic
 from steptime.program.chakra.node import (
     Attribute,
     Int32,
@@ -18,7 +19,6 @@ from steptime.program.chakra.node import (
     node_record,
 )
 from steptime.program.program import Collective, Compute, Ints, Op, Program, Recv, Send, Wait
-from steptime.rundir import write_atomic
 from steptime.timeline import Phase
 from steptime.timeline.chrome import quietly
 

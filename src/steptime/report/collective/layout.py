@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from steptime.collectives import Schedule
-from steptime.report.collective.exhibit import Exhibit
+from steptime.report.collective.panel import Panel
 
 Places = list[tuple[float, float]]
 """Column and row of each rank; on a circle, the point of the unit circle."""
 
 
-def layout(shown: Exhibit) -> tuple[str, Places]:
+def layout(shown: Panel) -> tuple[str, Places]:
     """The kind of layout, ``hosts``, ``tree`` or ``circle``, and the place of each rank.
 
     Ranks stand host by host when the algorithm asks for the hosts, and on a cluster where they are
@@ -20,7 +20,7 @@ def layout(shown: Exhibit) -> tuple[str, Places]:
     stand on a circle, rank 0 at the top.
     """
     schedule = shown.schedule
-    if "hosts" in shown.algorithm.takes or (shown.course and len(set(schedule.hosts)) > 1):
+    if "hosts" in shown.algorithm.takes or (shown.timeline and len(set(schedule.hosts)) > 1):
         return "hosts", _by_host(schedule.hosts)
     pipeline = [range(1)] if "blocks" in shown.algorithm.takes else []
     for chunks in (range(schedule.slots), *pipeline):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from steptime.collectives import Round, Schedule
-from steptime.collectives.picture import busy_ports, phases
 from steptime.collectives.price import round_ends
 from steptime.errors import UsageError
-from steptime.report.collective.course import Course, told
-from steptime.report.collective.exhibit import Exhibit
 from steptime.report.collective.layout import layout
+from steptime.report.collective.panel import Panel
+from steptime.report.collective.picture import busy_ports, phases
+from steptime.report.collective.schedule_timeline import ScheduleTimeline, told
 from steptime.report.template import write_html
 from steptime.units import format_seconds
 
@@ -21,12 +21,12 @@ _MAX_NUMBERS = 250_000  # in the rounds of a page, about a MB
 _SIZES = tuple(1 << power for power in range(10, 31, 2))
 
 
-def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
+def write_page(path: Path, shown: Sequence[Panel]) -> None:
     """Write a page that plays ``shown`` side by side to ``path``, atomically.
 
     Raises UsageError when they have more ranks or messages than a page can show.
     """
-    cluster = shown[0].course.cluster if shown[0].course else None
+    cluster = shown[0].timeline.cluster if shown[0].timeline else None
     own = {one.nbytes for one in shown if one.nbytes}
     sizes = sorted(own or {0} if cluster else {*_SIZES, *own})
     panels = [_panel(one, sizes) for one in shown]
@@ -49,7 +49,7 @@ def write_page(path: Path, shown: Sequence[Exhibit]) -> None:
     write_html(path, "collective/player.html", context)
 
 
-def _headline(shown: Sequence[Exhibit]) -> str:
+def _headline(shown: Sequence[Panel]) -> str:
     ranks = shown[0].schedule.ranks
     on = f"on {ranks} {'rank' if ranks == 1 else 'ranks'}"
     kinds = {one.schedule.collective.name for one in shown}
@@ -62,7 +62,7 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _panel(shown: Exhibit, sizes: Sequence[int]) -> dict[str, Any]:
+def _panel(shown: Panel, sizes: Sequence[int]) -> dict[str, Any]:
     """What the page knows of one algorithm; it carries out the rounds by itself."""
     schedule, cost, nbytes = shown.schedule, shown.cost, shown.nbytes
     if schedule.ranks > MAX_RANKS:
@@ -94,19 +94,17 @@ def _panel(shown: Exhibit, sizes: Sequence[int]) -> dict[str, Any]:
         "sent": round(int(cost.bytes_sent.max()) / nbytes, 4) if nbytes else 0,
         "reduced": round(int(cost.bytes_reduced.max()) / nbytes, 4) if nbytes else 0,
         "ends": [[_short(seconds) for seconds in one] for one in _ends(shown, rounds, sizes)],
-        "messages": _messages(shown.course) if shown.course else [],
+        "messages": _messages(shown.timeline) if shown.timeline else [],
         "computed": format_seconds(shown.seconds),
-        "simulated": told(shown.course) if shown.course else "",
+        "simulated": told(shown.timeline) if shown.timeline else "",
     }
 
 
-def _ends(
-    shown: Exhibit, rounds: Sequence[Round], sizes: Sequence[int]
-) -> Iterator[Iterable[float]]:
+def _ends(shown: Panel, rounds: Sequence[Round], sizes: Sequence[int]) -> Iterator[Iterable[float]]:
     """When each round ends for each size; on a cluster for the size that was simulated."""
-    if shown.course:
+    if shown.timeline:
         ends = np.zeros(len(rounds))
-        ends[shown.course.rounds] = shown.course.ends
+        ends[shown.timeline.rounds] = shown.timeline.ends
         yield np.maximum.accumulate(ends).tolist()
         return
     alpha, beta = shown.link.alpha, 1 / shown.link.bandwidth
@@ -114,7 +112,7 @@ def _ends(
         yield round_ends(shown.schedule, size if shown.nbytes else 0, alpha, beta)
 
 
-def _messages(simulated: Course) -> list[tuple[int, int, int, float, float]]:
+def _messages(simulated: ScheduleTimeline) -> list[tuple[int, int, int, float, float]]:
     """Of each message its round, who sends and who receives it, and when it leaves and arrives."""
     names = ("round", "src", "dst", "sent", "received")
     rows = zip(*(simulated.messages[name].tolist() for name in names), strict=True)

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.collectives import Round, Schedule
-from steptime.collectives.picture import Phase, busy_ports, cell, phases, written_rounds
-from steptime.report.collective.course import print_course, told
-from steptime.report.collective.exhibit import Exhibit
+from steptime.report.collective.panel import Panel
+from steptime.report.collective.picture import Phase, busy_ports, cell, phases, written_rounds
+from steptime.report.collective.schedule_timeline import print_schedule_timeline, told
 from steptime.units import format_bytes, format_seconds
 
 _REDUCED, _COPIED, _ASIDE = "bright_red", "cyan", "dim"
@@ -18,7 +18,7 @@ _SHOWN_PHASES = 12
 _FIRST_ROUNDS, _LAST_ROUNDS = 20, 4
 
 
-def print_exhibit(console: Console, shown: Exhibit) -> None:
+def print_exhibit(console: Console, shown: Panel) -> None:
     """Print one schedule: its costs, its rounds in words, and a table of them."""
     schedule = shown.schedule
     ranks = f"{schedule.ranks} {'rank' if schedule.ranks == 1 else 'ranks'}"
@@ -27,8 +27,8 @@ def print_exhibit(console: Console, shown: Exhibit) -> None:
     console.print(Text(f"{shown.title}, {ranks}{root}", "bold"))
     console.print(Text(" ".join(shown.algorithm.doc.split("\n\n")[0].split())))
     console.print(Text(costs(shown)))
-    if shown.course:
-        console.print(Text(told(shown.course)))
+    if shown.timeline:
+        console.print(Text(told(shown.timeline)))
     rounds = list(written_rounds(schedule))
     if not rounds:
         return
@@ -40,11 +40,11 @@ def print_exhibit(console: Console, shown: Exhibit) -> None:
         console.print()
     console.print(_table(schedule, rounds, console.width))
     console.print(Text(_key(regular), _ASIDE))
-    if shown.course:
-        print_course(console, shown.course)
+    if shown.timeline:
+        print_schedule_timeline(console, shown.timeline)
 
 
-def costs(shown: Exhibit) -> str:
+def costs(shown: Panel) -> str:
     """What a schedule costs, in a sentence or two."""
     cost, nbytes = shown.cost, shown.nbytes
     count = f"{cost.rounds} {'round' if cost.rounds == 1 else 'rounds'}"

@@ -1,0 +1,166 @@
+"""The ranks of a group going from one point to the next together, and noticing who does not.
+
+Every rank owns a counter in shared memory, which it alone writes: how many points it has reached.
+A rank goes on when all counters have reached its own. It looks for some microseconds, then blocks
+in the kernel. That a rank sees what the others wrote before their counters relies on x86-64 making
+stores visible in the order in which they were made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from steptime.backend.host import futex
+from steptime.backend.host.call import WORDS, Call
+from steptime.errors import SteptimeError
+from steptime.world.environment import LostContactError
+
+if TYPE_CHECKING:
+    from steptime.backend.host.members import Members
+
+_LINE = 16  # words between those that different ranks write: processors fetch lines in pairs
+_NUMBER = 1  # the word after a rank's counter: the number of its latest call
+_WATCH_S = 0.05  # how long to block before looking whether the others still live
+_LOOKS = 32  # at a counter, before letting any other process run
+_LOOK_S = 50e-6  # about what it takes to block and to be woken up
+
+_yield = ctypes.CDLL(None).sched_yield
+
+
+def words_needed(ranks: int) -> int:
+    """64-bit words of shared memory that a Barrier of that many ranks needs."""
+    return ranks * _LINE + _rounded(ranks) + 2 * ranks * _LINE
+
+
+class Barrier:
+    """The counters and calls of a group's ranks in ``words`` of shared memory, zero at first."""
+
+    def __init__(self, words: memoryview, ranks: int, members: Members, timeout_s: float) -> None:
+        rank = members.rank
+        self.rank = rank
+        self.count = 0
+        self.number = 0
+        self.call: Call | None = None
+        self._ranks = ranks
+        self.members = members
+        self._timeout_s = timeout_s
+        self._words = words
+        self._address = ctypes.addressof(ctypes.c_uint64.from_buffer(words))
+        self._mine = rank * _LINE
+        self._others = [other * _LINE for other in range(ranks) if other != rank]
+        sleeping = ranks * _LINE
+        self._sleeping = words[sleeping : sleeping + ranks]
+        self._nobody = memoryview(bytes(8 * ranks)).cast("Q")
+        calls = sleeping + _rounded(ranks)
+        starts = [
+            [calls + (parity * ranks + other) * _LINE for other in range(ranks)]
+            for parity in (0, 1)
+        ]
+        self._calls = [[words[start : start + WORDS] for start in half] for half in starts]
+        self._fence = threading.Lock()
+        # Where ranks share processors, the one waited for may need this one's.
+        self._looks = range(1 if ranks > len(os.sched_getaffinity(0)) else _LOOKS)
+
+    def arrive(self, call: Call) -> None:
+        """Begin a call: reach the next point and see that all ranks call the same.
+
+        Raises SteptimeError when they do not, LostContactError when a rank does not come.
+        """
+        self.number += 1
+        self.call = call
+        calls = self._calls[self.number & 1]
+        calls[self.rank][:] = words = call.words
+        self._words[self._mine + _NUMBER] = self.number
+        self.step()
+        for theirs in calls:
+            if theirs != words:
+                raise self.members.fail(self._mismatch(calls))
+
+    def step(self) -> None:
+        """Reach the next point, and wait until all ranks have."""
+        count = self.count = self.count + 1
+        words = self._words
+        words[self._mine] = count
+        # A locked instruction: the counter is visible before the others' sleep is looked at, as
+        # theirs is before they look at the counter. So either they see it or they are woken.
+        with self._fence:
+            pass
+        if self._sleeping != self._nobody:
+            futex.wake(self._address + 8 * self._mine)
+        for other in self._others:
+            if words[other] < count:
+                self._await(other, count)
+
+    def wake(self) -> None:
+        """Have the ranks that wait for this one look at its state."""
+        futex.wake(self._address + 8 * self._mine)
+
+    def _await(self, other: int, count: int) -> None:
+        words = self._words
+        until = time.monotonic() + _LOOK_S
+        while time.monotonic() < until:
+            for _ in self._looks:
+                if words[other] >= count:
+                    return
+            _yield()
+        self._block(other, count)
+
+    def _block(self, other: int, count: int) -> None:
+        words = self._words
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            self._sleeping[self.rank] = 1
+            with self._fence:
+                pass
+            seen = words[other]
+            if seen < count:
+                futex.wait(self._address + 8 * other, seen, _WATCH_S)
+            self._sleeping[self.rank] = 0
+            if words[other] >= count:
+                return
+            self.members.watch(self._late, f"in {self.doing()}")
+            if time.monotonic() > deadline and (late := self._late()):
+                raise self.members.fail(self._overdue(late))
+
+    def _late(self) -> list[int]:
+        return [i for i in range(self._ranks) if self._words[i * _LINE] < self.count]
+
+    def doing(self) -> str:
+        """The call under way: ``all_reduce of float32[100] (sum), call number 17``."""
+        return f"{self.call}, call number {self.number}"
+
+    def _overdue(self, late: list[int]) -> LostContactError:
+        return LostContactError(
+            f"{self.doing()}, waited {self._timeout_s:g} s: "
+            + "; ".join(self._whereabouts(other) for other in late)
+        )
+
+    def _whereabouts(self, other: int) -> str:
+        name = self.members.name(other)
+        number = self._words[other * _LINE + _NUMBER]
+        if number == self.number:
+            return f"{name} joined and does not go on"
+        if not number:
+            return f"{name} did not join and has called nothing yet"
+        last = Call.decode(self._calls[number & 1][other])
+        return f"{name} did not join; the last that it called is {last}, call number {number}"
+
+    def _mismatch(self, calls: list[memoryview]) -> SteptimeError:
+        callers: dict[str, list[str]] = {}
+        for other, words in enumerate(calls):
+            callers.setdefault(str(Call.decode(words)), []).append(str(self.members.names[other]))
+        return SteptimeError(
+            f"the ranks disagree in call number {self.number}: "
+            + "; ".join(
+                f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)} called {call}"
+                for call, ranks in callers.items()
+            )
+        )
+
+
+def _rounded(words: int) -> int:
+    return -(-words // _LINE) * _LINE

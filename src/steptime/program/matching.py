@@ -1,0 +1,308 @@
+"""Matching: which ranks come together in each collective and message of a step."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, zip_longest
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.errors import UsageError
+from steptime.program.program import Collective, Ints, Program, Recv, Send
+
+Offsets = NDArray[np.int64]
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective, or a message where ``kind`` is empty, apart from who takes part.
+
+    ``axes``: those of its group, in the order of the program; of a message, the one along which it
+    goes ``by`` so many places.
+    """
+
+    kind: str
+    axes: Axes
+    nbytes: int
+    algorithm: str = ""
+    root: int = 0
+    by: int = 0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Matching:
+    """All collectives and messages of one step.
+
+    A *part* is what one rank does in a meeting. A rank's parts are in the order of its list:
+    ``parts_of``, shape (ranks + 1,), says where those of each rank begin, ``meeting`` which meeting
+    a part belongs to and ``place`` which member its rank is there, both of shape (parts,).
+    ``call``, shape (meetings,), is the index in ``calls`` of what takes place. ``members``, shape
+    (parts,), holds the ranks of each meeting from ``first``, shape (meetings + 1,), on: in the
+    order of the group; of a message, the sender and the receiver.
+    """
+
+    calls: tuple[Call, ...]
+    call: Ints
+    first: Offsets
+    members: Ints
+    parts_of: Offsets
+    meeting: Ints
+    place: Ints
+
+    @cached_property
+    def instances(self) -> tuple["Instances", ...]:
+        """When each of ``calls`` takes place, in their order."""
+        order = np.argsort(self.call, kind="stable").astype(np.int32)
+        bounds = np.searchsorted(self.call[order], np.arange(len(self.calls) + 1))
+        return tuple(
+            self._instances(call, np.sort(order[first:last]))
+            for call, (first, last) in zip(self.calls, pairwise(bounds.tolist()), strict=True)
+        )
+
+    def _instances(self, call: Call, meetings: Ints) -> "Instances":
+        begins = self.first[meetings]
+        size = int((self.first[meetings + 1] - begins).max(initial=0))
+        # Two groups along the same axes, and two messages, differ in their first or second member.
+        keys = self.members[begins].astype(np.int64)
+        if size > 1:
+            keys = keys << 32 | self.members[begins + 1]
+        _, example, group = np.unique(keys, return_index=True, return_inverse=True)
+        groups = self.members[begins[example][:, None] + np.arange(size)]
+        return Instances(meetings, groups, group.astype(np.int32), ordered=not call.kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Instances:
+    """All meetings of one call.
+
+    ``meetings``: shape (n,), in ascending order. ``groups``: the ranks that meet, shape (groups,
+    members). ``group``: which of them meet each time, shape (n,). ``ordered``: it matters who
+    comes first, as in a message.
+    """
+
+    meetings: Ints
+    groups: Ints
+    group: Ints
+    ordered: bool
+
+
+def matching(program: Program) -> Matching:
+    """Who meets whom in ``program``, which must have passed ``check``.
+
+    The n-th collective of a rank along the same axes meets the n-th of every other member of its
+    group; Send and Recv meet as Send says.
+
+    Raises UsageError where ranks of a group call other collectives or one of them calls more, and
+    where a Send has no Recv, a Recv no Send, or the two disagree on the bytes.
+    """
+    communicating = [
+        [op for op in ops if isinstance(op, Collective | Send | Recv)] for ops in program.lists
+    ]
+    sizes = np.array([len(ops) for ops in communicating], np.int64)
+    parts_of = np.concatenate([[0], np.cumsum(sizes[program.class_of])])
+    meeting = np.empty(parts_of[-1], np.int32)
+    place = np.empty(parts_of[-1], np.int32)
+    table: dict[Call, int] = {}
+    met = _collectives(program, communicating, table, parts_of, meeting, place)
+    sent = _messages(program, communicating, table, parts_of, meeting, place, met.size)
+    call = np.concatenate([met, sent])
+    members_of = np.array([_members(program, known) for known in table], np.int64)
+    first = np.concatenate([[0], np.cumsum(members_of[call])])
+    members = np.empty(parts_of[-1], np.int32)
+    for rank in range(program.ranks):
+        own = slice(parts_of[rank], parts_of[rank + 1])
+        members[first[meeting[own]] + place[own]] = rank
+    return Matching(
+        calls=tuple(table),
+        call=call,
+        first=first,
+        members=members,
+        parts_of=parts_of,
+        meeting=meeting,
+        place=place,
+    )
+
+
+def _members(program: Program, call: Call) -> int:
+    return prod(program.axes[axis] for axis in call.axes) if call.kind else 2
+
+
+def _collectives(
+    program: Program,
+    communicating: Sequence[Sequence[Collective | Send | Recv]],
+    table: dict[Call, int],
+    parts_of: Offsets,
+    meeting: Ints,
+    place: Ints,
+) -> Ints:
+    """Number the collectives, fill in the parts of each, and return the call of each."""
+    numbers: list[Ints] = []
+    total = 0
+    keys = [[_axes(program, op) for op in ops] for ops in communicating]
+    for axes in dict.fromkeys(axes for of_class in keys for axes in of_class if axes is not None):
+        groups = program.groups(axes)
+        sequences = [
+            [
+                (slot, _call(op, axes))
+                for slot, (op, key) in enumerate(zip(ops, of_class, strict=True))
+                if key == axes and isinstance(op, Collective)
+            ]
+            for ops, of_class in zip(communicating, keys, strict=True)
+        ]
+        calls = [[call for _, call in sequence] for sequence in sequences]
+        _check_alike(program, axes, groups, calls)
+        class_of = program.class_of[groups[:, 0]]
+        counts = np.array([len(sequence) for sequence in sequences], np.int64)[class_of]
+        starts = total + np.cumsum(counts) - counts  # (groups,)
+        total += int(counts.sum())
+        group_of, place_of = _positions(groups)
+        for number, sequence in enumerate(sequences):
+            own = np.flatnonzero(program.class_of == number)
+            slots = np.array([slot for slot, _ in sequence], np.int64)
+            parts = parts_of[own][:, None] + slots
+            meeting[parts] = starts[group_of[own]][:, None] + np.arange(slots.size)
+            place[parts] = place_of[own][:, None]
+        indices = {
+            number: np.array([table.setdefault(c, len(table)) for c in calls[number]], np.int32)
+            for number in np.unique(class_of).tolist()
+        }
+        numbers += [indices[number] for number in class_of.tolist()]
+    return np.concatenate([np.empty(0, np.int32), *numbers])
+
+
+def _axes(program: Program, op: Collective | Send | Recv) -> Axes | None:
+    """The axes of a collective in the order of the program: they alone make its group."""
+    if not isinstance(op, Collective):
+        return None
+    return tuple(axis for axis in program.axes if axis in op.group)
+
+
+def _call(op: Collective, axes: Axes) -> Call:
+    return Call(op.kind, axes, op.nbytes, op.algorithm, op.root)
+
+
+def _positions(groups: Ints) -> tuple[Ints, Ints]:
+    """The group that each rank is in and its place there, both of shape (ranks,)."""
+    group_of, place_of = np.empty(groups.size, np.int32), np.empty(groups.size, np.int32)
+    group_of[groups] = np.arange(groups.shape[0], dtype=np.int32)[:, None]
+    place_of[groups] = np.arange(groups.shape[1], dtype=np.int32)
+    return group_of, place_of
+
+
+def _check_alike(
+    program: Program, axes: Axes, groups: Ints, calls: Sequence[Sequence[Call]]
+) -> None:
+    """Raise UsageError where two ranks of a group do not call the same in the same order."""
+    known: dict[tuple[Call, ...], int] = {}
+    alike = np.array([known.setdefault(tuple(one), len(known)) for one in calls])
+    sequence = alike[program.class_of[groups]]
+    odd = sequence != sequence[:, :1]
+    if not odd.any():
+        return
+    group, member = np.argwhere(odd)[0]
+    ranks = groups[group, [0, member]].tolist()
+    pairs = zip_longest(*(calls[program.class_of[rank]] for rank in ranks))
+    number, (one, other) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
+    raise UsageError(
+        f"along {' and '.join(axes)} rank {ranks[0]} of {program.name} calls {_told(one)} as "
+        f"collective number {number + 1} and rank {ranks[1]}, of the same group, {_told(other)}: "
+        "let them call the same in the same order"
+    )
+
+
+def _told(call: Call | None) -> str:
+    if call is None:
+        return "nothing"
+    name = f" {call.algorithm}" if call.algorithm else ""
+    return f"{call.kind}{name} of {call.nbytes} bytes with the root {call.root}"
+
+
+def _messages(
+    program: Program,
+    communicating: Sequence[Sequence[Collective | Send | Recv]],
+    table: dict[Call, int],
+    parts_of: Offsets,
+    meeting: Ints,
+    place: Ints,
+    base: int,
+) -> Ints:
+    """Number the messages from ``base`` on, fill in the parts, and return the call of each."""
+    ways: dict[tuple[str, int], int] = {}
+    sends = _ends(program, communicating, Send, parts_of, ways)
+    recvs = _ends(program, communicating, Recv, parts_of, ways)
+    keys = ("src", "dst", "tag")
+    if sends.size != recvs.size or any((sends[key] != recvs[key]).any() for key in keys):
+        raise UsageError(_unmatched(program, sends, recvs))
+    differ = sends["nbytes"] != recvs["nbytes"]
+    if differ.any():
+        send, recv = sends[differ][0], recvs[differ][0]
+        raise UsageError(
+            f"rank {send['src']} of {program.name} sends {send['nbytes']} bytes to rank "
+            f"{send['dst']} with the tag {send['tag']}, which expects {recv['nbytes']}"
+        )
+    numbers = base + np.arange(sends.size, dtype=np.int32)
+    for end, which in ((0, sends), (1, recvs)):
+        meeting[which["part"]] = numbers
+        place[which["part"]] = end
+    sizes, size_of = np.unique(sends["nbytes"], return_inverse=True)
+    kinds, kind_of = np.unique(sends["way"] * sizes.size + size_of, return_inverse=True)
+    named, calls = list(ways), []
+    for kind in kinds.tolist():
+        (axis, by), nbytes = named[kind // sizes.size], sizes[kind % sizes.size]
+        call = Call("", (axis,), int(nbytes), by=by)
+        calls.append(table.setdefault(call, len(table)))
+    return np.array(calls, np.int32)[kind_of]
+
+
+_END = np.dtype(
+    [
+        ("src", np.int32),
+        ("dst", np.int32),
+        ("tag", np.int64),
+        ("part", np.int64),
+        ("nbytes", np.int64),
+        ("way", np.int32),  # the axis and by how many places, by number
+    ]
+)
+
+
+def _ends(
+    program: Program,
+    communicating: Sequence[Sequence[Collective | Send | Recv]],
+    kind: type[Send] | type[Recv],
+    parts_of: Offsets,
+    ways: dict[tuple[str, int], int],
+) -> NDArray[np.void]:
+    """All Sends or Recvs, dtype _END, by sender, receiver, tag and place in the list."""
+    found = [np.empty(0, _END)]
+    peers: dict[tuple[str, int], Ints] = {}
+    for number, ops in enumerate(communicating):
+        own = np.flatnonzero(program.class_of == number)
+        for slot, op in enumerate(ops):
+            if isinstance(op, kind):
+                way = (op.axis, op.by)
+                if way not in peers:
+                    peers[way] = program.peer(*way)
+                ends = np.empty(own.size, _END)
+                peer = peers[way][own]
+                ends["src"], ends["dst"] = (own, peer) if kind is Send else (peer, own)
+                ends["tag"], ends["nbytes"] = op.tag, op.nbytes
+                ends["way"] = ways.setdefault(way, len(ways))
+                ends["part"] = parts_of[own] + slot
+                found.append(ends)
+    every = np.concatenate(found)
+    return every[np.lexsort([every[key] for key in ("part", "tag", "dst", "src")])]
+
+
+def _unmatched(program: Program, sends: NDArray[np.void], recvs: NDArray[np.void]) -> str:
+    keys = ["src", "dst", "tag"]
+    sent, received = (Counter(ends[keys].tolist()) for ends in (sends, recvs))
+    (src, dst, tag), _ = min(((sent - received) + (received - sent)).items())
+    return (
+        f"rank {src} of {program.name} sends {sent[src, dst, tag]} messages with the tag {tag} to "
+        f"rank {dst}, which receives {received[src, dst, tag]}: give each Send its Recv"
+    )

@@ -1,0 +1,113 @@
+"""The agenda: what will happen, as a heap of instants that each hold a list of events."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.state import INSTANTS, NONE, SAME, Network
+
+Floats = NDArray[np.float64]
+
+
+@in_place
+def stand(net: Network, place: int, one: int, key: float) -> None:
+    """Put an instant at a place in the heap."""
+    net.heap[place], net.keys[place] = one, key
+    net.instants[one].place = place
+
+
+@in_place
+def rise(net: Network, place: int) -> None:
+    """Move an instant towards the top of the heap until the one above it is no later."""
+    heap, keys = net.heap, net.keys
+    one, key = heap[place], keys[place]
+    while place:
+        above = (place - 1) >> 1
+        if keys[above] <= key:
+            break
+        stand(net, place, heap[above], keys[above])
+        place = above
+    stand(net, place, one, key)
+
+
+@in_place
+def smaller_below(keys: Floats, place: int, size: int, key: float) -> int:
+    """The place of the smallest key right below one in a heap of ``size``, if less than ``key``.
+
+    NONE if it is not.
+    """
+    below = 2 * place + 1
+    if below + 1 < size and keys[below + 1] < keys[below]:
+        below += 1
+    return below if below < size and keys[below] < key else NONE
+
+
+@in_place
+def sink(net: Network, place: int) -> None:
+    """Move an instant down the heap until none below it is earlier."""
+    heap, keys, size = net.heap, net.keys, net.counts[0].heap
+    one, key = heap[place], keys[place]
+    below = smaller_below(keys, place, size, key)
+    while below != NONE:
+        stand(net, place, heap[below], keys[below])
+        place, below = below, smaller_below(keys, below, size, key)
+    stand(net, place, one, key)
+
+
+@in_place
+def forget(net: Network, number: int) -> None:
+    """Take an instant off the heap."""
+    counts = net.counts[0]
+    place = net.instants[number].place
+    counts.heap -= 1
+    last = counts.heap
+    if place != last:
+        stand(net, place, net.heap[last], net.keys[last])
+        sink(net, place)
+        rise(net, place)
+    net.instants[number].time = -1.0
+    net.spare_instants[counts.spare_instants] = number
+    counts.spare_instants += 1
+
+
+@in_place
+def put(net: Network, event: int, time: float) -> None:
+    """Put an event into the agenda."""
+    counts = net.counts[0]
+    near = np.float64(time).view(np.int64) >> 12  # alike for times that are about SAME
+    memo = (near ^ (near >> 17)) & (INSTANTS - 1)
+    number = net.recent[memo]
+    if number == NONE or abs(net.instants[number].time - time) > SAME * time:
+        counts.spare_instants -= 1
+        number = net.spare_instants[counts.spare_instants]
+        net.recent[memo] = number
+        net.instants[number].time = time
+        net.instants[number].first = NONE
+        stand(net, counts.heap, number, time)
+        counts.heap += 1
+        rise(net, counts.heap - 1)
+    first = net.instants[number].first
+    net.events[event].following = first
+    net.events[event].before = NONE
+    net.events[event].instant = number
+    if first != NONE:
+        net.events[first].before = event
+    net.instants[number].first = event
+
+
+@in_place
+def drop(net: Network, event: int) -> None:
+    """Take an event out of the agenda, if it is there."""
+    here = net.events[event]
+    number = here.instant
+    if number == NONE:
+        return
+    if here.following != NONE:
+        net.events[here.following].before = here.before
+    if here.before != NONE:
+        net.events[here.before].following = here.following
+    else:
+        net.instants[number].first = here.following
+        if here.following == NONE:
+            forget(net, number)
+    here.instant = NONE

@@ -1,0 +1,255 @@
+"""The engine: messages on links, from one instant to the next."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.simulate.network.agenda import forget, put
+from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.max_min import join, leave, share
+from steptime.simulate.network.series import move, record
+from steptime.simulate.network.state import (
+    DONE,
+    FLOWING,
+    LATENT,
+    NONE,
+    QUIET,
+    ROOM,
+    ROUNDS,
+    SAME,
+    WAITING,
+    Network,
+)
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@in_place
+def proceed(net: Network, number: int) -> None:
+    """Let a part enter its next round: the messages that only it was missing for begin."""
+    part, counts = net.parts[number], net.counts[0]
+    end = part.at
+    if end == NONE:
+        owner = net.owners[part.owner]
+        if owner.exhausted:
+            owner.unfinished -= 1
+            finish(net, owner.token, number - owner.base)
+        else:
+            counts.hungry = part.owner
+            put(net, 2 * number + 1, counts.now)
+        return
+    now_in = net.flows[end >> 1].round
+    pending = 0
+    while end != NONE:
+        flow = net.flows[end >> 1]
+        if flow.round != now_in:
+            break
+        pending += 1
+        flow.missing -= 1
+        if not flow.missing:
+            flow.sent = counts.now
+            flow.state = LATENT
+            put(net, 2 * (end >> 1), counts.now + flow.latency)
+        end = flow.following[end & 1]
+    part.at, part.pending = end, pending
+
+
+@in_place
+def finish(net: Network, token: int, rank: int) -> None:
+    """Note that a lone message, or a rank's part of a collective, is done."""
+    counts = net.counts[0]
+    row = net.ended[counts.ended]
+    row.token, row.rank, row.at = token, rank, counts.now
+    counts.ended += 1
+
+
+@in_place
+def log(net: Network, number: int) -> None:
+    """Keep a row of a message that has just arrived."""
+    flow, counts = net.flows[number], net.counts[0]
+    row = net.logged[counts.logged]
+    row.token, row.src, row.dst = flow.token, flow.device[0], flow.device[1]
+    row.src_device, row.dst_device = flow.device[0], flow.device[1]
+    if flow.token == NONE:
+        owner = net.owners[net.parts[flow.part[0]].owner]
+        row.token = owner.token
+        row.src, row.dst = flow.part[0] - owner.base, flow.part[1] - owner.base
+    row.sent, row.received, row.bytes = flow.sent, counts.now, int(flow.nbytes)
+    row.round = flow.round
+    counts.logged += 1
+
+
+@in_place
+def arrive(net: Network, number: int) -> None:
+    """The last byte of a message is there."""
+    flow, counts = net.flows[number], net.counts[0]
+    since = counts.now
+    if flow.state == FLOWING:
+        since = flow.since
+        leave(net, number)
+    record(net, net.paths[number], flow.hops, flow.left, since, counts.now)
+    for hop in range(flow.hops):
+        net.links[net.paths[number, hop]].nbytes += flow.nbytes
+    lone = flow.token != NONE
+    counts.messages += lone or flow.part[0] != flow.part[1]
+    if counts.keep:
+        log(net, number)
+    flow.state = WAITING
+    net.spare_flows[counts.spare_flows] = number
+    counts.spare_flows += 1
+    if lone:
+        finish(net, flow.token, NONE)
+        return
+    net.parts[flow.part[1]].busy += flow.reduce
+    for end in range(2):
+        part = net.parts[flow.part[end]]
+        part.pending -= 1
+        if not part.pending:
+            if part.busy > 0:
+                put(net, 2 * flow.part[end] + 1, counts.now + part.busy)
+                part.busy = 0.0
+            else:
+                proceed(net, flow.part[end])
+
+
+@in_place
+def happen(net: Network, event: int) -> None:
+    """Let one event happen."""
+    number = event >> 1
+    if event & 1:
+        proceed(net, number)
+        return
+    flow = net.flows[number]
+    if flow.state == LATENT and flow.left > 0 and join(net, number):
+        flow.state, flow.rate, flow.since = FLOWING, 0.0, net.counts[0].now
+    else:
+        arrive(net, number)
+
+
+@in_place
+def run(net: Network, until: float, stop: bool) -> int:
+    """Let things happen until the reason that it returns.
+
+    DONE: with ``stop``, the first instant is over at which something is done; ROUNDS: the chains
+    of the owner ``hungry`` have to go on; ROOM: what is logged may not fit; QUIET: nothing happens
+    any more before or at ``until``.
+    """
+    counts = net.counts[0]
+    counts.hungry = NONE
+    while True:
+        if counts.changed and (not counts.heap or net.keys[0] > counts.now * (1 + SAME)):
+            share(net)
+        if counts.keep and len(net.logged) - counts.logged < len(net.flows):
+            return ROOM
+        if not counts.heap or net.keys[0] > counts.now * (1 + SAME):
+            if stop and counts.ended:
+                return DONE
+            if not counts.heap or net.keys[0] > until:
+                if until < np.inf:
+                    move(net, until)
+                return QUIET
+            move(net, net.keys[0])
+        number = net.heap[0]
+        event = net.instants[number].first
+        forget(net, number)
+        while event != NONE:
+            following = net.events[event].following
+            net.events[event].instant = NONE
+            happen(net, event)
+            event = following
+        if counts.hungry != NONE:
+            return ROUNDS
+
+
+@in_place
+def take(net: Network, nbytes: float, latency: float, path: Ints) -> int:
+    """Put a message into a spare slot, not under way yet; its number."""
+    counts = net.counts[0]
+    counts.spare_flows -= 1
+    number = net.spare_flows[counts.spare_flows]
+    flow = net.flows[number]
+    flow.token, flow.nbytes, flow.left = NONE, nbytes, nbytes
+    flow.rate, flow.latency, flow.reduce, flow.seen = 0.0, latency, 0.0, 0
+    flow.state, flow.round, hops = WAITING, NONE, 0
+    for link in path:
+        if link == NONE:
+            break
+        net.paths[number, hops] = link
+        hops += 1
+    flow.hops = hops
+    net.events[2 * number].instant = NONE
+    return int(number)
+
+
+@in_place
+def dispatch(
+    net: Network,
+    tokens: Longs,
+    start: Floats,
+    devices: Ints,
+    nbytes: Floats,
+    latency: Floats,
+    paths: Ints,
+) -> None:
+    """Send lone messages, each at its time. ``devices``: shape (2, messages)."""
+    for place in range(tokens.size):
+        number = take(net, nbytes[place], latency[place], paths[place])
+        flow = net.flows[number]
+        flow.token, flow.sent, flow.state = tokens[place], start[place], LATENT
+        flow.device[0], flow.device[1] = devices[0, place], devices[1, place]
+        put(net, 2 * number, start[place] + flow.latency)
+
+
+@in_place
+def append(
+    net: Network,
+    base: int,
+    ranks: Ints,
+    rounds: Ints,
+    reduce: Floats,
+    devices: Ints,
+    nbytes: Floats,
+    latency: Floats,
+    paths: Ints,
+) -> None:
+    """Append messages of a collective, in order of rounds, to the chains of its parts.
+
+    ``ranks``, ``devices``: shape (2, messages); ``base``: the part of rank 0.
+    """
+    for place in range(rounds.size):
+        number = take(net, nbytes[place], latency[place], paths[place])
+        flow = net.flows[number]
+        flow.round, flow.reduce, flow.missing = rounds[place], reduce[place], 2
+        for side in range(2):
+            end = 2 * number + side
+            flow.device[side] = devices[side, place]
+            flow.part[side] = base + ranks[side, place]
+            flow.following[side] = NONE
+            part = net.parts[flow.part[side]]
+            if part.at == NONE:
+                part.at = end
+            else:
+                net.flows[part.tail >> 1].following[part.tail & 1] = end
+            part.tail = end
+
+
+@in_place
+def enter(net: Network, parts: Ints, at: Floats) -> None:
+    """Let parts enter their first rounds, each at its time."""
+    for place in range(parts.size):
+        net.events[2 * parts[place] + 1].instant = NONE
+        put(net, 2 * parts[place] + 1, at[place])
+
+
+@in_place
+def tally(net: Network) -> None:
+    """Add to the series what the flows under way have carried so far."""
+    now = net.counts[0].now
+    for number in range(len(net.flows)):
+        flow = net.flows[number]
+        if flow.state == FLOWING and flow.rate > 0 and now > flow.since:
+            carried = min(flow.rate * (now - flow.since), flow.left)
+            record(net, net.paths[number], flow.hops, carried, flow.since, now)
+            flow.left -= carried
+            flow.since = now

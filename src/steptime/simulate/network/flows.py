@@ -1,0 +1,32 @@
+"""The network model by itself: when each of some messages has arrived."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steptime.cluster import Cluster
+from steptime.simulate.network.under_way import Traffic
+
+Floats = NDArray[np.float64]
+
+
+def finish_times(
+    cluster: Cluster, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, start: ArrayLike
+) -> Floats:
+    """When each message has arrived, in seconds, shape (messages,).
+
+    ``src``, ``dst``: devices; ``nbytes``: bytes; ``start``: seconds, from 0 on; of one shape.
+    Raises UsageError for a message that cannot be; it says which.
+    """
+    return run_flows(cluster, src, dst, nbytes, start)[0]
+
+
+def run_flows(
+    cluster: Cluster, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, start: ArrayLike
+) -> tuple[Floats, Traffic]:
+    """``finish_times``, and what the links carried."""
+    traffic = Traffic(cluster)
+    first = traffic.send_all(src, dst, nbytes, start)
+    done = traffic.finish()
+    times = np.empty(np.size(src))
+    times[done["token"] - first] = done["at"]
+    return times, traffic

@@ -1,0 +1,159 @@
+"""The messages of a schedule, made batch by batch as the ranks come to them."""
+
+from collections.abc import Iterator
+from functools import cache
+from math import log2
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.collectives import TRANSFER, Algorithm, Round, Schedule, algorithms
+from steptime.collectives import schedule as scheduled
+from steptime.collectives.execute import slot_offsets
+from steptime.simulate.network.compiled import in_place
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+BATCH = 1 << 13
+"""Transfers of a batch, unless a single round has more."""
+
+
+_SHORT = 256  # schedules of one batch that are remembered
+_SMALL = 512  # ranks up to which no round is large
+
+
+class Batch(NamedTuple):
+    """The messages of some rounds, round after round.
+
+    ``ranks``: sender and receiver, shape (2, messages); ``round``, ``nbytes`` and ``reduced``, the
+    bytes that the receiver adds to its own: shape (messages,). ``last``: nothing follows.
+    """
+
+    ranks: Ints
+    round: Ints
+    nbytes: Floats
+    reduced: Floats
+    last: bool
+
+
+class Reader:
+    """Reads the messages of schedules, and remembers those of short ones.
+
+    ``inside``: also what ranks reduce from their own memory, as messages to themselves.
+    """
+
+    def __init__(self, *, inside: bool) -> None:
+        self._inside = inside
+        self._short: dict[tuple[Schedule, int], Batch] = {}
+
+    def batches(self, schedule: Schedule, nbytes: int) -> Iterator[Batch]:
+        """For a vector of ``nbytes`` bytes a rank, in order of rounds; at least one batch."""
+        if (schedule, nbytes) in self._short:
+            yield self._short[schedule, nbytes]
+            return
+        offsets = np.asarray(slot_offsets(schedule, nbytes))
+        read: list[Round] = []
+        transfers = first = 0
+        for number, moving in enumerate(schedule.rounds()):
+            read.append(moving)
+            transfers += moving.size
+            if transfers >= BATCH:
+                yield self._batch(read, first, offsets, schedule.ranks, last=False)
+                read, transfers, first = [], 0, number + 1
+        batch = self._batch(read, first, offsets, schedule.ranks, last=True)
+        if not first and len(self._short) < _SHORT:
+            self._short[schedule, nbytes] = batch
+        yield batch
+
+    def _batch(
+        self, read: list[Round], first: int, offsets: Longs, ranks: int, *, last: bool
+    ) -> Batch:
+        bounds = np.cumsum([0, *(moving.size for moving in read)])
+        size = int(bounds[-1])
+        ends, number = np.empty((2, size), np.int32), np.empty(size, np.int32)
+        nbytes, reduced = np.zeros((2, size))
+        transfers = np.empty(size, TRANSFER)
+        for moving, begin, end in zip(read, bounds[:-1], bounds[1:], strict=True):
+            transfers[begin:end] = moving
+        count = gather(
+            transfers,
+            bounds,
+            first,
+            offsets,
+            self._inside,
+            (ends, number, nbytes, reduced),
+            (np.empty(ranks + 1, np.int64), np.empty(size, np.int64), np.full(ranks, -1)),
+        )
+        return Batch(ends[:, :count], number[:count], nbytes[:count], reduced[:count], last)
+
+
+def largest_round(schedule: Schedule) -> float:
+    """About how many transfers the largest round of a shipped algorithm has; 0 of few ranks.
+
+    Nothing is made for it: it is what two smaller numbers of ranks let expect.
+    """
+    known = algorithms(schedule.collective.name).get(schedule.algorithm)
+    if known is None or schedule.ranks <= _SMALL:
+        return 0.0
+    smaller, larger = (_largest(known, ranks) for ranks in (_SMALL // 8, _SMALL // 4))
+    return float(larger * (larger / smaller) ** log2(schedule.ranks / (_SMALL // 4)))
+
+
+@cache
+def _largest(chosen: Algorithm, ranks: int) -> int:
+    return max(transfers.size for transfers in scheduled(chosen, ranks).rounds())
+
+
+@in_place
+def gather(
+    transfers: NDArray[Any],
+    bounds: Longs,
+    first: int,
+    offsets: Longs,
+    inside: bool,
+    batch: tuple[Ints, Ints, Floats, Floats],
+    scratch: tuple[Longs, Longs, Longs],
+) -> int:
+    """Gather the transfers of each round that go from one rank to the same other into messages.
+
+    Round ``first + i`` has the transfers from ``bounds[i]`` to ``bounds[i + 1]``. ``batch``: the
+    arrays of a Batch, the last two full of 0; returns how many messages there are. ``scratch``: of
+    shapes (ranks + 1,), (transfers,) and (ranks,), the last full of -1.
+    """
+    ends, numbers, sizes, reduced = batch
+    start, order, latest = scratch
+    count = 0
+    for number in range(bounds.size - 1):
+        start[:] = 0
+        for place in range(bounds[number], bounds[number + 1]):
+            start[transfers[place].src + 1] += 1
+        for rank in range(start.size - 1):
+            start[rank + 1] += start[rank]
+        for place in range(bounds[number], bounds[number + 1]):
+            src = transfers[place].src
+            order[start[src]] = place
+            start[src] += 1
+        here = count  # the first message from the same rank in this round
+        src = -1
+        for sorted_place in range(bounds[number + 1] - bounds[number]):
+            row = transfers[order[sorted_place]]
+            if row.src != src:
+                src, here = row.src, count
+            if row.src == row.dst and not (inside and row.reduce):
+                continue
+            message = latest[row.dst]
+            if message < here:
+                message = count
+                latest[row.dst] = message
+                ends[0, message], ends[1, message] = row.src, row.dst
+                numbers[message] = first + number
+                count += 1
+            nbytes = offsets[row.first + row.count] - offsets[row.first]
+            sizes[message] += nbytes
+            if row.reduce:
+                reduced[message] += nbytes
+    return count

@@ -1,0 +1,109 @@
+"""Routes: the paths between devices, remembered, and how long their latencies are."""
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.cluster import NO_LINK, Cluster
+from steptime.cluster.cluster import Ints
+from steptime.simulate.network.compiled import in_place
+
+Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Table: TypeAlias = tuple[Longs, Ints, Floats]
+"""Keys of pairs, their paths and latencies; arrays of length 65,536."""
+
+_BITS = 16
+_SPREAD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio: spreads keys evenly (Knuth)
+
+
+class Routes:
+    """Asks a cluster's router only for what it does not remember.
+
+    It remembers at most 65,536 pairs of devices; those that collide push each other out.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._latency = np.append(cluster.links.latency, 0.0)  # the last: NO_LINK's
+        self._keys = np.full(1 << _BITS, -1)
+        self._paths = np.full((1 << _BITS, 1), NO_LINK, np.int32)
+        self._latencies = np.zeros(1 << _BITS)
+
+    def __call__(self, src: Ints, dst: Ints) -> tuple[Ints, Floats]:
+        """Paths, shape (n, hops), and the sums of their latencies in seconds, shape (n,)."""
+        paths = np.empty((src.size, self._paths.shape[1]), np.int32)
+        latencies, missing = np.empty(src.size), np.empty(src.size, np.int64)
+        devices = self._cluster.devices
+        table = self._keys, self._paths, self._latencies
+        count = recall(table, devices, src, dst, paths, latencies, missing)
+        if not count:
+            return paths, latencies
+        missing = missing[:count]
+        fresh = self._cluster.paths(src[missing], dst[missing])
+        if fresh.shape[1] > paths.shape[1]:
+            paths, self._paths = (_padded(old, fresh.shape[1]) for old in (paths, self._paths))
+        fresh = _padded(fresh, paths.shape[1])
+        paths[missing] = fresh
+        latencies[missing] = self._latency[fresh].sum(axis=1)
+        table = self._keys, self._paths, self._latencies
+        remember(table, devices, src, dst, paths, latencies, missing)
+        return paths, latencies
+
+
+def _padded(paths: Ints, hops: int) -> Ints:
+    more = hops - paths.shape[1]
+    return np.pad(paths, ((0, 0), (0, more)), constant_values=NO_LINK) if more else paths
+
+
+@in_place
+def place_of(key: int) -> int:
+    """Where in the table a pair of devices is, if it is there."""
+    return ((key * _SPREAD) >> (64 - _BITS)) & ((1 << _BITS) - 1)
+
+
+@in_place
+def recall(
+    table: Table,
+    devices: int,
+    src: Ints,
+    dst: Ints,
+    paths: Ints,
+    latencies: Floats,
+    missing: Longs,
+) -> int:
+    """Copy what the table has; the others are in ``missing``, and how many."""
+    keys, known, sums = table
+    count = 0
+    for number in range(src.size):
+        key = np.int64(src[number]) * devices + dst[number]
+        place = place_of(key)
+        if keys[place] == key:
+            latencies[number] = sums[place]
+            for hop in range(known.shape[1]):
+                paths[number, hop] = known[place, hop]
+        else:
+            missing[count] = number
+            count += 1
+    return count
+
+
+@in_place
+def remember(
+    table: Table,
+    devices: int,
+    src: Ints,
+    dst: Ints,
+    paths: Ints,
+    latencies: Floats,
+    missing: Longs,
+) -> None:
+    """Put what was missing into the table."""
+    keys, known, sums = table
+    for number in missing:
+        key = np.int64(src[number]) * devices + dst[number]
+        place = place_of(key)
+        keys[place], sums[place] = key, latencies[number]
+        for hop in range(known.shape[1]):
+            known[place, hop] = paths[number, hop]

@@ -1,0 +1,91 @@
+"""What the links carry over time, in bins of a width that doubles when time runs over."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.state import BINS, NONE, Network
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinkSeries:
+    """What the links carried over time.
+
+    Bin i is the time from ``i * width`` seconds on. ``links``: the numbers of those on which a
+    message ever was, shape (used,). ``nbytes``: shape (bins, used). ``utilisation``: that over what
+    the link could have carried, the same shape; 0 where its bandwidth is infinite.
+    """
+
+    width: float
+    links: Ints
+    nbytes: Floats
+    utilisation: Floats
+
+
+def series_of(network: Network) -> LinkSeries:
+    """The series up to now, as far as it has been recorded."""
+    counts, links = network.counts[0], network.links
+    width = float(counts["width"])
+    used = np.flatnonzero(links["row"] != NONE).astype(np.int32)
+    bins = min(BINS, int(counts["now"] / width) + 1)
+    nbytes = network.series[links["row"][used], :bins].T
+    return LinkSeries(width, used, nbytes, nbytes / (width * links["bandwidth"][used]))
+
+
+@in_place
+def give_rows(net: Network, paths: Ints) -> None:
+    """Give all links of some paths a row in the series."""
+    counts = net.counts[0]
+    for path in paths:
+        for number in path:
+            if number != NONE and net.links[number].row == NONE:
+                net.links[number].row = counts.rows
+                counts.rows += 1
+
+
+@in_place
+def move(net: Network, time: float) -> None:
+    """Let it be later."""
+    net.counts[0].now = time
+    widen(net, time)
+
+
+@in_place
+def widen(net: Network, time: float) -> None:
+    """Make the bins wide enough to reach up to a time."""
+    counts = net.counts[0]
+    factor = 1
+    while time > BINS * counts.width:
+        counts.width *= 2
+        counts.bins /= 2
+        factor = min(2 * factor, BINS)
+    if factor > 1:
+        for row in net.series:
+            for place in range(BINS):
+                total = 0.0
+                for old in range(min(place * factor, BINS), min((place + 1) * factor, BINS)):
+                    total += row[old]
+                row[place] = total
+
+
+@in_place
+def record(net: Network, path: Ints, hops: int, nbytes: float, since: float, until: float) -> None:
+    """Add what a message has carried evenly over its path between two times."""
+    counts = net.counts[0]
+    width, bins = counts.width, counts.bins  # multiplied by: a division takes longer than all else
+    first, last = min(int(since * bins), BINS - 1), min(int(until * bins), BINS - 1)
+    for hop in range(hops):
+        row = net.series[net.links[path[hop]].row]
+        if first == last:
+            row[first] += nbytes
+        else:
+            rate = nbytes / (until - since)
+            row[first] += rate * ((first + 1) * width - since)
+            for between in range(first + 1, last):
+                row[between] += rate * width
+            row[last] += rate * (until - last * width)

@@ -1,0 +1,164 @@
+"""The state of a network: what the engine works on, as arrays of records.
+
+A *flow* is a message in its slot. A *part* is one rank's part of a collective, its *owner*. A
+*node* is one hop of one flow: the flows on a link are a list of nodes. An *end* is one of the two
+ends of a message: the ends of a rank's messages, in the order of rounds, are a chain that its part
+walks along. An *event* is that flow f has waited out its latency or has arrived, number 2f, or that
+part p enters a round, number 2p + 1; an *instant* is a list of events.
+"""
+
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.timeline import MESSAGE
+
+NONE = -1
+SAME = 1e-12  # events that are this close, relative to the time, are at the same instant
+BINS = 256  # of the series
+FINEST = 2.0**-40  # seconds of a bin at first
+INSTANTS = 4096  # of those last put into the agenda, to which further events may belong
+NODE = 16  # bits of a node's number that tell the hop
+
+WAITING, LATENT, FLOWING = 0, 1, 2  # states of a flow
+QUIET, DONE, ROUNDS, ROOM = 0, 1, 2, 3  # why run returns: see there
+
+ENGINE = (
+    "compiled.py",
+    "state.py",
+    "agenda.py",
+    "series.py",
+    "max_min.py",
+    "engine.py",
+    "unshared.py",
+)
+"""The files of the engine."""
+
+
+def _fingerprint() -> str:
+    """Of the source of the engine.
+
+    Numba takes kept code for fresh while the file of the function has not changed; what that calls
+    may be in another. So the types of the arguments, which it compares too, tell.
+    """
+    here = files("steptime.simulate.network")
+    return sha256(b"".join(here.joinpath(name).read_bytes() for name in ENGINE)).hexdigest()[:12]
+
+
+FLOW = np.dtype(
+    [
+        ("token", np.int64),  # of a lone message, else NONE
+        ("nbytes", np.float64),
+        ("left", np.float64),  # bytes at the time ``since``
+        ("rate", np.float64),  # bytes/s from then on
+        ("since", np.float64),
+        ("latency", np.float64),  # seconds
+        ("sent", np.float64),  # when both ranks had entered its round
+        ("reduce", np.float64),  # seconds that the receiver takes to reduce it
+        ("part", np.int32, 2),  # of sender and receiver
+        ("device", np.int32, 2),
+        ("following", np.int32, 2),  # the next end in the chain of sender and receiver
+        ("round", np.int32),
+        ("seen", np.int32),  # the pass in which it was last looked at
+        ("hops", np.int16),
+        ("missing", np.int8),  # ranks that have not entered its round
+        ("state", np.int8),
+    ],
+    align=True,
+)
+LINK = np.dtype(
+    [
+        ("bandwidth", np.float64),  # bytes/s
+        ("nbytes", np.float64),  # carried so far
+        ("room", np.float64),  # bytes/s not given to a flow yet
+        ("unfixed", np.int32),  # flows without a rate yet
+        ("flows", np.int32),
+        ("first", np.int64),  # node
+        ("seen", np.int32),
+        ("row", np.int32),  # in the series
+        ("changed", np.bool_),
+    ],
+    align=True,
+)
+PART = np.dtype(
+    [
+        ("busy", np.float64),  # seconds that it will reduce after this round
+        ("at", np.int32),  # the first end of its next round, or NONE
+        ("tail", np.int32),  # the last end in its chain
+        ("pending", np.int32),  # its messages in this round
+        ("owner", np.int32),
+    ],
+    align=True,
+)
+OWNER = np.dtype(
+    [
+        ("token", np.int64),
+        ("base", np.int32),  # the part of rank 0
+        ("unfinished", np.int32),  # ranks
+        ("exhausted", np.bool_),  # all rounds are in the chains
+    ],
+    align=True,
+)
+EVENT = np.dtype([("following", np.int32), ("before", np.int32), ("instant", np.int32)])
+INSTANT = np.dtype([("time", np.float64), ("first", np.int32), ("place", np.int32)], align=True)
+KEPT = np.dtype(
+    [
+        *MESSAGE.descr,
+        ("token", np.int64),  # of the collective or the lone message
+        ("src_device", np.int32),
+        ("dst_device", np.int32),
+        ("round", np.int32),  # of the collective, else -1
+    ]
+)
+"""A message that was kept; ``src`` and ``dst``: ranks of the collective, or devices."""
+
+ENDED = np.dtype([("token", np.int64), ("rank", np.int64), ("at", np.float64)])
+COUNTS = np.dtype(
+    [
+        ("now", np.float64),
+        ("width", np.float64),  # seconds of a bin, a power of two
+        ("bins", np.float64),  # a second
+        ("messages", np.int64),
+        ("spare_flows", np.int64),
+        ("spare_instants", np.int64),
+        ("heap", np.int64),
+        ("changed", np.int64),
+        ("ended", np.int64),
+        ("logged", np.int64),
+        ("rows", np.int64),  # of the series that links have
+        ("hungry", np.int64),  # an owner of which a rank has come to the end of its chain
+        ("turn", np.int32),  # passes over the network so far
+        ("keep", np.bool_),
+        (f"code_{_fingerprint()}", np.bool_),
+    ],
+    align=True,
+)
+
+
+class Network(NamedTuple):
+    """All that the engine works on. Of each array only Traffic makes longer ones."""
+
+    counts: NDArray[Any]  # (1,)
+    links: NDArray[Any]  # (links,)
+    flows: NDArray[Any]  # (slots,)
+    spare_flows: NDArray[np.int32]  # (slots,), a stack
+    paths: NDArray[np.int32]  # (slots, hops)
+    following: NDArray[np.int64]  # (slots, hops): the node after this one on its link
+    before: NDArray[np.int64]
+    parts: NDArray[Any]
+    owners: NDArray[Any]
+    events: NDArray[Any]
+    instants: NDArray[Any]
+    spare_instants: NDArray[np.int32]
+    recent: NDArray[np.int32]  # (INSTANTS,)
+    heap: NDArray[np.int32]  # instants
+    keys: NDArray[np.float64]  # their times
+    changed: NDArray[np.int32]  # (links,), a stack
+    found: NDArray[np.int32]  # (links,): the links of one component
+    shares: NDArray[np.float64]  # (links,): keys of a heap of them
+    ended: NDArray[Any]
+    logged: NDArray[Any]
+    series: NDArray[np.float64]  # (rows, BINS): bytes

@@ -1,0 +1,150 @@
+"""Room for what the engine works on: its arrays, made and made longer."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.cluster import Links
+from steptime.simulate.memory import require
+from steptime.simulate.network.state import (
+    BINS,
+    COUNTS,
+    ENDED,
+    EVENT,
+    FINEST,
+    FLOW,
+    INSTANT,
+    INSTANTS,
+    KEPT,
+    LINK,
+    NONE,
+    OWNER,
+    PART,
+    Network,
+)
+
+_FEW = 64
+
+
+def bytes_a_flow(hops: int) -> int:
+    """What a flow takes in all arrays."""
+    agenda = 2 * EVENT.itemsize + INSTANT.itemsize + 4 + 4 + 8
+    return FLOW.itemsize + 4 + 20 * hops + agenda + ENDED.itemsize
+
+
+def empty_network(links: Links, *, keep: bool) -> Network:
+    """A network with nothing on it."""
+    counts, records = np.zeros(1, COUNTS), np.zeros(len(links.names), LINK)
+    counts["keep"], counts["width"], counts["bins"] = keep, FINEST, 1 / FINEST
+    records["bandwidth"] = links.bandwidth
+    records["first"] = records["row"] = NONE
+    network = Network(
+        counts=counts,
+        links=records,
+        flows=np.zeros(0, FLOW),
+        spare_flows=np.empty(0, np.int32),
+        paths=np.empty((0, 1), np.int32),
+        following=np.empty((0, 1), np.int64),
+        before=np.empty((0, 1), np.int64),
+        parts=np.zeros(0, PART),
+        owners=np.zeros(0, OWNER),
+        events=np.empty(0, EVENT),
+        instants=np.empty(0, INSTANT),
+        spare_instants=np.empty(0, np.int32),
+        recent=np.full(INSTANTS, NONE, np.int32),
+        heap=np.empty(0, np.int32),
+        keys=np.empty(0),
+        changed=np.empty(records.size, np.int32),
+        found=np.empty(records.size, np.int32),
+        shares=np.empty(records.size),
+        ended=np.empty(0, ENDED),
+        logged=np.empty(0, KEPT),
+        series=np.zeros((0, BINS)),
+    )
+    return with_parts(with_owners(with_flows(network, _FEW, 1), _FEW), _FEW)
+
+
+def with_flows(network: Network, spare: int, hops: int) -> Network:
+    """At least so many spare slots, for paths of so many hops."""
+    old, there = len(network.flows), int(network.counts["spare_flows"][0])
+    size = old if there >= spare else max(2 * old, old + spare - there)
+    hops = max(hops, network.paths.shape[1])
+    if size == old and hops == network.paths.shape[1]:
+        return network
+    require(size * bytes_a_flow(hops), f"{size:,} messages under way at once")
+    network = network._replace(
+        flows=_longer(network.flows, size),
+        spare_flows=_longer(network.spare_flows, size),
+        paths=_wider(network.paths, size, hops),
+        following=_wider(network.following, size, hops),
+        before=_wider(network.before, size, hops),
+    )
+    network.spare_flows[there : there + size - old] = np.arange(old, size)[::-1]
+    network.counts["spare_flows"] += size - old
+    return _with_events(network)
+
+
+def with_parts(network: Network, size: int) -> Network:
+    """At least so many parts."""
+    return _with_events(network._replace(parts=_longer(network.parts, size)))
+
+
+def with_owners(network: Network, size: int) -> Network:
+    """At least so many owners."""
+    return network._replace(owners=_longer(network.owners, size))
+
+
+def with_series(network: Network) -> Network:
+    """A row in the series for each link that has one."""
+    rows = int(network.counts["rows"][0])
+    if rows <= len(network.series):
+        return network
+    return network._replace(series=_longer(network.series, min(2 * rows, len(network.links))))
+
+
+def clear(network: Network) -> None:
+    """Forget what messages have left on a network that is empty again."""
+    for name, value in (("messages", 0), ("width", FINEST), ("bins", 1 / FINEST)):
+        network.counts[name] = value
+    network.links["nbytes"] = 0.0
+    network.series[:] = 0.0
+
+
+def with_log(network: Network) -> Network:
+    """Room to keep what the flows that there are may leave at one instant."""
+    size = 2 * len(network.logged) + len(network.flows)
+    require(size * KEPT.itemsize, f"keeping {size:,} messages")
+    return network._replace(logged=_longer(network.logged, size))
+
+
+def _with_events(network: Network) -> Network:
+    """An event for each flow and part, and an instant for each event."""
+    flows, parts = len(network.flows), len(network.parts)
+    old, size = len(network.instants), flows + parts
+    network = network._replace(
+        events=_longer(network.events, 2 * max(flows, parts)),
+        instants=_longer(network.instants, size),
+        spare_instants=_longer(network.spare_instants, size),
+        heap=_longer(network.heap, size),
+        keys=_longer(network.keys, size),
+        ended=_longer(network.ended, size),
+    )
+    there = int(network.counts["spare_instants"][0])
+    network.spare_instants[there : there + size - old] = np.arange(old, size)[::-1]
+    network.counts["spare_instants"] += size - old
+    return network
+
+
+def _longer(array: NDArray[Any], size: int) -> NDArray[Any]:
+    if size <= len(array):
+        return array
+    longer = np.zeros((size, *array.shape[1:]), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _wider(array: NDArray[Any], size: int, hops: int) -> NDArray[Any]:
+    wider = np.zeros((size, hops), array.dtype)
+    wider[: array.shape[0], : array.shape[1]] = array
+    return wider

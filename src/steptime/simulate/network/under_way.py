@@ -1,0 +1,340 @@
+"""Traffic: messages under way on a cluster, from one event to the next."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from math import inf, isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from steptime.cluster import Cluster, Links
+from steptime.collectives.schedule import Schedule
+from steptime.errors import UsageError
+from steptime.simulate.memory import require
+from steptime.simulate.network import engine, storage
+from steptime.simulate.network.rounds import Batch, Reader, largest_round
+from steptime.simulate.network.routes import Routes
+from steptime.simulate.network.series import LinkSeries, give_rows, move, series_of
+from steptime.simulate.network.state import NONE, ROOM, ROUNDS
+from steptime.simulate.network.unshared import at_first, follow
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+_BYTES_OF_TRANSFER = 150  # while a round is made: five wide columns, the round twice, its messages
+
+
+class Done(NamedTuple):
+    """A lone message, or the part of a collective of ``rank``, is done ``at`` a time in seconds.
+
+    ``token`` tells which; of a lone message ``rank`` is -1.
+    """
+
+    token: int
+    rank: int
+    at: float
+
+
+@dataclass(eq=False)
+class _Collective:
+    """A collective under way: where its parts and its owner are, and what is still to be read."""
+
+    schedule: Schedule
+    nbytes: int
+    devices: Ints
+    owner: int
+    base: int
+    batches: Iterator[Batch]
+    unfinished: int
+
+
+class Traffic:
+    """Messages on the links of a cluster, and the ranks that wait for them.
+
+    A message waits out the latencies of the links of its path, then its bytes flow at its max-min
+    fair share of their bandwidths. That of a round of a collective begins when both its ranks have
+    entered the round. A rank enters the next one when its messages of this one are done and what
+    they brought is reduced, at the ``reduction`` of the cluster's device.
+    """
+
+    def __init__(self, cluster: Cluster, *, keep_messages: bool = False) -> None:
+        """Raises UsageError for a link that cannot be.
+
+        ``keep_messages``: keep a row of every message.
+        """
+        _check_links(cluster.links, cluster.name)
+        self._cluster = cluster
+        self._network = storage.empty_network(cluster.links, keep=keep_messages)
+        self._routes = Routes(cluster)
+        self._reader = Reader(inside=isfinite(cluster.device.reduction))
+        self._tokens = 0
+        self._collectives: dict[int, _Collective] = {}
+        self._owned: dict[int, _Collective] = {}
+        self._parts = self._owners = 0
+        self._spare_parts: dict[int, list[int]] = {}
+        self._spare_owners: list[int] = []
+        self._sent: list[tuple[int, int, int, float, float]] = []
+        self._entered: list[tuple[int, float]] = []
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return float(self._network.counts["now"][0])
+
+    @property
+    def messages(self) -> int:
+        """How many messages have arrived."""
+        return int(self._network.counts["messages"][0])
+
+    @property
+    def link_bytes(self) -> Floats:
+        """The bytes of the messages that have come over each link, shape (links,)."""
+        return self._network.links["nbytes"].copy()
+
+    @property
+    def kept(self) -> NDArray[Any]:
+        """The messages that have arrived, dtype KEPT; none unless they are kept."""
+        return self._network.logged[: self._network.counts["logged"][0]]
+
+    @property
+    def link_series(self) -> LinkSeries:
+        """What the links have carried over time, so far."""
+        engine.tally(self._network)
+        return series_of(self._network)
+
+    def send(self, src: int, dst: int, nbytes: float, at: float) -> int:
+        """Send a message from one device to another at a time, not past; its token."""
+        token, self._tokens = self._tokens, self._tokens + 1
+        self._sent.append((token, src, dst, nbytes, at))
+        return token
+
+    def begin(self, schedule: Schedule, devices: ArrayLike, nbytes: int) -> int:
+        """Begin a collective, which no rank has entered yet; its token.
+
+        ``devices``: that of each rank, shape (ranks,). Raises UsageError when these are not on the
+        cluster, and when the messages of one round would not fit into memory.
+        """
+        places = np.asarray(devices, np.int32)
+        if places.shape != (schedule.ranks,):
+            raise UsageError(
+                f"{places.size} devices are given for {schedule.ranks} ranks: give one for each"
+            )
+        if ((places < 0) | (places >= self._cluster.devices)).any():
+            raise UsageError(
+                f"a rank is on device {places.max()}: {self._cluster.name} has devices 0 to "
+                f"{self._cluster.devices - 1}"
+            )
+        self._check_memory(schedule, places)
+        token, self._tokens = self._tokens, self._tokens + 1
+        owner, base = self._room_for(schedule.ranks)
+        made = _Collective(
+            schedule,
+            nbytes,
+            places,
+            owner,
+            base,
+            self._reader.batches(schedule, nbytes),
+            schedule.ranks,
+        )
+        self._collectives[token] = self._owned[owner] = made
+        network = self._network
+        network.owners[owner] = (token, base, schedule.ranks, False)
+        network.parts[base : base + schedule.ranks] = (0.0, NONE, NONE, 0, owner)
+        return token
+
+    def enter(self, collective: int, rank: int, at: float) -> None:
+        """Let a rank start its first round of a collective at a time, not past."""
+        self._entered.append((self._collectives[collective].base + rank, at))
+
+    def advance(self, until: float = inf) -> list[Done]:
+        """Run to the first instant, at most ``until``, at which something is done: all that is.
+
+        An empty list when ``until``, which it is then, comes first, or nothing is under way. Raises
+        UsageError for a message that cannot be sent, or a time that is past, of what came since the
+        last call.
+        """
+        self._run(until, stop=True)
+        return [Done(*row) for row in self._ended().tolist()]
+
+    def finish(self) -> NDArray[Any]:
+        """Run until nothing happens any more; all that is done, as rows of token, rank, at."""
+        if not self._followed():
+            self._run(inf, stop=False)
+        return self._ended()
+
+    def send_all(self, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, at: ArrayLike) -> int:
+        """Send many messages, which ``send`` would take one by one; the token of the first.
+
+        Each of shape (messages,); the tokens are consecutive. Raises UsageError for one that cannot
+        be sent.
+        """
+        first, self._tokens = self._tokens, self._tokens + np.size(src)
+        self._dispatch(np.arange(first, self._tokens), src, dst, nbytes, at)
+        return first
+
+    def _check_memory(self, schedule: Schedule, devices: Ints) -> None:
+        if expected := largest_round(schedule):
+            paths, _ = self._routes(devices[:1], devices[-1:])
+            require(
+                expected * (_BYTES_OF_TRANSFER + storage.bytes_a_flow(paths.shape[1])),
+                f"a round of about {expected:,.0f} transfers, as the {schedule.collective.name} "
+                f"{schedule.algorithm!r} of {schedule.ranks} ranks has one,",
+            )
+
+    def _room_for(self, ranks: int) -> tuple[int, int]:
+        """An owner and the first of its parts, new or left by a collective of as many ranks."""
+        if self._spare_owners:
+            owner = self._spare_owners.pop()
+        else:
+            owner, self._owners = self._owners, self._owners + 1
+            if self._owners > len(self._network.owners):
+                self._network = storage.with_owners(self._network, 2 * self._owners)
+        if spare := self._spare_parts.get(ranks):
+            return owner, spare.pop()
+        base, self._parts = self._parts, self._parts + ranks
+        if self._parts > len(self._network.parts):
+            self._network = storage.with_parts(self._network, 2 * self._parts)
+        return owner, base
+
+    def _followed(self) -> bool:
+        """Whether all there is is one collective whose messages never meet: it is done then."""
+        counts = self._network.counts
+        if self._tokens != 1 or len(self._collectives) != 1 or counts["keep"]:
+            return False
+        (token,) = self._collectives
+        collective = self._collectives[token]
+        times = {part - collective.base: at for part, at in self._entered}
+        possible = all(self.now <= at < inf for at in times.values())
+        if len(times) != collective.devices.size or not possible:
+            return False
+        enters = np.array([times[rank] for rank in range(len(times))], float)
+        progress = at_first(enters, len(self._network.links))
+        batches = self._reader.batches(collective.schedule, collective.nbytes)
+        for number, batch in enumerate(batches):
+            paths, latency = self._ways(collective.devices[batch.ranks])
+            reduce = batch.reduced / self._cluster.device.reduction
+            if not follow(self._network, *batch[:3], reduce, latency, paths, progress):
+                storage.clear(self._network)
+                if not number:  # most messages that meet do so early
+                    collective.batches = chain([batch], batches)
+                return False
+        ends = progress.entered
+        move(self._network, float(ends.max()))
+        self._entered.clear()
+        order = np.argsort(ends, kind="stable")
+        rows = self._network.ended[: ends.size]
+        rows["token"], rows["rank"], rows["at"] = token, order, ends[order]
+        counts["ended"] = ends.size
+        return True
+
+    def _run(self, until: float, *, stop: bool) -> None:
+        if self._sent:
+            self._dispatch(*zip(*self._sent, strict=True))
+            self._sent.clear()
+        if self._entered:
+            parts, at = map(np.array, zip(*self._entered, strict=True))
+            self._entered.clear()
+            if not ((at >= self.now) & (at < inf)).all():
+                raise UsageError(
+                    f"no rank can enter a collective at {at.min():g} s: it is {self.now:g} s now"
+                )
+            engine.enter(self._network, parts.astype(np.int32), at.astype(float))
+        while True:
+            reason = engine.run(self._network, until, stop)
+            if reason == ROUNDS:
+                self._feed(self._owned[int(self._network.counts["hungry"][0])])
+            elif reason == ROOM:
+                self._network = storage.with_log(self._network)
+            else:
+                return
+
+    def _dispatch(
+        self, tokens: ArrayLike, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, at: ArrayLike
+    ) -> None:
+        devices, sizes = np.array([src, dst], np.int32), np.array(nbytes, float)
+        moments = np.array(at, float)
+        self._check(devices, sizes, moments)
+        paths, latency = self._ways(devices)
+        self._network = storage.with_flows(self._network, *paths.shape)
+        longs = np.array(tokens, np.int64)
+        engine.dispatch(self._network, longs, moments, devices, sizes, latency, paths)
+
+    def _check(self, devices: Ints, nbytes: Floats, at: Floats) -> None:
+        """Raise UsageError for the first message that cannot be sent."""
+        src, dst = devices
+        beyond = ((devices < 0) | (devices >= self._cluster.devices)).max(axis=0)
+        no_size = ~((nbytes >= 0) & (nbytes < inf))
+        no_time = ~((at >= self.now) & (at < inf))
+        if not (beyond | no_size | no_time).any():
+            return
+        one = int(np.argmax(beyond | no_size | no_time))
+        what = f"message {one} "
+        if beyond[one]:
+            what += (
+                f"goes from device {src[one]} to {dst[one]}: {self._cluster.name} has devices 0 to "
+                f"{self._cluster.devices - 1}"
+            )
+        elif no_size[one]:
+            what += f"has {nbytes[one]:g} bytes: give a number from 0 on"
+        else:
+            what += f"starts at {at[one]:g} s: it is {self.now:g} s already, so give a later time"
+        raise UsageError(what)
+
+    def _feed(self, collective: _Collective) -> None:
+        """Append further messages of a collective to its chains."""
+        batch = next(collective.batches)
+        self._network.owners["exhausted"][collective.owner] = batch.last
+        devices = collective.devices[batch.ranks]
+        paths, latency = self._ways(devices)
+        self._network = storage.with_flows(self._network, *paths.shape)
+        reduce = batch.reduced / self._cluster.device.reduction
+        engine.append(
+            self._network,
+            collective.base,
+            batch.ranks,
+            batch.round,
+            reduce,
+            devices,
+            batch.nbytes,
+            latency,
+            paths,
+        )
+
+    def _ways(self, devices: Ints) -> tuple[Ints, Floats]:
+        """Paths and latencies between devices, shape (2, messages); the links are in the series."""
+        paths, latency = self._routes(*devices)
+        give_rows(self._network, paths)
+        self._network = storage.with_series(self._network)
+        return paths, latency
+
+    def _ended(self) -> NDArray[Any]:
+        """What has ended since it was last asked; the room of a collective that has is spare."""
+        counts = self._network.counts
+        ended = self._network.ended[: counts["ended"][0]].copy()
+        counts["ended"] = 0
+        tokens, ranks = np.unique(ended["token"][ended["rank"] != NONE], return_counts=True)
+        for token, done in zip(tokens.tolist(), ranks.tolist(), strict=True):
+            collective = self._collectives[token]
+            collective.unfinished -= done
+            if not collective.unfinished:
+                del self._collectives[token], self._owned[collective.owner]
+                self._spare_owners.append(collective.owner)
+                size = collective.devices.size
+                self._spare_parts.setdefault(size, []).append(collective.base)
+        return ended
+
+
+def _check_links(links: Links, name: str) -> None:
+    latency = links.latency
+    for what, values, wrong, least in (
+        ("bandwidth", links.bandwidth, ~(links.bandwidth > 0), "above 0"),
+        ("latency", latency, ~((latency >= 0) & np.isfinite(latency)), "from 0 on"),
+    ):
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise UsageError(
+                f"the link {links.names[first]} of {name} has a {what} of {values[first]:g}: give "
+                f"one {least}"
+            )

@@ -1,0 +1,60 @@
+"""Stretches: what is computed without a word to another rank, and what is said before and after."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from steptime.program import Collective
+from steptime.workloads.mesh import Mesh
+from steptime.workloads.models import Part
+from steptime.workloads.precision import element_bytes
+
+Recompute: TypeAlias = Literal["none", "selective", "full"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """How a micro-batch and the layers are cut among ranks.
+
+    A micro-batch is ``rows`` rows of ``row`` tokens, which the ranks along ``context`` share.
+    ``hidden``: the width of the residual stream, ``kv_width`` that of all heads' keys and values,
+    ``top_k`` how many experts a token goes to. Where ``sequence_parallel``, ranks along ``tensor``
+    hold their share of the tokens between the halves of a block instead of all of them.
+    """
+
+    mesh: Mesh
+    rows: int
+    row: int
+    hidden: int
+    kv_width: int
+    top_k: int
+    dtype: str
+    sequence_parallel: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a micro-batch that a rank computes with."""
+        return self.rows * self.row // self.mesh.context
+
+    @property
+    def tokens_held(self) -> int:
+        """Tokens of a micro-batch that a rank holds between the halves of a block."""
+        return self.tokens // (self.mesh.tensor if self.sequence_parallel else 1)
+
+    def activation_bytes(self, tokens: int) -> int:
+        """Bytes of the activations of so many tokens between two layers."""
+        return tokens * self.hidden * element_bytes(self.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A part of the model, with the collectives that its ranks call around it.
+
+    A collective has the name of what it moves. Forward, those of ``enter`` come before computing
+    and those of ``leave`` after it; backward those of ``enter_backward`` and ``leave_backward``.
+    """
+
+    part: Part
+    enter: tuple[Collective, ...] = ()
+    leave: tuple[Collective, ...] = ()
+    enter_backward: tuple[Collective, ...] = ()
+    leave_backward: tuple[Collective, ...] = ()

@@ -1,0 +1,95 @@
+"""What was measured, simulated elsewhere: the same calls with the compute that was measured."""
+
+import pytest
+
+from steptime.cluster.files import cluster_named
+from steptime.study.comparison import Comparison
+from steptime.study.options import HowOptions
+from steptime.study.resimulate import asked_of_comparison, elsewhere_record
+from steptime.study.simulate import prepare_all, study
+from steptime.timeline import Recorder
+from steptime.train.figures import RankFigures, Spread, StrategyFigures
+from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
+
+OPTIONS = JobOptions(
+    model=ModelOptions(model="nano"),
+    data=DataOptions(),
+    train=TrainOptions(batch=8),
+    precision="fp32",
+    compiled=False,
+    steps=4,
+    warmup=1,
+    seed=0,
+)
+RANKS = 4
+
+
+def measured(compute_s: float, update_s: list[float]) -> StrategyFigures:
+    nothing = [0] * RANKS
+    return StrategyFigures(
+        source="measured",
+        summary="as told",
+        step_time_s=Spread(0.3, 0.2, 0.4),
+        compute_s=compute_s,
+        exposed_comm_s=0.1,
+        update_s=sum(update_s) / RANKS,
+        other_s=0.0,
+        bytes_sent_per_rank=nothing,
+        bytes_received_per_rank=nothing,
+        wire_bytes_sent_per_rank=None,
+        wire_bytes_received_per_rank=None,
+        bytes_sent_per_host={},
+        bytes_received_per_host={},
+        tokens_per_s=1.0,
+        loss=[1.0],
+        parameter_hash=["a"],
+        ranks=[
+            RankFigures(
+                rank=rank,
+                host="here",
+                step_time_s=0.3,
+                compute_s=compute_s,
+                exposed_comm_s=0.1,
+                update_s=seconds,
+                other_s=0.0,
+            )
+            for rank, seconds in enumerate(update_s)
+        ],
+    )
+
+
+@pytest.fixture(scope="module")
+def record():
+    of_strategies = {
+        "server": measured(0.2, [0.04, 0, 0, 0]),
+        "replicated": measured(0.1, [0.02] * RANKS),
+        "shared": measured(0.1, [0.02] * RANKS),
+    }
+    comparison = Comparison(of_strategies, Recorder().timeline(0, RANKS))
+    config = OPTIONS.model.config(vocabulary=256)
+    asked = asked_of_comparison(comparison, OPTIONS, config, cluster_named("office-10gbe"))
+    prepared = prepare_all(asked, asked.cluster, HowOptions())
+    return elsewhere_record(study(asked, asked.cluster, HowOptions(), prepared, lambda _: None))
+
+
+def test_compute_and_update_are_those_that_were_measured(record):
+    server, replicated = record["strategies"]["server"], record["strategies"]["replicated"]
+    assert replicated["compute_s"] == pytest.approx(0.1)
+    assert replicated["update_s"] == pytest.approx(0.02)
+    assert server["compute_s"] == pytest.approx(0.2)
+    assert [rank["update_s"] for rank in server["ranks"]] == pytest.approx([0.04, 0, 0, 0])
+
+
+def test_the_bytes_are_those_of_the_model(record):
+    config = OPTIONS.model.config(vocabulary=256)
+    sent = record["strategies"]["replicated"]["bytes_sent_per_rank"]
+    assert sent == pytest.approx(
+        [2 * (RANKS - 1) / RANKS * 4 * config.parameters] * RANKS, rel=0.01
+    )
+
+
+def test_what_the_cluster_cannot_run_is_left_out_and_all_is_marked(record):
+    assert list(record["strategies"]) == ["server", "replicated"]
+    assert (record["cluster"], record["winner"]) == ("office-10gbe", "replicated")
+    sources = {entry["source"] for entry in record["strategies"].values()}
+    assert {record["source"], *sources} == {"simulated"}
