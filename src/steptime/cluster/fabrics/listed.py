@@ -10,7 +10,7 @@ import numpy as np
 
 from steptime.cluster.cluster import NO_LINK, Fabric, Ints, Router
 from steptime.cluster.fabrics.wiring import Wires, host_names, wired
-from steptime.cluster.section import Rate, Section
+from steptime.section import Rate, Section
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from steptime.cluster.cluster import Fabric, Ints
 from steptime.cluster.fabrics.wiring import Wires, host_names, where, wired
-from steptime.cluster.section import Section
+from steptime.section import Section
 
 
 def torus(section: Section, count: int) -> Fabric:

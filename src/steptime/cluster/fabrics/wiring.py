@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steptime.cluster.cluster import NO_LINK, Fabric, Ints, Links, Router
-from steptime.cluster.section import Duplex, Rate, Section
+from steptime.section import Duplex, Rate, Section
 
 
 @dataclass(frozen=True)
