@@ -36,9 +36,10 @@ def mixture(cut: Cut, part: Part) -> Sequence[Segment]:
         for kind in ("all_gather", "reduce_scatter")
     )
     # Tensor ranks hold a share of the shared expert: for it too tokens are gathered and summed.
-    every = Segment(part=router)
-    first = summed(cut, (every,)) if any(t.split for t in router.tensors) else (every,)
-    return *first, replace(
+    for_all: tuple[Segment, ...] = (Segment(part=router),)
+    if any(tensor.split for tensor in router.tensors):
+        for_all = summed(cut, for_all)
+    return *for_all, replace(
         experts,
         enter=(dispatch, gather),
         leave=(scatter, combine),

@@ -147,7 +147,7 @@ class Hybrid:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of its pipeline, in forward order."""
-        model = self.model.padded(128 * self.mesh.tensor)
+        model = self._laid_out
         pieces = _cut(model, self.order.shape.pieces)
         return tuple(
             Stage(
@@ -201,8 +201,12 @@ class Hybrid:
     @cached_property
     def memory(self) -> tuple[Memory, ...]:
         """What a rank of each stage keeps in memory."""
-        model = self.model.padded(128 * self.mesh.tensor)
-        return tuple(memory_of_stage(model, stage) for stage in self.stages)
+        return tuple(memory_of_stage(self._laid_out, stage) for stage in self.stages)
+
+    @cached_property
+    def _laid_out(self) -> Transformer:
+        """The model with a vocabulary that its tensor ranks divide."""
+        return self.model.padded(128 * self.mesh.tensor)
 
 
 def _cut(model: Transformer, pieces: int) -> tuple[tuple[Unit, ...], ...]:

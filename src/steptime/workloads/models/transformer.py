@@ -6,6 +6,7 @@ from functools import cached_property
 from steptime.errors import UsageError
 from steptime.workloads.models.parts import Part, Tensor, Unit, linear, norm, size
 
+_MOST, _MOST_MLPS = (1 << 31) - 1, 1 << 17  # the largest today have 16,000 MLPs
 _OF_EXPERTS = ("expert_inner", "shared_inner", "dense_layers")
 
 
@@ -71,8 +72,8 @@ class Transformer:
     through one of ``shared_inner`` where that is not 0; the first ``dense_layers`` have one MLP.
 
     Raises UsageError for a dimension below 1, for heads that do not divide ``hidden`` or key heads
-    that do not divide them, for more experts a token or more dense layers than there are, and for
-    dimensions of experts where there are none.
+    that do not divide them, for more experts a token or more dense layers than there are, for
+    dimensions of experts where there are none, and for more than memory would hold.
     """
 
     name: str
@@ -103,6 +104,13 @@ class Transformer:
         for field, value in self.dimensions.items():
             if value < 1:
                 raise UsageError(f"{self.name} has {value} {field}: it must be at least 1")
+            if value > _MOST:
+                raise UsageError(f"the {field} of {self.name} is too large: it must be below 2^31")
+        if self.layers * self.experts > _MOST_MLPS:
+            raise UsageError(
+                f"{self.name} has {self.layers:,} layers of {self.experts:,} MLPs: together there "
+                f"must be at most {_MOST_MLPS:,}"
+            )
         if not (self.head_width or self.latent):
             self._check_heads(self.heads, "heads", "hidden size", self.hidden)
         self._check_heads(self.kv_heads, "key heads", "heads", self.heads)
