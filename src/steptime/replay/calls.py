@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from steptime.arrays import Ints
 from steptime.collectives.execute import Vector
 from steptime.measure.carrier import Carrier
 from steptime.measure.dtype import Dtype
-from steptime.program.program import Ints
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.measure.carrier import Carrier
 from steptime.program import Collective, Compute, Program, Recv, Send, Wait
 from steptime.program import matching as matching
@@ -17,7 +18,6 @@ from steptime.replay.replay import RankReplay
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.world.alignment import Alignment
 
-Floats = NDArray[np.float64]
 STEP = "step"
 MOST_MET = 2048
 """Of so many ranks the messages are put into the timeline: who meets whom takes a second."""

@@ -7,9 +7,9 @@ from typing import Any
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from steptime.arrays import Ints
 from steptime.measure.dtype import DTYPES, Dtype
 from steptime.measure.mpi_carrier import MpiCarrier
-from steptime.program.program import Ints
 from steptime.replay.calls import Begin, GroupCall
 
 Array = NDArray[Any]

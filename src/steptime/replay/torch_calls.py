@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime.arrays import Ints
 from steptime.measure.dtype import DTYPES, Dtype
 from steptime.measure.torch_carrier import TorchCarrier
-from steptime.program.program import Ints
 from steptime.replay.calls import Begin, GroupCall, Pending
 
 _NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}

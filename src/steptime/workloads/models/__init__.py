@@ -4,7 +4,7 @@ A family of models is one file of ``families``, a model of a family one of ``pre
 """
 
 from steptime.workloads.models.family import Family, Model, transformer_of
-from steptime.workloads.models.named import model_named, model_names
+from steptime.workloads.models.named import is_model_file, model_named, model_names
 from steptime.workloads.models.network import Network
 from steptime.workloads.models.parts import Part, Tensor, Unit
 from steptime.workloads.models.transformer import Architecture, Latent, Transformer
@@ -19,6 +19,7 @@ __all__ = [
     "Tensor",
     "Transformer",
     "Unit",
+    "is_model_file",
     "model_named",
     "model_names",
     "transformer_of",

@@ -13,6 +13,8 @@ from steptime.workloads.models.hugging_face import read_config
 from steptime.workloads.models.model_file import read_model, read_models
 
 _PRESETS = files("steptime.workloads.models") / "presets"
+_SUFFIXES = (".toml", ".json")
+_CONFIG = "config.json"
 
 
 def model_named(name: str | Path) -> Model:
@@ -22,7 +24,7 @@ def model_named(name: str | Path) -> Model:
     configuration of a Hugging Face model or the folder that holds one as ``config.json``. Raises
     UsageError where there is no such model or its file is wrong.
     """
-    if isinstance(name, Path) or name.endswith((".toml", ".json")) or "/" in name:
+    if isinstance(name, Path) or "/" in name or is_model_file(name):
         return _of_file(Path(name))
     for series in _series().values():
         known = series.also.get(name, name)
@@ -31,6 +33,12 @@ def model_named(name: str | Path) -> Model:
     names = [*model_names(), *(other for series in _series().values() for other in series.also)]
     mend = did_you_mean(name, names) or f"choose one of {', '.join(model_names())}"
     raise UsageError(f"there is no model {name!r} (a file's name ends in .toml or .json): {mend}")
+
+
+def is_model_file(text: str) -> bool:
+    """Whether a text is the path of a model's file, and not a name or of something else."""
+    path = Path(text)
+    return path.suffix in _SUFFIXES or (path / _CONFIG).is_file()
 
 
 def model_names() -> tuple[str, ...]:
@@ -51,8 +59,8 @@ def _series() -> Mapping[str, Family]:
 
 def _of_file(path: Path) -> Model:
     if path.is_dir():
-        path /= "config.json"
-    if path.suffix not in (".toml", ".json") and not path.exists():
+        path /= _CONFIG
+    if path.suffix not in _SUFFIXES and not path.exists():
         raise UsageError(
             f"there is no file or folder {path}: models are described by files of this machine, "
             "and nothing is fetched"
