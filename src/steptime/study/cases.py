@@ -128,7 +128,8 @@ def _named_model(name: str) -> Model:
         return model_named(name)
     except UsageError as error:
         sentence = str(error)
-        others = "" if sentence.endswith("?") else ", or a folder of Chakra .et files by its path"
+        complete = is_model_file(name) or sentence.endswith("?")
+        others = "" if complete else ", or a folder of Chakra .et files by its path"
         raise UsageError(sentence + others) from None
 
 
