@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from runs_made import environment, figures, proxy, training
+from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.runs.same_work import Facts
 from steptime.study.diff import compared, diff
@@ -16,7 +17,6 @@ from steptime.study.diff_runs import PHASES, TimedRun, read_run, read_side
 from steptime.study.diff_statistics import (
     CONFIDENCE,
     LEAST_PAIRS,
-    Floats,
     blocks,
     independent,
     paired,

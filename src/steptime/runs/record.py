@@ -137,7 +137,7 @@ class RunRecord:
 
     ``strategies``: the figures of each, by name; a proxy has one, by the name of its model.
     ``phases`` and ``under_way``: how a proxy's step is spent on waiting for each axis, and how long
-    its calls were under way. ``steps_s``: each step of a proxy. ``buffer_bytes`` of a proxy's ranks.
+    its calls were under way; ``steps_s``: each of its steps; ``buffer_bytes`` of its ranks.
     """
 
     verb: str

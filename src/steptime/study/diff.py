@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.runs.same_work import check_same_work, told_differences
 from steptime.study.diff_runs import PHASES, TimedRun
@@ -21,7 +22,6 @@ from steptime.study.diff_statistics import (
     POWER,
     RUN_TO_RUN,
     Estimate,
-    Floats,
     blocks,
     independent,
     paired,

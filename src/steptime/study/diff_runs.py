@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.runs import run_folder
 from steptime.runs.record import RunRecord, run_record, took_steps
 from steptime.runs.same_work import Facts, facts_of
-from steptime.study.diff_statistics import Floats
 from steptime.timeline import Timeline, phases_of_steps, read_chrome_trace
 
 PHASES = ("compute", "exposed_comm", "update", "other")
