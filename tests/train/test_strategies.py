@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ranks import on_ranks
+from steptime.collectives.call_bytes import Traffic
 from steptime.errors import UsageError
 from steptime.strategies import live_strategies, strategy_named
 from steptime.timeline import Recorder, phases_of_steps
@@ -19,7 +20,6 @@ from steptime.train.options import DataOptions, ModelOptions, TrainOptions
 from steptime.train.precision import precision_of
 from steptime.train.tokens import load_tokens
 from steptime.train.training import Training, build_training, new_model
-from steptime.world.call_bytes import Traffic
 
 STEPS = 20
 HALF_STEPS = 5  # half precision is emulated on many CPUs

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime.collectives.call_bytes import Traffic
 from steptime.strategies import Strategy
 from steptime.train.config import GPT2Config, suitable_learning_rate
 from steptime.train.data import Batches
@@ -22,7 +23,6 @@ from steptime.train.options import JobOptions
 from steptime.train.precision import precision_of
 from steptime.train.tokens import Tokens, check_vocabulary, load_tokens
 from steptime.train.training import Training, build_training, new_model
-from steptime.world.call_bytes import Traffic
 from steptime.world.clock import recorder_for
 from steptime.world.wire import wire_traffic
 
