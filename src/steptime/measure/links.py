@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 
 from steptime.collectives.execute import Vector
+from steptime.dtypes import Dtype
 from steptime.measure.carrier import Carrier, Run
-from steptime.measure.dtype import Dtype
 from steptime.measure.timing import Effort
 
 _WINDOW = 8

@@ -8,8 +8,8 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from steptime.collectives.execute import Transport
+from steptime.dtypes import Dtype
 from steptime.measure.carrier import Call, Run
-from steptime.measure.dtype import Dtype
 from steptime.measure.neighbours import shifted
 
 Array = NDArray[Any]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from steptime.collectives.execute import Transport
+from steptime.dtypes import Dtype
 from steptime.measure.carrier import Call, Run
-from steptime.measure.dtype import Dtype
 from steptime.measure.neighbours import shifted
 
 _OPS = {

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.collectives.execute import Vector
+from steptime.dtypes import Dtype
 from steptime.measure.carrier import Carrier
-from steptime.measure.dtype import Dtype
 from steptime.measure.exact import ExactData
 from steptime.program import Collective
 from steptime.replay.calls import Caller

@@ -6,8 +6,8 @@ from typing import Any, Protocol, TypeAlias
 
 from steptime.arrays import Ints
 from steptime.collectives.execute import Vector
+from steptime.dtypes import Dtype
 from steptime.measure.carrier import Carrier
-from steptime.measure.dtype import Dtype
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from steptime.dtypes import DTYPES
 from steptime.measure.carrier import Carrier
-from steptime.measure.dtype import DTYPES
 
 
 class CarrierPeers:

@@ -17,7 +17,7 @@ from steptime.replay.options import ProxyOptions
 from steptime.replay.spread import hosts_of, memory_record, spread, spread_record
 from steptime.replay.standin import Kind
 from steptime.replay.times import with_times
-from steptime.simulate.queues import seconds_on
+from steptime.simulate.device import seconds_on
 from steptime.units import format_bytes
 from steptime.workloads.compat import compat_named
 from steptime.workloads.data_parallel import data_parallel

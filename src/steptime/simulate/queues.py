@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import Device
-from steptime.errors import UsageError
 from steptime.program import MAIN, Compute, Op, Program, Wait
+from steptime.simulate.device import seconds_on
 
 COMPUTE, WAIT, MEET = 0, 1, 2  # codes of ops
 
@@ -79,29 +79,6 @@ def queues(program: Program, device: Device, speed: Floats) -> Queues:
         instances_of=np.concatenate([[0], np.cumsum(lengths[program.class_of])]),
         speed=speed.astype(np.float64),
     )
-
-
-def seconds_on(device: Device, op: Op) -> float:
-    """How long a Compute takes on a device of speed 1; 0 for any other op.
-
-    That is the longer of computing, at ``efficiency`` times the device's peak rate for its dtype,
-    and moving its bytes through the memory (roofline: Williams, Waterman and Patterson 2009).
-
-    Raises UsageError when the device has no rate for the dtype; it lists those that it has.
-    """
-    if not isinstance(op, Compute):
-        return 0.0
-    if op.seconds is not None:
-        return op.seconds
-    computing = 0.0
-    if op.flops:
-        if op.dtype not in device.flops:
-            raise UsageError(
-                f"{op.name!r} computes in {op.dtype}, for which {device.name} has no rate: it has "
-                f"{', '.join(device.flops)}"
-            )
-        computing = op.flops / (device.flops[op.dtype] * device.efficiency)
-    return max(computing, op.nbytes / device.memory_bandwidth)
 
 
 def _code(op: Op) -> int:
