@@ -11,7 +11,7 @@ from typing import get_args
 import torch
 
 from steptime.dtypes import BY_SHORT_NAME
-from steptime.train.options import DtypeName
+from steptime.workloads.precision import DtypeName
 
 DTYPES: dict[DtypeName, torch.dtype] = {
     name: getattr(torch, BY_SHORT_NAME[name].name) for name in get_args(DtypeName)

@@ -1,17 +1,23 @@
 """Bytes of an element, of what its update moves, and of what the optimizer keeps of it."""
 
+from typing import Literal, TypeAlias, get_args
+
 from steptime.dtypes import item_bytes
 from steptime.errors import UsageError
 
-_TRAINED = ("fp32", "bf16", "fp16")
+DtypeName: TypeAlias = Literal["fp32", "bf16", "fp16"]
+"""What a model can be trained in."""
+
 _MOMENTS = 8  # two, in fp32
 _ADAMW_BYTES = 28  # fp32 weight, gradient and two moments are read, all but the gradient written
 
 
 def element_bytes(dtype: str) -> int:
     """Bytes of one element; raises UsageError, naming those there are, for another dtype."""
-    if dtype not in _TRAINED:
-        raise UsageError(f"there is no dtype {dtype!r} to train in: choose {', '.join(_TRAINED)}")
+    if dtype not in get_args(DtypeName):
+        raise UsageError(
+            f"there is no dtype {dtype!r} to train in: choose {', '.join(get_args(DtypeName))}"
+        )
     return item_bytes(dtype)
 
 
