@@ -1,4 +1,4 @@
-"""What cannot be done is refused in one sentence, soon, and leaves nothing."""
+"""What cannot be done is refused in one sentence and leaves nothing."""
 
 import json
 import os
@@ -22,7 +22,6 @@ def refused(ended: Ended, code: int, sentence: str, folder: Path) -> None:
     assert ended.json == {"error": error}
     assert ended.err == f"steptime: {error}\n"
     assert sentence in error
-    assert ended.seconds < 15
     assert not [path for path in folder.glob("run/**/*") if path.is_file()]
 
 
