@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Ints
 from steptime.errors import UsageError
+from steptime.nearest import mend
 
 NOTHING = -1
 """The index of a slot that holds nothing, or of which nothing is asked."""
@@ -22,7 +24,7 @@ class Contents:
     often the slot holds what rank ``origins[i]`` contributed.
     """
 
-    index: NDArray[np.int32]
+    index: Ints
     counts: NDArray[np.int16]
 
     @staticmethod
@@ -141,5 +143,5 @@ COLLECTIVES = MappingProxyType(
 def collective_named(name: str) -> Collective:
     """The collective of that name, or a UsageError that lists them."""
     if name not in COLLECTIVES:
-        raise UsageError(f"there is no collective {name!r}: choose one of {', '.join(COLLECTIVES)}")
+        raise UsageError(f"there is no collective {name!r}: {mend(name, COLLECTIVES)}")
     return COLLECTIVES[name]

@@ -1,0 +1,138 @@
+"""The ReplayTransport of MPI: mpi4py on NumPy arrays. torch is never imported."""
+
+from collections.abc import Callable, Sequence
+from os import sched_yield
+from typing import Any
+
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from steptime.arrays import Ints
+from steptime.measure.dtype import DTYPES, Dtype
+from steptime.measure.mpi_transport import MpiTransport
+from steptime.replay.transport import Begin, GroupCall
+
+Array = NDArray[Any]
+
+# MPI cannot add halves: integers of the same size move the same bytes.
+_HALF = Dtype("int16", "int16", 2, (1 << 15) - 1, 14)
+_ELEMENTS = {"fp64": DTYPES["float64"], "fp32": DTYPES["float32"], "bf16": _HALF, "fp16": _HALF}
+
+
+class _One:
+    """A request under way. Testing lets MPI go on with it."""
+
+    __slots__ = ("done", "requests")
+
+    def __init__(self, request: MPI.Request) -> None:
+        self.requests = (request,)
+        self.done: Callable[[], bool] = request.Test
+
+
+class _Several:
+    """The requests of one message."""
+
+    def __init__(self, requests: list[MPI.Request]) -> None:
+        self.requests = requests
+
+    def done(self) -> bool:
+        """Whether all are done."""
+        return bool(MPI.Request.Testall(self.requests))
+
+
+class MpiReplayTransport:
+    """One rank of an MPI communicator."""
+
+    sums_in_place = False
+
+    def __init__(self, communicator: MPI.Intracomm) -> None:
+        self.world = MpiTransport(communicator)
+        self._communicator = communicator
+        self._groups: dict[tuple[str, ...], Any] = {}
+        self._yields = self.world.library.startswith("Open MPI")
+
+    def element(self, dtype: str) -> Dtype:
+        """The same dtype, or integers as large as a half."""
+        return _ELEMENTS[dtype]
+
+    def vector(self, elements: int, dtype: Dtype) -> Array:
+        """A new array."""
+        return self.world.empty(elements, dtype)
+
+    def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
+        """Split the communicator into the sub-groups along ``axes``."""
+        rank = self.world.rank
+        color, place = (int(at[0]) for at in (groups == rank).nonzero())
+        self._groups[axes] = self._communicator.Split(color, place)
+
+    def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Nothing: MPI connects ranks itself."""
+
+    def collective(self, call: GroupCall) -> Begin:
+        """Make a collective ready."""
+        function, arguments = self._collective(call)
+        return lambda: _One(function(*arguments))
+
+    def _collective(self, call: GroupCall) -> tuple[Callable[..., MPI.Request], tuple[Any, ...]]:
+        group, whole, part, root = self._groups[call.axes], call.whole, call.part, call.root
+        here = group.Get_rank() == root
+        match call.kind:
+            case "all_reduce":
+                return group.Iallreduce, (part if len(part) else MPI.IN_PLACE, whole)
+            case "broadcast":
+                return group.Ibcast, (whole, root)
+            case "reduce" if here:
+                return group.Ireduce, (MPI.IN_PLACE, whole, MPI.SUM, root)
+            case "reduce":
+                return group.Ireduce, (whole, None, MPI.SUM, root)
+            case "all_gather":
+                return group.Iallgather, (part, whole)
+            case "reduce_scatter":
+                return group.Ireduce_scatter_block, (whole, part)
+            case "all_to_all":
+                return group.Ialltoall, (whole, part)
+            case "gather":
+                return group.Igather, (part, whole if here else None, root)
+            case "scatter":
+                return group.Iscatter, (whole if here else None, part, root)
+        return group.Ibarrier, ()
+
+    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+        """Nothing: MPI's blocking collectives do not meet the others, which other ranks may use."""
+        del call
+        return None
+
+    def send(self, pieces: Sequence[Array], to: int, tag: int) -> Begin:
+        """Make a message to a rank ready."""
+        return self._message(self._communicator.Isend, pieces, to, tag)
+
+    def receive(self, pieces: Sequence[Array], source: int, tag: int) -> Begin:
+        """Make a message from a rank ready."""
+        return self._message(self._communicator.Irecv, pieces, source, tag)
+
+    def _message(
+        self, function: Callable[..., MPI.Request], pieces: Sequence[Array], rank: int, tag: int
+    ) -> Begin:
+        if len(pieces) == 1:
+            piece = pieces[0]
+            return lambda: _One(function(piece, rank, tag))
+        return lambda: _Several([function(piece, rank, tag) for piece in pieces])
+
+    def wait_for_any(self, pending: Sequence[Any]) -> None:
+        """Return when one of them is done.
+
+        Where ranks share cores Open MPI leaves the core to others while it waits. MPICH keeps it
+        until its time is up, though another rank may need it to send what is waited for.
+        """
+        if self._yields:
+            MPI.Request.Waitany([request for one in pending for request in one.requests])
+            return
+        tests = [one.done for one in pending]
+        while not any(test() for test in tests):
+            sched_yield()
+
+    def close(self) -> None:
+        """Free the sub-groups."""
+        for group in self._groups.values():
+            group.Free()
+        self._groups.clear()

@@ -1,0 +1,83 @@
+"""The ReplayTransport of NCCL: every rank on its own GPU."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from steptime.measure.torch_transport import TorchTransport
+from steptime.replay.torch_transport import TorchReplayTransport
+from steptime.replay.transport import Begin, GroupCall
+
+_LOOK_S = 20e-6
+
+
+class _Started:
+    """Calls that the library goes on with by itself."""
+
+    def __init__(self, works: Sequence[Any]) -> None:
+        self._works = works
+
+    def done(self) -> bool:
+        """Whether all are done; raises what made one fail."""
+        if not all(work.is_completed() for work in self._works):
+            return False
+        for work in self._works:
+            work.wait()
+        return True
+
+
+class NcclReplayTransport(TorchReplayTransport):
+    """One rank of torch.distributed on ``device``, whose calls tell whether they are done.
+
+    NCCL runs the messages between two ranks of a group one after another, whatever their
+    direction: so those to higher ranks and those to lower ones have a group each. It knows no
+    tags: messages of one direction must begin in the same order at both ends.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(TorchTransport(device))
+        self._up, self._down = dist.new_group(), dist.new_group()
+
+    def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Connect every sender to its receiver, in an order in which none waits in a circle."""
+        rank, device = self.world.rank, self.world.device
+        for source, to in sorted(pairs):
+            if rank in (source, to) and source != to:
+                group, probe = self._way(source, to), torch.zeros(1, device=device)
+                if rank == source:
+                    dist.send(probe, to, group)
+                else:
+                    dist.recv(probe, source, group)
+        self.world.finish()
+
+    def _way(self, source: int, to: int) -> Any:
+        return self._up if source < to else self._down
+
+    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+        """Nothing: on a GPU a call returns before it is done."""
+        del call
+        return None
+
+    def send(self, pieces: Sequence[Tensor], to: int, tag: int) -> Begin:
+        """Make a message to a rank ready."""
+        del tag
+        group = self._way(self.world.rank, to)
+        return lambda: _Started([dist.isend(piece, to, group) for piece in pieces])
+
+    def receive(self, pieces: Sequence[Tensor], source: int, tag: int) -> Begin:
+        """Make a message from a rank ready."""
+        del tag
+        group = self._way(source, self.world.rank)
+        return lambda: _Started([dist.irecv(piece, source, group) for piece in pieces])
+
+    def _ended(self, works: Sequence[Any]) -> _Started:
+        return _Started(works)
+
+    def wait_for_any(self, pending: Sequence[Any]) -> None:
+        """Return when one of them is done."""
+        while not any(one.done() for one in pending):
+            time.sleep(_LOOK_S)

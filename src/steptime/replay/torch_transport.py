@@ -1,0 +1,121 @@
+"""The ReplayTransport of torch.distributed: gloo, and steptime's own backend."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from steptime.arrays import Ints
+from steptime.measure.dtype import DTYPES, Dtype
+from steptime.measure.torch_transport import TorchTransport
+from steptime.replay.transport import Begin, GroupCall, Pending
+
+_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_MOST_AT_ONCE = 64
+
+
+class _Ended:
+    """A call that some thread waits for: gloo does not say of a message whether it is done."""
+
+    def __init__(self, future: "Future[Any]") -> None:
+        self.future = future
+
+    def done(self) -> bool:
+        """Whether it is done; raises what made it fail."""
+        if self.future.done():
+            self.future.result()
+            return True
+        return False
+
+
+class TorchReplayTransport:
+    """One rank of torch.distributed, which must have been joined, on tensors of the CPU."""
+
+    sums_in_place = True
+
+    def __init__(self, world: TorchTransport | None = None) -> None:
+        shared = dist.get_backend() == "steptime"
+        self.world = world or TorchTransport(torch.device("cpu"), registered=shared)
+        self._groups: dict[tuple[str, ...], dist.ProcessGroup] = {}
+        self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, "replay")
+
+    def element(self, dtype: str) -> Dtype:
+        """The same dtype of torch."""
+        return DTYPES[_NAMES[dtype]]
+
+    def vector(self, elements: int, dtype: Dtype) -> Tensor:
+        """A new tensor; of the backend steptime one that lies where ranks of a host reach it."""
+        return self.world.buffer(elements, dtype)
+
+    def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
+        """Make the sub-groups along ``axes``."""
+        for ranks in groups.tolist():
+            group = dist.new_group(ranks)
+            if self.world.rank in ranks:
+                self._groups[axes] = group
+
+    def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Nothing: ranks of a CPU are connected."""
+
+    def collective(self, call: GroupCall) -> Begin:
+        """Make a collective ready."""
+        function, arguments = self._collective(call)
+        group = self._groups[call.axes]
+        return lambda: self._ended([function(*arguments, group=group, async_op=True)])
+
+    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+        """Make a collective ready that returns when it is done."""
+        function, arguments = self._collective(call)
+        group = self._groups[call.axes]
+        return lambda: function(*arguments, group=group)
+
+    def _collective(self, call: GroupCall) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        group, whole, part = self._groups[call.axes], call.whole, call.part
+        members = dist.get_process_group_ranks(group)
+        root, here = members[call.root], members[call.root] == self.world.rank
+        match call.kind:
+            case "all_reduce":
+                return dist.all_reduce, (whole,)
+            case "broadcast":
+                return dist.broadcast, (whole, root)
+            case "reduce":
+                return dist.reduce, (whole, root)
+            case "all_gather":
+                return dist.all_gather_single, (whole, part)
+            case "reduce_scatter":
+                return dist.reduce_scatter_single, (part, whole)
+            case "all_to_all":
+                return dist.all_to_all_single, (part, whole)
+            case "gather":
+                return dist.gather, (part, list(whole.chunk(len(members))) if here else None, root)
+            case "scatter":
+                return dist.scatter, (part, list(whole.chunk(len(members))) if here else None, root)
+        return dist.barrier, ()
+
+    def send(self, pieces: Sequence[Tensor], to: int, tag: int) -> Begin:
+        """Make a message to a rank ready."""
+        return lambda: self._ended([dist.isend(piece, to, tag=tag) for piece in pieces])
+
+    def receive(self, pieces: Sequence[Tensor], source: int, tag: int) -> Begin:
+        """Make a message from a rank ready."""
+        return lambda: self._ended([dist.irecv(piece, source, tag=tag) for piece in pieces])
+
+    def _ended(self, works: Sequence[Any]) -> Pending:
+        return _Ended(self._threads.submit(_wait, works))
+
+    def wait_for_any(self, pending: Sequence[Any]) -> None:
+        """Return when one of them is done."""
+        wait([one.future for one in pending], return_when=FIRST_COMPLETED)
+
+    def close(self) -> None:
+        """Give back the groups and the threads."""
+        self._threads.shutdown()
+        self._groups.clear()
+
+
+def _wait(works: Sequence[Any]) -> None:
+    for work in works:
+        work.wait()
