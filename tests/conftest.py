@@ -54,19 +54,23 @@ class Leftovers:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         deadline = time.monotonic() + 60
-        while list(self._processes()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self.found += [f"process {what}" for what in self._processes()]
-        self.found += [f"shared memory {path}" for path in self._unmapped_segments()]
-        left = [path for path in self.folder.glob("*/*") if not path.name.startswith("torch")]
-        self.found += [f"temporary file {path}" for path in left]  # torchrun leaves its own
+        while (found := list(self._left())) and time.monotonic() < deadline:
+            time.sleep(0.2)  # what has been ended may take a moment to be gone
+        self.found = found
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self.found and session.exitstatus == pytest.ExitCode.OK:
+        if found and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for what in self.found:
             terminalreporter.write_line(f"the tests leave {what}", red=True)
+
+    def _left(self) -> Iterator[str]:
+        yield from (f"process {what}" for what in self._processes())
+        yield from (f"shared memory {path}" for path in self._unmapped_segments())
+        for path in self.folder.glob("*/*"):
+            if not path.name.startswith("torch"):  # torchrun leaves its own
+                yield f"temporary file {path}"
 
     def _processes(self) -> Iterator[str]:
         mark = f"{SESSION}={self.folder}".encode()
@@ -80,7 +84,6 @@ class Leftovers:
     def _unmapped_segments(self) -> Iterator[Path]:
         """Segments that are new and that no process uses: others may run beside the tests."""
         new = [p for p in SHARED_MEMORY.iterdir() if p not in self.segments]
-        new = [path for path in new if path.stat().st_uid == os.getuid()]
         mapped = ""
         if new:
             for path in Path("/proc").glob("[0-9]*/maps"):

@@ -29,7 +29,11 @@ _PERMITTED = subprocess.run([*_TINY_SHM, "true"], capture_output=True, check=Fal
     [
         (),
         pytest.param(
-            _TINY_SHM, marks=pytest.mark.skipif(not _PERMITTED, reason="no mount is permitted here")
+            _TINY_SHM,
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(not _PERMITTED, reason="no mount is permitted here"),
+            ],
         ),
     ],
     ids=["as it is", "with 64 KiB of /dev/shm"],

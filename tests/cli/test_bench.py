@@ -153,7 +153,7 @@ def test_under_mpirun(tmp_path):
     assert ended.json["rows"][0]["out_of_place"]["wrong"] is None
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_killed_rank_is_named(victim, tmp_path):
     words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--json", "--backend", "mpi")
     segments = set(Path("/dev/shm").iterdir())

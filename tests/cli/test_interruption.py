@@ -25,7 +25,7 @@ def training(text: Path, folder: Path, **given: object) -> Iterator[Running]:
         yield running
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_rank_that_is_killed_is_named(rank: int, text: Path, tmp_path: Path) -> None:
     with training(text, tmp_path, json=True) as running:
         os.kill(running.pid_of_rank(rank), signal.SIGKILL)
@@ -37,7 +37,9 @@ def test_a_rank_that_is_killed_is_named(rank: int, text: Path, tmp_path: Path) -
     assert not list((tmp_path / "run").iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_command_that_is_stopped_stops_its_ranks(
     ranks: int, number: signal.Signals, text: Path, tmp_path: Path
@@ -60,6 +62,7 @@ def test_ranks_do_not_outlive_a_command_that_is_killed(text: Path, tmp_path: Pat
     assert not list((tmp_path / "run").iterdir())
 
 
+@pytest.mark.slow
 def test_a_training_that_is_killed_can_be_resumed_from_its_last_checkpoint(
     text: Path, tmp_path: Path
 ) -> None:
