@@ -39,7 +39,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=900,
     )
 
 
