@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from steptime.errors import UsageError
+from steptime.nearest import choice
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ REDUCTIONS = ("sum", "avg", "min", "max", "product")
 def operation_named(name: str) -> Operation:
     """The operation of that name, or a UsageError that lists them."""
     if name not in OPERATIONS:
-        raise UsageError(f"there is no operation {name!r}: choose one of {', '.join(OPERATIONS)}")
+        raise UsageError(f"there is no operation {name!r}: {choice(name, OPERATIONS)}")
     return OPERATIONS[name]
 
 
@@ -99,5 +100,5 @@ def reduction_named(name: str) -> str:
     """The reduction of that name, nccl-tests' prod included, or a UsageError that lists them."""
     full = "product" if name == "prod" else name
     if full not in REDUCTIONS:
-        raise UsageError(f"there is no reduction {name!r}: choose one of {', '.join(REDUCTIONS)}")
+        raise UsageError(f"there is no reduction {name!r}: {choice(name, REDUCTIONS)}")
     return full

@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 
 from steptime.errors import UsageError
+from steptime.nearest import choice
 from steptime.program import Program
 
 Generate = Callable[..., Program]
@@ -96,10 +97,8 @@ def compat_names() -> tuple[str, ...]:
 def compat_named(name: str) -> Original:
     """The original of that name; raises UsageError, naming all there are, where there is none."""
     if name not in _originals():
-        raise UsageError(
-            f"there is no proxy {name!r} in dnn-cpp-proxies: choose one of "
-            f"{', '.join(_originals())}"
-        )
+        mend = choice(name, compat_names())
+        raise UsageError(f"there is no proxy {name!r} in dnn-cpp-proxies: {mend}")
     return _originals()[name]
 
 
