@@ -1,6 +1,6 @@
 """The known name that a mistyped one is nearest to."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 _CUTOFF = 0.8  # "gpt4" is no mistyped "gpt2"
@@ -30,9 +30,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return "" if name is None else f"did you mean {name}?"
 
 
-def choice(word: str, known: Collection[str]) -> str:
-    """How to mend an unknown name: the one that was meant or, where none is near, all there are."""
-    return did_you_mean(word, known) or f"choose one of {', '.join(known)}"
+def mend(word: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that is not there: the nearest, or all there are."""
+    names = list(known)
+    return did_you_mean(word, names) or f"choose one of {', '.join(names)}"
 
 
 def _bare(name: str) -> str:

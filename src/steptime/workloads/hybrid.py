@@ -25,7 +25,7 @@ from steptime.workloads.pools import Gradients, Table
 from steptime.workloads.precision import element_bytes
 from steptime.workloads.segment import Cut, Recompute
 from steptime.workloads.stage import Stage, stage_ops
-from steptime.workloads.sync import OF_MANY_AXES, ZERO, Sync, sync_named
+from steptime.workloads.sync import Sync, strategies_of_many_axes, sync_named
 
 BUCKET_BYTES = 25 << 20
 
@@ -92,8 +92,7 @@ class Hybrid:
         if self.interleave > 1:
             each = model.layers // mesh.pipeline
             check_divides("chunks a stage", self.interleave, "layers of a stage", each, model.name)
-        split = {"heads": model.heads, "key heads": model.kv_heads, "inner columns": model.inner}
-        for what, count in split.items():
+        for what, count in model.split.items():
             check_divides("tensor ranks", mesh.tensor, what, count, model.name)
         check_context(mesh.context, self.cut.row, model.name)
         if self.sequence_parallel:
@@ -105,15 +104,14 @@ class Hybrid:
         _ = self.order
 
     def _check_sync(self) -> None:
-        known = (*OF_MANY_AXES, *ZERO)
-        sync_named(self.strategy)
-        if self.strategy not in known:
+        sync = self.sync
+        if not sync.symmetric:
             raise UsageError(
                 f"hybrid parallelism has no strategy {self.strategy!r}: choose "
-                f"{', '.join(known[:-1])} or {known[-1]}"
+                f"{', '.join((*strategies_of_many_axes(), 'zero2'))} or zero3"
             )
         stages = self.mesh.pipeline
-        if self.strategy in ZERO and stages > 1:
+        if sync.zero > 1 and stages > 1:
             raise UsageError(
                 f"{self.strategy} does not go with {stages} pipeline stages, for it would reduce "
                 "gradients or gather parameters anew for each of their many micro-batches, which "
@@ -129,7 +127,7 @@ class Hybrid:
             rows=self.rows,
             row=model.row(self.tokens),
             hidden=model.hidden,
-            keys=model.hidden // model.heads * model.kv_heads,
+            kv_width=model.kv_width,
             top_k=model.top_k,
             dtype=self.dtype,
             sequence_parallel=self.sequence_parallel and self.mesh.tensor > 1,
@@ -148,7 +146,7 @@ class Hybrid:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of its pipeline, in forward order."""
-        model = self.model.padded(128 * self.mesh.tensor)
+        model = self._laid_out
         pieces = _cut(model, self.order.shape.pieces)
         return tuple(
             Stage(
@@ -202,8 +200,12 @@ class Hybrid:
     @cached_property
     def memory(self) -> tuple[Memory, ...]:
         """What a rank of each stage keeps in memory."""
-        model = self.model.padded(128 * self.mesh.tensor)
-        return tuple(memory_of_stage(model, stage) for stage in self.stages)
+        return tuple(memory_of_stage(self._laid_out, stage) for stage in self.stages)
+
+    @cached_property
+    def _laid_out(self) -> Transformer:
+        """The model with a vocabulary that its tensor ranks divide."""
+        return self.model.padded(128 * self.mesh.tensor)
 
 
 def _cut(model: Transformer, pieces: int) -> tuple[tuple[Unit, ...], ...]:

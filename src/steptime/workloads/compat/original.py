@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 
 from steptime.errors import UsageError
-from steptime.nearest import choice
+from steptime.nearest import mend
 from steptime.program import Program
 
 Generate = Callable[..., Program]
@@ -97,8 +97,9 @@ def compat_names() -> tuple[str, ...]:
 def compat_named(name: str) -> Original:
     """The original of that name; raises UsageError, naming all there are, where there is none."""
     if name not in _originals():
-        mend = choice(name, compat_names())
-        raise UsageError(f"there is no proxy {name!r} in dnn-cpp-proxies: {mend}")
+        raise UsageError(
+            f"there is no proxy {name!r} in dnn-cpp-proxies: {mend(name, compat_names())}"
+        )
     return _originals()[name]
 
 
