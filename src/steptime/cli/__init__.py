@@ -51,7 +51,7 @@ def main() -> int:
     try:
         result = _call(words)
     except SteptimeError as error:
-        verb = words[0] if words and words[0] in _VERBS else ""
+        verb = words[0] if words and words[0] in verbs() else ""
         tell_error(error, verb, as_json="--json" in words)
         return error.exit_code
     except KeyboardInterrupt:
