@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from steptime.cluster import Cluster
 from steptime.collectives import Algorithm, Finding, Round, Schedule
@@ -64,7 +65,7 @@ def panel(
     """
     _check_size(schedule)
     if findings:
-        schedule = replace(schedule, generate=lambda whole=schedule: _possible(whole))
+        schedule = replace(schedule, generate=partial(_possible, schedule))
     nbytes = 0 if schedule.collective.name == "barrier" else nbytes
     seconds = time(schedule, nbytes, alpha=link.alpha, beta=1 / link.bandwidth, gamma=0.0)
     cost = price(schedule, nbytes)
