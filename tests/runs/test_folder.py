@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from steptime.runs import run_folder
 from steptime.errors import UsageError
+from steptime.runs import run_folder
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):

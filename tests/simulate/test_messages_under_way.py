@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulate.network.test_flows import networks
 
 from simulate import oracle
+from simulate.network.test_flows import networks
 from simulate.networks import racks, star
 from steptime.collectives import algorithm_named, all_algorithms, schedule
 from steptime.collectives.price import price

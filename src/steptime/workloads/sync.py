@@ -30,6 +30,11 @@ class Sync:
     zero: int = 0
 
     @property
+    def in_shared_memory(self) -> bool:
+        """Whether all ranks see the same parameters, so that sharing them is but a barrier."""
+        return self.share == "barrier"
+
+    @property
     def slices(self) -> bool:
         """Whether each rank is the root of a call for its own slice of a bucket."""
         return self.reduce == "reduce" and self.updates == "shard"
