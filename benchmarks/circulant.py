@@ -48,30 +48,30 @@ def rank(sizes: list[int], pairs: int) -> None:
     from steptime.measure.dtype import dtype_named
     from steptime.measure.exact import ExactData
     from steptime.measure.operation import operation_named
-    from steptime.measure.torch_carrier import TorchCarrier
+    from steptime.measure.torch_transport import TorchTransport
     from steptime.measure.trial import count_wrong, prepare, trial
 
     def work() -> None:
-        carrier = TorchCarrier(torch.device("cpu"))
+        transport = TorchTransport(torch.device("cpu"))
         operation, dtype = operation_named("all_reduce"), dtype_named("float32")
-        if carrier.rank == 0:
+        if transport.rank == 0:
             print(machine())
-            print(f"{carrier.ranks} ranks of 1 thread, gloo, {pairs} repetitions")
+            print(f"{transport.ranks} ranks of 1 thread, gloo, {pairs} repetitions")
             print(f"{'size':>6} {'':<18} {'µs':>10}  over circulant")
         for nbytes in sizes:
-            data = ExactData(operation, dtype, "sum", carrier.ranks, 0, nbytes // 4)
+            data = ExactData(operation, dtype, "sum", transport.ranks, 0, nbytes // 4)
             contenders = {}
             for name in NAMES:
                 algorithm = algorithm_named("all_reduce", name)
-                one = trial(carrier, data, algorithm, (0,) * carrier.ranks, in_place=True)
+                one = trial(transport, data, algorithm, (0,) * transport.ranks, in_place=True)
                 assert one
-                prepare(carrier, one, data)
+                prepare(transport, one, data)
                 one.run()
-                assert count_wrong(carrier, one, data) == 0, f"{name}: a wrong sum"
-                carrier.write(one.receive, np.zeros(len(one.receive)))
+                assert count_wrong(transport, one, data) == 0, f"{name}: a wrong sum"
+                transport.write(one.receive, np.zeros(len(one.receive)))
                 contenders[name] = one.run
-            seconds = in_turns(contenders, pairs, carrier.barrier)
-            if carrier.rank == 0:
+            seconds = in_turns(contenders, pairs, transport.barrier)
+            if transport.rank == 0:
                 for name, taken in seconds.items():
                     print(
                         f"{Size(nbytes)!s:>6} {name:<18} {1e6 * np.median(taken):10.1f}"

@@ -64,15 +64,18 @@ SIMULATED = {
     "overlapped,sharded",
 }
 PROXIES = {
-    "proxy_hybrid": "proxy gpt3-13B --ranks 64 --tensor 8 --pipeline 4 --precision bf16 --dry-run",
-    "proxy_gpt3": "proxy gpt3-175B --ranks 1024 --tensor 8 --pipeline 8 --dry-run",
+    "proxy_hybrid": "proxy gpt3-13B --ranks 64 --tensor 8 --pipeline 4 --precision bf16 "
+    "--micro-batches 8 --dry-run",
+    "proxy_gpt3": "proxy gpt3-175B --ranks 1024 --tensor 8 --pipeline 8 --precision fp32 "
+    "--micro-batches 16 --dry-run",
     "proxy_moe": "proxy mixtral-8x7B --ranks 128 --tensor 2 --context 2 --expert 8 --pipeline 2 "
     "--micro-batches 8 --tokens 8192 --precision bf16 --sequence-parallel --zero 1 "
     "--recompute selective --dry-run",
-    "proxy_data": "proxy gpt2-124M --ranks 4 --strategy overlapped_sharded --dry-run",
-    "proxy_layers": "proxy llama3-8B --ranks 8 --layers 2 --zero 3 --dry-run",
-    "proxy_dlrm": "proxy dlrm --ranks 4 --batch 2048 --dry-run",
-    "proxy_cosmoflow": "proxy cosmoflow --ranks 8 --tensor 4 --batch 16 --dry-run",
+    "proxy_data": "proxy gpt2-124M --ranks 4 --strategy overlapped_sharded --precision fp32 "
+    "--dry-run",
+    "proxy_layers": "proxy llama3-8B --ranks 8 --layers 2 --zero 3 --precision fp32 --dry-run",
+    "proxy_dlrm": "proxy dlrm --ranks 4 --batch 2048 --precision fp32 --dry-run",
+    "proxy_cosmoflow": "proxy cosmoflow --ranks 8 --tensor 4 --batch 16 --precision fp32 --dry-run",
     "proxy_resnet": "proxy resnet152 --ranks 8 --strategy sharded --precision fp16 --dry-run",
     "compat_gpt3": "proxy gpt3 --compat dnn-cpp-proxies --ranks 8 --pipeline 2 --acc-scale 2 "
     "--dry-run",
@@ -82,7 +85,7 @@ PROXIES = {
     "--precision bf16 --micro-batches 8 --rows 1 --strategy overlapped --fidelity collective",
     "proxy_data_there": "proxy gpt2-124M --cluster dgx-h100 --ranks 8 --precision bf16",
     "proxy_device": "proxy gpt2-124M --ranks 4 --device-flops 10TFLOP/s --device-memory 1TB/s "
-    "--dry-run",
+    "--precision fp32 --dry-run",
     "describe": "proxy describe llama3-8B",
     "models": "proxy list",
 }
@@ -101,13 +104,13 @@ COLLECTIVES = {
     "topo_explained": "topo --file tests/topo/saved/dgx-h100.txt --explain",
 }
 LIVE = {
-    "compare": "compare gpt2 --ranks 2 --steps 3 --warmup 1",
-    "compare_four": "compare gpt2 --ranks 4 --steps 2 --warmup 1 --strategies sharded,sliced "
-    "--precision bf16",
-    "train": "train gpt2 --ranks 2 --steps 3 --strategy overlapped_sharded",
+    "compare": "compare gpt2 --model nano --ranks 2 --steps 3 --warmup 1",
+    "compare_four": "compare gpt2 --model nano --ranks 4 --steps 2 --warmup 1 "
+    "--strategies sharded,sliced --precision bf16",
+    "train": "train gpt2 --model nano --ranks 2 --steps 3 --strategy overlapped_sharded",
     "bench": "bench all_reduce --ranks 2 -b 1K -e 64K -f 8 --algorithms builtin,ring",
     "replay": "proxy gpt2-124M --ranks 4 --tensor 2 --pipeline 2 --layers 2 --scale-bytes 1/64 "
-    "--verify --steps 2 --warmup 1",
+    "--precision fp32 --micro-batches 4 --verify --steps 2 --warmup 1",
     "replay_compat": "proxy resnet152 --compat dnn-cpp-proxies --ranks 2 --scale-bytes 1/64 "
     "--compute nothing --steps 2 --warmup 1",
 }
@@ -119,8 +122,8 @@ RUN_BY_RUN = {"run", "wall_s", "environment", "out"}
 """Keys that differ between two runs of one revision."""
 
 MEASURED = re.compile(
-    r"(_s|_us|_GBps|_per_s|^cv|^wrong|_power|load|^crowd|^ranks$|^winner|^error|^times?|ratio"
-    r"|^wire_|step_time|_hidden|efficiency|speedup|source_hash)$|^wire_|_time_"
+    r"(_s|_us|_GBps|_per_s|ratio|step_time|against_server|under_way|^rss_bytes|efficiency|speedup)$"
+    r"|^(cv|wrong|load|ranks|winner|error|times?|residual|level_with|doubt)$|^wire_|_time_"
 )
 """Keys of a live run that a clock, or the kernel's sockets, fill."""
 

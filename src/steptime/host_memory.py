@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
-from steptime.errors import SteptimeError
+from steptime.errors import SteptimeError, UsageError
 from steptime.units import format_bytes
 
-_ROOT = Path("/sys/fs/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
 _FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
 
 
@@ -18,17 +19,25 @@ def total_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """What the host has available or, where that is less, what its cgroups leave."""
-    return min([_meminfo("MemAvailable"), *_cgroup_rooms()])
+    """What the host has available or, where that is less, what its cgroups leave.
+
+    More than any machine has where the system says neither.
+    """
+    try:
+        return min([_meminfo("MemAvailable"), *_left_by_cgroups()])
+    except OSError:
+        return sys.maxsize
 
 
-def check_room(size: int) -> None:
-    """Raise SteptimeError when this process may not take so many bytes for a shared tensor."""
+def require_memory(
+    size: float, what: str, remedy: str, error: type[SteptimeError] = UsageError
+) -> None:
+    """Raise ``error`` when ``what`` takes ``size`` bytes and this process may not take so many."""
     available = available_bytes()
     if size > available:
-        raise SteptimeError(
-            f"a shared tensor needs {format_bytes(size)} and this process may take only "
-            f"{format_bytes(available)} more: give the host or its container more memory"
+        raise error(
+            f"{what} needs {format_bytes(size)} of memory and this process may take only "
+            f"{format_bytes(available)} more: {remedy}"
         )
 
 
@@ -46,22 +55,22 @@ def _meminfo(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def _cgroup_rooms() -> list[int]:
+def _left_by_cgroups() -> list[int]:
     """What each cgroup of this process leaves, up to the root, in version 1 or 2 of cgroups."""
-    rooms = []
+    left = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
-        leaf = _ROOT / controllers / path.lstrip("/")
+        leaf = CGROUPS / controllers / path.lstrip("/")
         for folder in (leaf, *leaf.parents):
-            if not folder.is_relative_to(_ROOT):
+            if not folder.is_relative_to(CGROUPS):
                 break
-            rooms += [_room(folder / limit, folder / used) for limit, used in _FILES]
-    return [room for room in rooms if room is not None]
+            left += [_left(folder / limit, folder / used) for limit, used in _FILES]
+    return [size for size in left if size is not None]
 
 
-def _room(limit: Path, used: Path) -> int | None:
+def _left(limit: Path, used: Path) -> int | None:
     try:
         return max(0, int(limit.read_text()) - int(used.read_text()))
     except (OSError, ValueError):  # no such file, or "max"

@@ -1,4 +1,4 @@
-"""Every operation under every algorithm, carried out on a carrier and checked."""
+"""Every operation under every algorithm, carried out on a transport and checked."""
 
 import json
 import sys
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from steptime.collectives import COLLECTIVES, algorithm, algorithms, send
 from steptime.measure.bench import wrong_elements
-from steptime.measure.carrier import Carrier
 from steptime.measure.dtype import DTYPES
 from steptime.measure.exact import ExactData
 from steptime.measure.operation import OPERATIONS
+from steptime.measure.transport import BenchTransport
 from steptime.measure.trial import trial
 
 CASES = [
@@ -36,29 +36,29 @@ def _silent(ranks: int) -> Iterator:
         yield send(0, dst, 0, ranks)
 
 
-def sweep(carrier: Carrier) -> dict[str, int]:
+def sweep(transport: BenchTransport) -> dict[str, int]:
     """Wrong elements of all ranks by what was carried out."""
     found = {}
     for operation in OPERATIONS.values():
         known = algorithms(operation.name) if operation.name in COLLECTIVES else {}
-        for chosen in [None, *(a for a in known.values() if a.serves(carrier.ranks))]:
+        for chosen in [None, *(a for a in known.values() if a.serves(transport.ranks))]:
             for index, (dtype, reduction, count) in enumerate(CASES):
-                root = (carrier.ranks - 1) * (index % 2) if operation.rooted else 0
-                data = ExactData(operation, DTYPES[dtype], reduction, carrier.ranks, root, count)
+                root = (transport.ranks - 1) * (index % 2) if operation.rooted else 0
+                data = ExactData(operation, DTYPES[dtype], reduction, transport.ranks, root, count)
                 found |= {
                     f"{operation.name} {chosen and chosen.name} {dtype} {in_place}": wrong
                     for in_place in (False, True)
-                    if (wrong := _wrong(carrier, data, chosen, in_place=in_place)) is not None
+                    if (wrong := _wrong(transport, data, chosen, in_place=in_place)) is not None
                 }
     return found
 
 
-def broken(carrier: Carrier) -> list[int | None]:
+def broken(transport: BenchTransport) -> list[int | None]:
     """Wrong elements under two algorithms that are wrong, out of place and in place."""
     return [
         _wrong(
-            carrier,
-            ExactData(OPERATIONS[op], DTYPES["float32"], "sum", carrier.ranks, 0, 1000),
+            transport,
+            ExactData(OPERATIONS[op], DTYPES["float32"], "sum", transport.ranks, 0, 1000),
             chosen,
             in_place=in_place,
         )
@@ -67,21 +67,21 @@ def broken(carrier: Carrier) -> list[int | None]:
     ]
 
 
-def _wrong(carrier, data, chosen, *, in_place):
-    ready = trial(carrier, data, chosen, (0,) * carrier.ranks, in_place=in_place)
+def _wrong(transport, data, chosen, *, in_place):
+    ready = trial(transport, data, chosen, (0,) * transport.ranks, in_place=in_place)
     if ready is None:
         return None
     if not data.operation.moves:
         ready.run()
-    return wrong_elements(carrier, ready, data, checks=2)
+    return wrong_elements(transport, ready, data, checks=2)
 
 
 if __name__ == "__main__":
     from mpi4py import MPI
 
-    from steptime.measure.mpi_carrier import MpiCarrier
+    from steptime.measure.mpi_transport import MpiTransport
 
-    mpi = MpiCarrier(MPI.COMM_WORLD)
+    mpi = MpiTransport(MPI.COMM_WORLD)
     results = {"sweep": sweep(mpi), "broken": broken(mpi), "torch": "torch" in sys.modules}
     if mpi.rank == 0:
         print(json.dumps(results))

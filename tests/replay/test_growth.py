@@ -29,7 +29,7 @@ def small() -> Program:
 
 def grown() -> tuple[int, int]:
     """By how many bytes a rank has grown over the steps, and how many intervals it has kept."""
-    from steptime.replay.torch_calls import TorchCaller
+    from steptime.replay.torch_transport import TorchReplayTransport
 
     held = []
 
@@ -38,7 +38,7 @@ def grown() -> tuple[int, int]:
         held.append(resident_bytes())
 
     how = {"compute": compute, "device": Device()}
-    done = replay(small(), TorchCaller(), steps=STEPS, warmup=100, **how)  # type: ignore[arg-type]
+    done = replay(small(), TorchReplayTransport(), steps=STEPS, warmup=100, **how)  # type: ignore[arg-type]
     return held[-1] - held[100], done.rows.size
 
 

@@ -16,10 +16,10 @@ NOWHERE = Device()
 
 
 def run(program: Program, **how: Any) -> RankReplay:
-    from steptime.replay.torch_calls import TorchCaller
+    from steptime.replay.torch_transport import TorchReplayTransport
 
     asked = {"steps": 2, "warmup": 0, "compute": nothing, "device": NOWHERE, "verify": True}
-    return replay(program, TorchCaller(), **(asked | how))
+    return replay(program, TorchReplayTransport(), **(asked | how))
 
 
 def every_op() -> list[tuple[int, int, float]]:
@@ -43,7 +43,7 @@ def test_every_value_that_every_kind_of_call_moves_is_right(backend: str, tmp_pa
 def overlapping() -> dict[str, Any]:
     """A collective beside computing that does not wait for it, then computing that does."""
     from steptime.replay.figures import gathered
-    from steptime.replay.torch_calls import TorchCaller
+    from steptime.replay.torch_transport import TorchReplayTransport
 
     ops = (
         Compute(name="first", seconds=0.01),
@@ -55,9 +55,9 @@ def overlapping() -> dict[str, Any]:
     program = Program(
         name="overlap", axes={"data": 2}, lists=(ops,), class_of=np.zeros(2, np.int32)
     )
-    caller = TorchCaller()
-    mine = replay(program, caller, steps=2, warmup=1, compute=sleep, device=NOWHERE)
-    everyone = gathered(caller.carrier, mine, program)
+    transport = TorchReplayTransport()
+    mine = replay(program, transport, steps=2, warmup=1, compute=sleep, device=NOWHERE)
+    everyone = gathered(transport.world, mine, program)
     rows = mine.rows[mine.rows["step"] == 2]
     of = {int(row["place"]): (float(row["start"]), float(row["end"])) for row in rows}
     return {
@@ -86,9 +86,9 @@ def test_a_collective_runs_behind_what_does_not_wait_for_it(tmp_path: Path) -> N
 
 
 def corrupted() -> int:
-    from steptime.replay.torch_calls import TorchCaller
+    from steptime.replay.torch_transport import TorchReplayTransport
 
-    class Forgetful(TorchCaller):
+    class Forgetful(TorchReplayTransport):
         """Receives nothing of a broadcast."""
 
         def collective(self, call: Any) -> Any:
@@ -117,12 +117,12 @@ def test_a_wrong_value_is_found(tmp_path: Path) -> None:
 
 
 def by_polling() -> tuple[int, int]:
-    """The caller of NCCL, whose calls tell by themselves whether they are done, on the CPU."""
+    """The transport of NCCL, whose calls tell by themselves whether they are done, on the CPU."""
     import torch
 
-    from steptime.replay.nccl_calls import NcclCaller
+    from steptime.replay.nccl_transport import NcclReplayTransport
 
-    class OnCpu(NcclCaller):
+    class OnCpu(NcclReplayTransport):
         def __init__(self) -> None:
             super().__init__(torch.device("cpu"))
 
@@ -139,7 +139,7 @@ def by_polling() -> tuple[int, int]:
     return done.checked, done.wrong
 
 
-def test_the_caller_of_nccl_moves_the_right_values(tmp_path: Path) -> None:
+def test_the_transport_of_nccl_moves_the_right_values(tmp_path: Path) -> None:
     for checked, wrong in on_ranks(4, by_polling, tmp_path, backend="steptime"):
         assert checked > 0
         assert wrong == 0

@@ -21,14 +21,14 @@ ASKED: dict[str, dict[str, Any]] = {
 def live() -> list[tuple[int, int, int]]:
     from steptime.replay.replay import replay
     from steptime.replay.standin import nothing
-    from steptime.replay.torch_calls import TorchCaller
+    from steptime.replay.torch_transport import TorchReplayTransport
 
     found = []
     for model, options in ASKED.items():
         proxy = proxied(model, 4, **options)
         done = replay(
             proxy.program,
-            TorchCaller(),
+            TorchReplayTransport(),
             steps=2,
             warmup=0,
             compute=nothing,

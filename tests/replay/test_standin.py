@@ -2,7 +2,8 @@ import time
 
 import pytest
 
-from steptime.replay.standin import Kind, stand_in
+from steptime.replay.backends import stand_in
+from steptime.replay.standin import Kind
 
 
 @pytest.mark.parametrize(("kind", "least"), [("sleep", 0.02), ("busy", 0.005), ("nothing", 0)])

@@ -3,8 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Ints
 from steptime.cluster import NO_LINK, Cluster, Device, Links
-from steptime.cluster.cluster import Ints, Router
+from steptime.cluster.cluster import Router
 
 DEVICE = Device(name="device", flops={"fp32": 1e12}, memory=1e10, memory_bandwidth=1e11)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from simulate import oracle
 from simulate.network.test_flows import networks
 from simulate.networks import racks, star
+from steptime import host_memory
 from steptime.collectives import algorithm_named, all_algorithms, schedule
 from steptime.collectives.price import price
 from steptime.errors import UsageError
-from steptime.simulate import memory
 from steptime.simulate.carry import carry
 from steptime.simulate.network.under_way import Done, Traffic
 
@@ -195,10 +195,11 @@ def test_memory_grows_with_messages_under_way_not_with_all():
 
 
 def test_what_does_not_fit_into_memory_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 1e9)
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 1e9)
     one = schedule(algorithm_named("all_to_all", "direct"), 4096)
     with pytest.raises(
-        UsageError, match=r"a round of about 16,777,216 transfers.* GB of memory and 1.00 GB are"
+        UsageError,
+        match=r"a round of about 16,777,216 transfers.* GB of memory .* only 1.00 GB more",
     ):
         carry(one, star(4096), np.arange(4096), 1 << 30)
 

@@ -232,10 +232,16 @@ def test_more_ranks_than_places_are_refused():
 
 
 def test_a_step_that_does_not_fit_into_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("steptime.simulate.memory.available", lambda: 100.0)
-    with pytest.raises(
-        UsageError, match=r"step on 3 ranks, 3 ops in all, takes about .* of memory"
-    ):
+    monkeypatch.setattr("steptime.host_memory.available_bytes", lambda: 100)
+    with pytest.raises(UsageError, match=r"step on 3 ranks, 3 ops in all, needs .* of memory"):
+        simulate(program((compute("c", 1.0),), data=3), network(3))
+
+
+def test_a_step_that_does_not_fit_into_the_cgroup_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    monkeypatch.setattr("steptime.host_memory.CGROUPS", tmp_path)
+    with pytest.raises(UsageError, match="this process may take only 100 B more"):
         simulate(program((compute("c", 1.0),), data=3), network(3))
 
 

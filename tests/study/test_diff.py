@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from runs_made import environment, proxy, training
+from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.study.diff import compared, diff
 from steptime.study.diff_runs import PHASES, Run, read_run, read_side
 from steptime.study.diff_statistics import (
     CONFIDENCE,
     LEAST_PAIRS,
-    Floats,
     blocks,
     independent,
     paired,

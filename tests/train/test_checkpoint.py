@@ -20,13 +20,14 @@ from steptime.train.config import GPT2Config
 from steptime.train.data import Batches
 from steptime.train.llmc import read_checkpoint, read_header
 from steptime.train.loop import training_steps
-from steptime.train.options import DtypeName, TrainOptions
+from steptime.train.options import TrainOptions
 from steptime.train.precision import LossScale, precision_of
 from steptime.train.strategies import strategies
 from steptime.train.strategy import Strategy
 from steptime.train.tokens import Tokens
 from steptime.train.training import Training, build_training, new_model
 from steptime.units import Size
+from steptime.workloads.precision import DtypeName
 
 TINY = GPT2Config(layers=2, heads=2, embd=16, context=8, vocabulary=300)
 STEPS, HALF = 6, 3

@@ -4,13 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steptime.backend.courier import Courier, HostCourier
 from steptime.backend.engine import Engine
 from steptime.backend.host import HostGroup, Meeting, meet
 from steptime.backend.network import NetworkGroup
 from steptime.backend.process_group import SteptimeGroup
 from steptime.backend.scheduled import ScheduledGroup
 from steptime.backend.selection import Options, select
+from steptime.backend.transport import HostTransport, ScheduleTransport
 from steptime.backend.two_level import TwoLevelGroup
 from steptime.collectives.selection import Selection
 from steptime.errors import UsageError
@@ -80,12 +80,12 @@ def _open_engine(place: _Place, selected: Mapping[str, Selection]) -> Engine:
     if not selected:
         return builtin
     hosts = {rank: i for i, members in enumerate(meeting.partition) for rank in members}
-    courier: Courier
+    transport: ScheduleTransport
     if isinstance(builtin, HostGroup):
-        courier = HostCourier(builtin)
+        transport = HostTransport(builtin)
     else:
-        courier = place.network("schedules", everyone)
-    return ScheduledGroup(builtin, courier, selected, tuple(hosts[rank] for rank in everyone))
+        transport = place.network("schedules", everyone)
+    return ScheduledGroup(builtin, transport, selected, tuple(hosts[rank] for rank in everyone))
 
 
 def _two_level(place: _Place, meeting: Meeting) -> TwoLevelGroup:

@@ -6,11 +6,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from steptime.backend.courier import Courier
 from steptime.backend.engine import Engine
 from steptime.backend.flatten import parts
 from steptime.backend.host import Call
 from steptime.backend.reduction import BOR, Reduction
+from steptime.backend.transport import ScheduleTransport
 from steptime.collectives import Schedule, algorithm_named, schedule
 from steptime.collectives.execute import LocalRound, execute, local_rounds, slot_offsets
 from steptime.collectives.selection import BUILTIN, Selection, blocks_for
@@ -27,14 +27,14 @@ class ScheduledGroup:
     def __init__(
         self,
         builtin: Engine,
-        courier: Courier,
+        transport: ScheduleTransport,
         selected: Mapping[str, Selection],
         hosts: tuple[int, ...],
     ) -> None:
         self.rank = builtin.rank
         self.ranks = builtin.ranks
         self._builtin = builtin
-        self._courier = courier
+        self._transport = transport
         self._selected = selected
         self._hosts = hosts
         self._plan = lru_cache(maxsize=256)(self._make_plan)
@@ -126,7 +126,7 @@ class ScheduledGroup:
         """
         name = self._chosen("all_to_all", sum(tensor.nbytes for tensor in inputs))
         sent, received = ([t.numel() for t in tensors] for tensors in (inputs, outputs))
-        if name == BUILTIN or not self._courier.agree(call, sent, received):
+        if name == BUILTIN or not self._transport.agree(call, sent, received):
             self._builtin.all_to_all(call, outputs, inputs)
             return
         vector = torch.cat(list(inputs))
@@ -149,7 +149,7 @@ class ScheduledGroup:
     def close(self) -> None:
         """Give back what the groups hold."""
         self._builtin.close()
-        self._courier.close()
+        self._transport.close()
 
     def _chosen(self, collective: str, size: int) -> str:
         selection = self._selected.get(collective)
@@ -201,7 +201,7 @@ class ScheduledGroup:
         elements: int | None = None,
     ) -> None:
         """Carry out the schedule on ``vector``, whose first ``elements`` it cuts into chunks."""
-        self._courier.agree(call)
+        self._transport.agree(call)
         plan, rounds = self._plan(collective, name, root, blocks_for(vector.nbytes))
         offsets = slot_offsets(plan, vector.numel() if elements is None else elements)
         memory = vector
@@ -212,26 +212,26 @@ class ScheduledGroup:
         def combine(into: Tensor, other: Tensor) -> None:
             op.combine(into, other, out=into)
 
-        transport = _Transport(self._courier, call)
+        transport = _CallTransport(self._transport, call)
         execute(rounds, memory, offsets, transport, combine, vector.new_empty)
         if memory is not vector:
             vector.copy_(memory[: vector.numel()])
 
 
-class _Transport:
-    """The messages of one collective."""
+class _CallTransport:
+    """The Transport of one call."""
 
-    def __init__(self, courier: Courier, call: Call) -> None:
-        self._courier = courier
+    def __init__(self, transport: ScheduleTransport, call: Call) -> None:
+        self._transport = transport
         self._call = call
 
     def send(self, vector: Tensor, to: int) -> Callable[[], None]:
         """Begin to send."""
-        return self._courier.begin_send(self._call, _not_empty(vector), to)
+        return self._transport.begin_send(self._call, _not_empty(vector), to)
 
     def receive(self, vector: Tensor, source: int) -> Callable[[], None]:
         """Begin to receive."""
-        return self._courier.begin_receive(self._call, _not_empty(vector), source)
+        return self._transport.begin_receive(self._call, _not_empty(vector), source)
 
 
 def _not_empty(vector: Tensor) -> Tensor:

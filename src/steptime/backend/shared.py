@@ -12,7 +12,6 @@ import torch.distributed as dist
 
 from steptime.backend.host import segment
 from steptime.errors import SteptimeError
-from steptime.host_memory import check_room
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,7 +56,7 @@ def _make(size: int) -> int | str:
     """A segment whose memory is there, or why there is none."""
     fd = segment.create(size)
     try:
-        check_room(size)
+        segment.require_memory(size)
         memory = segment.attach(fd, size)
         segment.populate(ctypes.addressof(memory), size)
     except SteptimeError as error:

@@ -95,27 +95,27 @@ def bench(
 
 def _bench(asked_for: "Bench", place: Place, asked: _Asked) -> None:
     from steptime.measure.bench import wrong_in_all
-    from steptime.measure.place import hosts_of, make_carrier
+    from steptime.measure.place import hosts_of, make_transport
     from steptime.measure.session import measure_links, record, run
     from steptime.measure.table import footer, layout
 
-    carrier = make_carrier(asked.ranks.backend, registered=asked_for.registered)
+    transport = make_transport(asked.ranks.backend, registered=asked_for.registered)
     aside = asked.output.json or asked.csv == "-"
-    tell = teller(carrier.rank, asked.output, aside=aside)
+    tell = teller(transport.rank, asked.output, aside=aside)
     shown = _style(asked_for, asked)
-    printed = layout(shown, asked_for, carrier.ranks, carrier.library)
+    printed = layout(shown, asked_for, transport.ranks, transport.library)
     tell("\n".join([*crowding(place), *printed.header]))
-    session = run(carrier, asked_for, hosts_of(carrier), lambda row: tell(printed.line(row)))
+    session = run(transport, asked_for, hosts_of(transport), lambda row: tell(printed.line(row)))
     tell(footer(session.rows, session.fits, session.machine.message if session.machine else None))
-    found = measure_links(carrier, asked_for) if asked.pairs else []
+    found = measure_links(transport, asked_for) if asked.pairs else []
     wrong = wrong_in_all(session.rows)
-    if carrier.rank == 0:
-        where = {**whereabouts(place, asked.ranks), "library": carrier.library}
+    if transport.rank == 0:
+        where = {**whereabouts(place, asked.ranks), "library": transport.library}
         run_record = record("bench", asked_for, session, found, where)
         run_folder.write_record(place.out, run_record)
         if not wrong:
             _answer(run_record, place.out, asked, tell)
-    carrier.barrier()  # an error here would end rank 0 before it has written
+    transport.barrier()  # an error here would end rank 0 before it has written
     if wrong:
         raise SteptimeError(
             f"{wrong} elements of the results are wrong: {place.out / 'run.json'} says of which "

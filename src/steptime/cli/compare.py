@@ -7,7 +7,8 @@ from cyclopts import Parameter
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
-from steptime.train.options import DataOptions, DtypeName, JobOptions, ModelOptions, TrainOptions
+from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
+from steptime.workloads.precision import DtypeName
 
 if TYPE_CHECKING:
     from steptime.cluster import Cluster

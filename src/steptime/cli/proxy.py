@@ -169,7 +169,7 @@ def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None
 
 def _check_backend(backend: str, here: int) -> None:
     if backend == "nccl":
-        from steptime.replay.nccl_calls import check_gpus
+        from steptime.measure.place import check_gpus
 
         check_gpus(here)
     if backend == "mpi":
@@ -200,22 +200,21 @@ def _replay(
     plan: "Proxy", place: Place, asked: ProxyOptions, ranks: RankOptions, output: OutputOptions
 ) -> None:
     from steptime.program.stored import write_programs
-    from steptime.replay.callers import caller_of
+    from steptime.replay.backends import stand_in, transport_of
     from steptime.replay.figures import figures, gathered
     from steptime.replay.replay import replay
-    from steptime.replay.standin import stand_in
     from steptime.replay.stored import proxy_programs
     from steptime.replay.workload import plan_record
     from steptime.report import write_report
     from steptime.timeline import write_chrome_trace
 
-    caller = caller_of(ranks.backend)
-    carrier = caller.carrier
-    tell = teller(carrier.rank, output, aside=output.json)
+    transport = transport_of(ranks.backend)
+    world = transport.world
+    tell = teller(world.rank, output, aside=output.json)
     tell("\n".join([*crowding(place), *plan_lines(plan, asked)]))
     mine = replay(
         plan.program,
-        caller,
+        transport,
         steps=asked.steps,
         warmup=asked.warmup,
         compute=stand_in(plan.compute, ranks.backend),
@@ -224,12 +223,12 @@ def _replay(
         seed=asked.seed,
         messages=plan.messages,
     )
-    run = gathered(carrier, mine, plan.program)
-    if carrier.rank == 0:
+    run = gathered(world, mine, plan.program)
+    if world.rank == 0:
         record = {
             "verb": "proxy",
             **whereabouts(place, ranks),
-            "library": carrier.library,
+            "library": world.library,
             **plan_record(plan),
             **figures(run),
             "steps": asked.steps,
@@ -250,7 +249,7 @@ def _replay(
                 say(json.dumps(record))
             else:
                 say("\n".join([*answer_lines(record, asked), f"run: {place.out}"]))
-    carrier.barrier()  # an error here would end rank 0 before it has written
+    world.barrier()  # an error here would end rank 0 before it has written
     if run.wrong:
         raise SteptimeError(
             f"{run.wrong:,} of {run.checked:,} elements that were received are wrong: "

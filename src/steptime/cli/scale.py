@@ -17,7 +17,8 @@ from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.runs import run_folder
 from steptime.train.config import PRESETS
-from steptime.train.options import DataOptions, DtypeName, JobOptions, ModelOptions, TrainOptions
+from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
+from steptime.workloads.precision import DtypeName
 from steptime.world import World, detect
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from steptime.units import parse_rate, parse_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from steptime.arrays import Floats
     from steptime.cluster import Cluster
     from steptime.collectives.algorithm import Algorithm
-    from steptime.collectives.crossover import Floats
     from steptime.collectives.schedule import Schedule
     from steptime.report.collective.panel import Link, Panel
     from steptime.report.crossover import Chart

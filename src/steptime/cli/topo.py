@@ -19,8 +19,8 @@ from steptime.units import format_bytes, format_flops, format_rate, format_secon
 if TYPE_CHECKING:
     from steptime.cluster import CallTimes
     from steptime.measure.bench import Bench
-    from steptime.measure.carrier import Carrier
     from steptime.measure.core import DeviceRates
+    from steptime.measure.transport import BenchTransport
     from steptime.study.calibrate import Timed
 
 
@@ -132,29 +132,29 @@ def _links(ranks: int, largest: str = _PAIR_BYTES) -> "Bench":
 
 
 def _measure(place: Place, asked: _Asked) -> None:
-    from steptime.measure.place import hosts_of, make_carrier
+    from steptime.measure.place import hosts_of, make_transport
     from steptime.measure.session import measure_links, pair_record
-    from steptime.replay.callers import caller_of
+    from steptime.replay.backends import transport_of
     from steptime.study.calibrate import measure_calls
     from steptime.study.call_times import busiest, together
     from steptime.topo.cluster_file import calls_section, cluster_file
 
     backend = asked.ranks.backend
-    carrier = make_carrier(backend)
-    tell = teller(carrier.rank, asked.output, aside=asked.output.json)
-    tell("\n".join([*crowding(place), f"{carrier.ranks} ranks on {carrier.library}"]))
-    device = _device(carrier, place, asked)
-    pairs = measure_links(carrier, _links(carrier.ranks))
-    one_host = len(set(hosts_of(carrier))) == 1
+    transport = make_transport(backend)
+    tell = teller(transport.rank, asked.output, aside=asked.output.json)
+    tell("\n".join([*crowding(place), f"{transport.ranks} ranks on {transport.library}"]))
+    device = _device(transport, place, asked)
+    pairs = measure_links(transport, _links(transport.ranks))
+    one_host = len(set(hosts_of(transport))) == 1
     # Only CPU ranks are timed as a proxy calls: they share cores and memory.
-    timed = measure_calls(lambda: caller_of(backend)) if one_host and backend != "nccl" else None
-    if carrier.rank == 0:
+    timed = measure_calls(lambda: transport_of(backend)) if one_host and backend != "nccl" else None
+    if transport.rank == 0:
         path = asked.cluster_file or place.out / "cluster.toml"
         run: dict[str, Any] = {
             "verb": "topo",
             "source": "measured",
             **whereabouts(place, asked.ranks),
-            "library": carrier.library,
+            "library": transport.library,
             "device": {"source": "measured", **asdict(device)},
             "pairs": [pair_record(pair) for pair in pairs],
             "cluster_file": str(path),
@@ -175,18 +175,18 @@ def _measure(place: Place, asked: _Asked) -> None:
             say(json.dumps(run))
         else:
             say(_answer(run))
-    carrier.barrier()  # an error here would end rank 0 before it has written
+    transport.barrier()  # an error here would end rank 0 before it has written
 
 
-def _device(carrier: "Carrier", place: Place, asked: _Asked) -> "DeviceRates":
+def _device(transport: "BenchTransport", place: Place, asked: _Asked) -> "DeviceRates":
     backend, here = asked.ranks.backend, place.world.local_size
     if backend == "mpi":
         from steptime.measure.core import measure_core
 
-        return measure_core(carrier, place.threads, here)
+        return measure_core(transport, place.threads, here)
     from steptime.measure.device import measure_device
 
-    return measure_device(carrier, backend, here)
+    return measure_device(transport, backend, here)
 
 
 def _followed(timed: "Sequence[Timed]", text: str) -> "Mapping[str, tuple[CallTimes, ...]]":

@@ -62,24 +62,24 @@ def tune(
 
 
 def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOptions) -> None:
-    from steptime.measure.place import hosts_of, make_carrier
+    from steptime.measure.place import hosts_of, make_transport
     from steptime.measure.tune import contests, select
 
-    carrier = make_carrier(ranks.backend, registered=asked_for.registered)
-    tell = teller(carrier.rank, output, aside=output.json)
+    transport = make_transport(ranks.backend, registered=asked_for.registered)
+    tell = teller(transport.rank, output, aside=output.json)
     operation = asked_for.operation.name
     for line in crowding(place):
         tell(line)
-    tell(f"# {operation} on {carrier.ranks} ranks ({carrier.library}), measured")
+    tell(f"# {operation} on {transport.ranks} ranks ({transport.library}), measured")
     tell(f"#{'size':>8} {'fastest':<22}{'time':>9}{'builtin':>9}{'gain':>7}  next")
-    found = contests(carrier, asked_for, hosts_of(carrier), lambda c: tell(_line(c)))
+    found = contests(transport, asked_for, hosts_of(transport), lambda c: tell(_line(c)))
     if wrong := sum(contest.wrong for contest in found):
         raise SteptimeError(
             f"{wrong} elements of the results are wrong, so nothing is selected: steptime bench "
             f"{operation} --algorithms all says under which algorithm"
         )
     selection = select(operation, found)
-    if carrier.rank == 0:
+    if transport.rank == 0:
         _answer(selection, found, {**whereabouts(place, ranks), "op": operation}, place, output)
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from steptime.cluster.cluster import NO_LINK, Fabric, Ints, Links, Router
+from steptime.arrays import Ints
+from steptime.cluster.cluster import NO_LINK, Fabric, Links, Router
 from steptime.cluster.fabrics.wiring import closed_up
 
 

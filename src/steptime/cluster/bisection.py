@@ -4,7 +4,8 @@ from collections import deque
 
 import numpy as np
 
-from steptime.cluster.cluster import NO_LINK, Cluster, Fabric, Floats, Ints
+from steptime.arrays import Floats, Ints
+from steptime.cluster.cluster import NO_LINK, Cluster, Fabric
 
 
 def bisection(cluster: Cluster) -> float:

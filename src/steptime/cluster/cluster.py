@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from steptime.arrays import Floats, Ints
 from steptime.errors import UsageError
-
-Ints: TypeAlias = NDArray[np.int32]
-Floats: TypeAlias = NDArray[np.float64]
 
 Router: TypeAlias = Callable[[Ints, Ints], Ints]
 """Paths from devices to devices, both of shape (n,): link numbers, shape (n, hops).

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster.assemble import joined_links, joined_route
-from steptime.cluster.cluster import CallTimes, Cluster, Device, Fabric, Floats, Ints
+from steptime.cluster.cluster import CallTimes, Cluster, Device, Fabric
 from steptime.cluster.fabrics.bus import inside_bus
 from steptime.cluster.fabrics.dragonfly import dragonfly
 from steptime.cluster.fabrics.fat_tree import fat_tree

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.cluster.cluster import NO_LINK, Cluster, Fabric, Ints
+from steptime.arrays import Ints
+from steptime.cluster.cluster import NO_LINK, Cluster, Fabric
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Floats, Ints
 from steptime.errors import UsageError
 from steptime.units import parse_rate, parse_seconds
 

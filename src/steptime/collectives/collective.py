@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Ints
 from steptime.errors import UsageError
 
 NOTHING = -1
@@ -22,7 +23,7 @@ class Contents:
     often the slot holds what rank ``origins[i]`` contributed.
     """
 
-    index: NDArray[np.int32]
+    index: Ints
     counts: NDArray[np.int16]
 
     @staticmethod

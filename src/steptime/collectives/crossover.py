@@ -7,13 +7,12 @@ from math import log2
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.collectives.algorithm import Algorithm
 from steptime.collectives.schedule import Schedule
 from steptime.collectives.selection import Choice, Selection, blocks_for
 
-Floats: TypeAlias = NDArray[np.float64]
 Times: TypeAlias = Callable[[Schedule, Sequence[int]], Floats]
 """The seconds that a schedule takes for vectors of some sizes in bytes, shape (sizes,)."""
 

@@ -7,15 +7,13 @@ chunks [bounds[i], bounds[i + 1]).
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Longs
 from steptime.collectives.powers import largest_power, powers_below
 from steptime.collectives.schedule import Round, send
 
-Ints = NDArray[np.int64]
 
-
-def folded(ranks: int) -> tuple[Ints, Ints]:
+def folded(ranks: int) -> tuple[Longs, Longs]:
     """The ranks of the largest hypercube, and those that stay out of it.
 
     Of the first 2(p - m) ranks each even one stays out, and the next one stands in for it (MPICH,
@@ -26,7 +24,7 @@ def folded(ranks: int) -> tuple[Ints, Ints]:
     return inside, np.arange(0, 2 * outside, 2)
 
 
-def halve(nodes: Ints, bounds: Ints) -> Iterator[Round]:
+def halve(nodes: Longs, bounds: Longs) -> Iterator[Round]:
     """Recursive halving: half of what a node holds goes to its partner, which reduces it."""
     node = np.arange(nodes.size)
     for distance in reversed(powers_below(nodes.size)):
@@ -36,7 +34,7 @@ def halve(nodes: Ints, bounds: Ints) -> Iterator[Round]:
         yield send(nodes, nodes[partner], bounds[first], count, reduce=True)
 
 
-def double(nodes: Ints, bounds: Ints) -> Iterator[Round]:
+def double(nodes: Longs, bounds: Longs) -> Iterator[Round]:
     """Recursive doubling: all that a node has gathered goes to its partner."""
     node = np.arange(nodes.size)
     for distance in powers_below(nodes.size):

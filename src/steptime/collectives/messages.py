@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Flags, Longs
 from steptime.collectives.schedule import Round
-
-Ints = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,9 +18,9 @@ class Messages:
     (transfers,), -1 for one within a rank.
     """
 
-    src: Ints
-    dst: Ints
-    of: Ints
+    src: Longs
+    dst: Longs
+    of: Longs
 
 
 def messages(transfers: Round) -> Messages:
@@ -37,7 +36,7 @@ def messages(transfers: Round) -> Messages:
     return Messages(src[first], dst[first], of)
 
 
-def firsts(keys: NDArray[Any], size: int) -> NDArray[np.bool_]:
+def firsts(keys: NDArray[Any], size: int) -> Flags:
     """Where a key, of [0, size), occurs for the first time."""
     place = np.arange(keys.size)
     first = np.empty(size, np.intp)

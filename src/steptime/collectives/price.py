@@ -4,14 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Longs
 from steptime.collectives.execute import slot_offsets
 from steptime.collectives.messages import Messages, firsts, messages
 from steptime.collectives.schedule import Round, Schedule
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +25,12 @@ class Price:
 
     rounds: int
     ports: int
-    bytes_sent: Ints
-    bytes_received: Ints
-    bytes_reduced: Ints
-    bytes_between_hosts: Ints
-    messages_sent: Ints
-    memory_traffic: Ints
+    bytes_sent: Longs
+    bytes_received: Longs
+    bytes_reduced: Longs
+    bytes_between_hosts: Longs
+    messages_sent: Longs
+    memory_traffic: Longs
 
 
 def price(schedule: Schedule, nbytes: int) -> Price:
@@ -131,7 +128,7 @@ def _delivered(moved: Messages, seconds: Floats, entered: Floats) -> Floats:
     return np.maximum(out_port, in_port)
 
 
-def _sizes(transfers: Round, offsets: Ints) -> Ints:
+def _sizes(transfers: Round, offsets: Longs) -> Longs:
     """The bytes of each transfer, shape (transfers,), or (transfers, sizes) as ``offsets`` are."""
     first = transfers["first"]
     return np.asarray(offsets[first + transfers["count"]] - offsets[first])

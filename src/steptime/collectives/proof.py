@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Flags, Ints, Longs
 from steptime.collectives.collective import NOTHING, Contents
 from steptime.collectives.messages import firsts, messages
 from steptime.collectives.schedule import Round, Schedule
@@ -17,7 +18,7 @@ _MAX_CELLS = 1 << 26  # of a Contents
 _BYTES_PER_CELL = 32  # at the peak, when the post-condition is written out
 _NEVER = -1
 
-Places = tuple[NDArray[np.int32], NDArray[np.int32]]
+Places = tuple[Ints, Ints]
 """Slots, as an array of ranks and one of slots."""
 
 
@@ -135,7 +136,7 @@ class _State:
         self.written[target] = number
 
     def _races(
-        self, number: int, source: Places, target: Places, reduce: NDArray[np.bool_]
+        self, number: int, source: Places, target: Places, reduce: Flags
     ) -> Iterator[Finding]:
         copied_into, reduced_into = _where(target, ~reduce), _where(target, reduce)
         copies, reductions, sends = (self._count(p) for p in (copied_into, reduced_into, source))
@@ -147,7 +148,7 @@ class _State:
             for rank, slot in np.argwhere(wrong):
                 yield Finding(int(rank), int(slot), number, what)
 
-    def _count(self, places: Places) -> NDArray[np.intp]:
+    def _count(self, places: Places) -> Longs:
         """How often each slot is among the places, shape (ranks, slots)."""
         shape = self.holds.index.shape
         flat = places[0].astype(np.intp) * shape[1] + places[1]
@@ -158,7 +159,7 @@ class _State:
             rank, slot = int(source[0][at]), int(source[1][at])
             yield Finding(rank, slot, number, f"is sent to rank {target[0][at]} and holds nothing")
 
-    def _mixed(self, number: int, at: Places, arriving: NDArray[np.int32]) -> Iterator[Finding]:
+    def _mixed(self, number: int, at: Places, arriving: Ints) -> Iterator[Finding]:
         held = self.holds.index[at]
         for wrong in np.flatnonzero((held != arriving) & (arriving != NOTHING)):
             what = (
@@ -222,9 +223,7 @@ def _where(places: Places, chosen: NDArray[Any]) -> Places:
     return places[0][chosen], places[1][chosen]
 
 
-def _layers(
-    transfers: Round, target: Places, reduce: NDArray[np.bool_], slots: int
-) -> Iterator[NDArray[np.intp]]:
+def _layers(transfers: Round, target: Places, reduce: Flags, slots: int) -> Iterator[Longs]:
     """The reductions in sets within which no slot comes twice, in the order of the messages."""
     order = np.repeat(messages(transfers).of, transfers["count"])
     left = np.flatnonzero(reduce)

@@ -4,21 +4,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Longs
 from steptime.collectives.schedule import Round, send
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Tree:
     """A tree over all ranks: ``parent`` of each one, shape (ranks,), the root its own."""
 
-    parent: Ints
+    parent: Longs
 
     @cached_property
-    def depth(self) -> Ints:
+    def depth(self) -> Longs:
         """How many edges each rank is below the root, shape (ranks,)."""
         depth = np.zeros_like(self.parent)
         above = np.arange(self.parent.size)
@@ -32,7 +30,7 @@ class Tree:
         """The depth of the deepest leaf."""
         return int(self.depth.max())
 
-    def relabelled(self, ranks: Ints) -> "Tree":
+    def relabelled(self, ranks: Longs) -> "Tree":
         """The same tree with rank ``ranks[i]`` where rank i was."""
         parent = np.empty_like(self.parent)
         parent[ranks] = ranks[self.parent]
@@ -89,7 +87,7 @@ def down(tree: Tree, step: int, first: int, blocks: int) -> Round:
     return _moving(tree, step + 1 - tree.depth, first, blocks, reduce=False)
 
 
-def _moving(tree: Tree, block: Ints, first: int, blocks: int, *, reduce: bool) -> Round:
+def _moving(tree: Tree, block: Longs, first: int, blocks: int, *, reduce: bool) -> Round:
     """The given block of each rank below the root, along the edge to its parent."""
     rank = np.flatnonzero((tree.depth > 0) & (block >= 0) & (block < blocks))
     parent, slot = tree.parent[rank], first + block[rank]

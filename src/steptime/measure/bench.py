@@ -8,11 +8,11 @@ import numpy as np
 
 from steptime.collectives import Algorithm
 from steptime.collectives.selection import BUILTIN
-from steptime.measure.carrier import Carrier
 from steptime.measure.dtype import Dtype
 from steptime.measure.exact import ExactData
 from steptime.measure.operation import Operation
 from steptime.measure.timing import Average, Effort, back_to_back, one_by_one
+from steptime.measure.transport import BenchTransport
 from steptime.measure.trial import Trial, count_wrong, elements_needed, prepare, trial
 
 
@@ -93,27 +93,27 @@ class Row:
     """What the schedule would take if each message took what it does between neighbours."""
 
 
-def measure(carrier: Carrier, bench: Bench, hosts: tuple[int, ...]) -> Iterator[Row]:
+def measure(transport: BenchTransport, bench: Bench, hosts: tuple[int, ...]) -> Iterator[Row]:
     """Measure row after row; every rank yields the same rows. ``hosts``: the host of each rank."""
-    for data, algorithm in product(bench.data(carrier.ranks), bench.algorithms):
-        yield _row(carrier, bench, data, algorithm, hosts)
+    for data, algorithm in product(bench.data(transport.ranks), bench.algorithms):
+        yield _row(transport, bench, data, algorithm, hosts)
 
 
 def _row(
-    carrier: Carrier,
+    transport: BenchTransport,
     bench: Bench,
     data: ExactData,
     algorithm: Algorithm | None,
     hosts: tuple[int, ...],
 ) -> Row:
-    out_of_place = trial(carrier, data, algorithm, hosts, in_place=False)
+    out_of_place = trial(transport, data, algorithm, hosts, in_place=False)
     if out_of_place is None:
         raise AssertionError(f"{data.operation.name} must be possible out of place")
-    separate = _figures(carrier, bench, data, out_of_place)
-    seconds = one_by_one(carrier, out_of_place.run, bench.effort.iterations)
+    separate = _figures(transport, bench, data, out_of_place)
+    seconds = one_by_one(transport, out_of_place.run, bench.effort.iterations)
     slowest, of_ranks = seconds.max(axis=0), seconds.mean(axis=1)
     del out_of_place
-    within = trial(carrier, data, algorithm, hosts, in_place=True)
+    within = trial(transport, data, algorithm, hosts, in_place=True)
     operation = data.operation
     return Row(
         source="measured",
@@ -126,7 +126,7 @@ def _row(
         size_bytes=size_of(data),
         count=data.count,
         out_of_place=separate,
-        in_place=_figures(carrier, bench, data, within) if within else None,
+        in_place=_figures(transport, bench, data, within) if within else None,
         p50_us=float(np.percentile(slowest, 50)) * 1e6,
         p99_us=float(np.percentile(slowest, 99)) * 1e6,
         cv=float(slowest.std() / slowest.mean()),
@@ -139,31 +139,33 @@ def size_of(data: ExactData) -> int:
     return data.operation.elements(data.count, data.ranks) * data.dtype.size
 
 
-def _figures(carrier: Carrier, bench: Bench, data: ExactData, trial: Trial) -> Figures:
-    prepare(carrier, trial, data)
-    seconds = bench.average.of(back_to_back(carrier, trial.run, bench.effort))
+def _figures(transport: BenchTransport, bench: Bench, data: ExactData, trial: Trial) -> Figures:
+    prepare(transport, trial, data)
+    seconds = bench.average.of(back_to_back(transport, trial.run, bench.effort))
     algbw = size_of(data) / seconds / 1e9
     return Figures(
         time_us=seconds * 1e6,
         algbw_GBps=algbw,
         busbw_GBps=algbw * data.operation.bus(data.ranks),
-        wrong=wrong_elements(carrier, trial, data, bench.checks),
+        wrong=wrong_elements(transport, trial, data, bench.checks),
     )
 
 
-def wrong_elements(carrier: Carrier, trial: Trial, data: ExactData, checks: int) -> int | None:
+def wrong_elements(
+    transport: BenchTransport, trial: Trial, data: ExactData, checks: int
+) -> int | None:
     """Wrong elements of all ranks in so many operations, each on new data; None for no checks."""
     if not checks or not data.operation.moves:
         return None
     wrong = 0
     for number in range(checks):
         fresh = replace(data, trial=data.trial + 1 + number)
-        prepare(carrier, trial, fresh)
-        carrier.barrier()
+        prepare(transport, trial, fresh)
+        transport.barrier()
         trial.run()
-        carrier.finish()
-        wrong += count_wrong(carrier, trial, fresh)
-    return int(carrier.gather(np.array(float(wrong))).sum())
+        transport.finish()
+        wrong += count_wrong(transport, trial, fresh)
+    return int(transport.gather(np.array(float(wrong))).sum())
 
 
 def wrong_in_all(rows: Sequence[Row]) -> int:

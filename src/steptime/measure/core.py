@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime import host_memory as room
-from steptime.measure.carrier import Carrier
 from steptime.measure.timing import Effort, back_to_back
+from steptime.measure.transport import BenchTransport
 
 COPIED = 64 << 20
 """Bytes of the vectors that are copied and added up."""
@@ -36,14 +36,14 @@ class DeviceRates:
     spread: float
 
 
-def seconds_of(carrier: Carrier, run: Callable[[], object]) -> np.ndarray:
+def seconds_of(transport: BenchTransport, run: Callable[[], object]) -> np.ndarray:
     """Seconds of one run on each rank, shape (ranks,), while all of them run it."""
 
     def once() -> None:
         run()
 
-    first = float(back_to_back(carrier, once, Effort(1, 1)).max())
-    return back_to_back(carrier, once, Effort(1, int(np.clip(_ENOUGH_S / first, 2, 1000))))
+    first = float(back_to_back(transport, once, Effort(1, 1)).max())
+    return back_to_back(transport, once, Effort(1, int(np.clip(_ENOUGH_S / first, 2, 1000))))
 
 
 def name_of(threads: int) -> str:
@@ -51,17 +51,17 @@ def name_of(threads: int) -> str:
     return f"{threads} thread{'s' if threads > 1 else ''} of a CPU"
 
 
-def measure_core(carrier: Carrier, threads: int, ranks_here: int) -> DeviceRates:
+def measure_core(transport: BenchTransport, threads: int, ranks_here: int) -> DeviceRates:
     """Measure the CPU on every rank at once with NumPy; every rank returns the same.
 
     ``threads``: with how many each computes. ``ranks_here``: how many ranks this host holds.
     """
     a, b, out = (np.ones((WIDTH, WIDTH), np.float32) for _ in range(3))
-    rates = 2 * WIDTH**3 / seconds_of(carrier, lambda: np.matmul(a, b, out=out))
+    rates = 2 * WIDTH**3 / seconds_of(transport, lambda: np.matmul(a, b, out=out))
     one, other = (np.ones(COPIED // 4, np.float32) for _ in range(2))
-    copied = 2 * COPIED / seconds_of(carrier, lambda: np.copyto(other, one))
-    added = COPIED / seconds_of(carrier, lambda: np.add(other, one, out=other))
-    memory = carrier.gather(np.array(float(room.available_bytes() // ranks_here)))
+    copied = 2 * COPIED / seconds_of(transport, lambda: np.copyto(other, one))
+    added = COPIED / seconds_of(transport, lambda: np.add(other, one, out=other))
+    memory = transport.gather(np.array(float(room.available_bytes() // ranks_here)))
     return DeviceRates(
         name=name_of(threads),
         flops={"fp32": float(np.median(rates))},

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from steptime import host_memory as room
-from steptime.measure.carrier import Carrier
 from steptime.measure.core import COPIED, WIDTH, DeviceRates, name_of, seconds_of
+from steptime.measure.transport import BenchTransport
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def measure_device(carrier: Carrier, backend: str, ranks_here: int) -> DeviceRates:
+def measure_device(transport: BenchTransport, backend: str, ranks_here: int) -> DeviceRates:
     """Measure the device of every rank at once; every rank returns the same.
 
     On ``backend`` nccl that is its GPU, else its share of the CPU. ``ranks_here``: how many ranks
@@ -20,13 +20,13 @@ def measure_device(carrier: Carrier, backend: str, ranks_here: int) -> DeviceRat
     device = torch.device("cuda", torch.cuda.current_device()) if gpu else torch.device("cpu")
     flops, spread = {}, 1.0
     for name in _dtypes(device):
-        rates = _product(carrier, device, _DTYPES[name])
+        rates = _product(transport, device, _DTYPES[name])
         flops[name] = float(np.median(rates))
         spread = max(spread, float(rates.max() / rates.min()))
     one, other = (torch.ones(COPIED // 4, device=device) for _ in range(2))
-    copied = 2 * COPIED / seconds_of(carrier, lambda: other.copy_(one))
-    added = COPIED / seconds_of(carrier, lambda: other.add_(one))
-    memory = carrier.gather(np.array(float(_memory(device, ranks_here))))
+    copied = 2 * COPIED / seconds_of(transport, lambda: other.copy_(one))
+    added = COPIED / seconds_of(transport, lambda: other.add_(one))
+    memory = transport.gather(np.array(float(_memory(device, ranks_here))))
     return DeviceRates(
         name=_name(device),
         flops=flops,
@@ -41,12 +41,12 @@ def _dtypes(device: torch.device) -> list[str]:
     return ["fp32", "bf16", "fp16"] if device.type == "cuda" else ["fp32", "bf16"]
 
 
-def _product(carrier: Carrier, device: torch.device, dtype: torch.dtype) -> np.ndarray:
+def _product(transport: BenchTransport, device: torch.device, dtype: torch.dtype) -> np.ndarray:
     """FLOP/s of each rank in a square matrix product, shape (ranks,)."""
     size = 8192 if device.type == "cuda" else WIDTH
     a, b = (torch.ones(size, size, dtype=dtype, device=device) for _ in range(2))
     out = torch.empty_like(a)
-    return 2 * size**3 / seconds_of(carrier, lambda: torch.mm(a, b, out=out))
+    return 2 * size**3 / seconds_of(transport, lambda: torch.mm(a, b, out=out))
 
 
 def _memory(device: torch.device, ranks_here: int) -> int:

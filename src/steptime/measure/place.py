@@ -1,4 +1,4 @@
-"""Where a measurement runs: whether it can, its carrier, and which ranks share a host."""
+"""Where a measurement runs: whether it can, its transport, and which ranks share a host."""
 
 import socket
 import zlib
@@ -8,7 +8,7 @@ import numpy as np
 from steptime import host_memory as room
 from steptime.errors import UsageError
 from steptime.measure.bench import Bench
-from steptime.measure.carrier import Carrier
+from steptime.measure.transport import BenchTransport
 from steptime.units import format_bytes
 
 _OF_MPI = ("float32", "float64", "int8", "uint8", "int32", "int64")
@@ -36,46 +36,50 @@ def check_place(bench: Bench, backend: str, ranks: int, ranks_here: int) -> None
         if bench.dtype.name not in _OF_MPI:
             raise UsageError(f"MPI has no {bench.dtype.name}: choose one of {', '.join(_OF_MPI)}")
     if backend == "nccl":
-        _check_gpus(ranks_here)
+        check_gpus(ranks_here)
     _check_memory(bench, backend, ranks, ranks_here)
 
 
-def make_carrier(backend: str, *, registered: bool = False) -> Carrier:
-    """The carrier of this rank, which must have joined the others by ``backend``.
+def make_transport(backend: str, *, registered: bool = False) -> BenchTransport:
+    """The transport of this rank, which must have joined the others by ``backend``.
 
     ``registered``: with buffers in the arena of the backend steptime.
     """
     if backend == "mpi":
         from mpi4py import MPI
 
-        from steptime.measure.mpi_carrier import MpiCarrier
+        from steptime.measure.mpi_transport import MpiTransport
 
-        return MpiCarrier(MPI.COMM_WORLD)
+        return MpiTransport(MPI.COMM_WORLD)
     import torch
 
-    from steptime.measure.torch_carrier import TorchCarrier
+    from steptime.measure.torch_transport import TorchTransport
 
     if backend == "nccl":
-        return TorchCarrier(torch.device("cuda", torch.cuda.current_device()))
-    return TorchCarrier(torch.device("cpu"), registered=registered)
+        return TorchTransport(torch.device("cuda", torch.cuda.current_device()))
+    return TorchTransport(torch.device("cpu"), registered=registered)
 
 
-def hosts_of(carrier: Carrier) -> tuple[int, ...]:
+def hosts_of(transport: BenchTransport) -> tuple[int, ...]:
     """The host of each rank, numbered in the order of the ranks."""
     here = np.array(float(zlib.crc32(socket.gethostname().encode())))
-    names = carrier.gather(here).tolist()
+    names = transport.gather(here).tolist()
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return tuple(numbers[name] for name in names)
 
 
-def _check_gpus(ranks_here: int) -> None:
+def check_gpus(ranks_here: int) -> None:
+    """Raise UsageError where this host has no GPU of its own for each of its ranks, or no NCCL."""
     import torch
 
-    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    from steptime.world.compat import has_nccl
+
+    gpus = torch.cuda.device_count() if has_nccl() else 0
     if gpus < ranks_here:
         raise UsageError(
-            f"the backend nccl needs a GPU for each of {ranks_here} ranks, and here are {gpus}: "
-            "start fewer ranks or use gloo"
+            f"the backend nccl needs a GPU for every rank, and {ranks_here} ranks are to run on "
+            f"this host, where torch can use {gpus} with NCCL: choose fewer ranks, or --backend "
+            "gloo, steptime or mpi"
         )
 
 

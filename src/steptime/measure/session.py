@@ -7,13 +7,13 @@ from typing import Any
 from steptime.collectives import Algorithm
 from steptime.collectives.price import time as schedule_time
 from steptime.measure.bench import Bench, Row, measure, size_of
-from steptime.measure.carrier import Carrier
 from steptime.measure.dtype import dtype_named
 from steptime.measure.exact import ExactData
 from steptime.measure.fit import Fit, fit
 from steptime.measure.links import Pair, measure_pairs
 from steptime.measure.operation import operation_named
 from steptime.measure.timing import Average, Effort, back_to_back
+from steptime.measure.transport import BenchTransport
 from steptime.measure.trial import plan_of, trial
 from steptime.runs import run_folder
 
@@ -41,17 +41,17 @@ class Session:
 
 
 def run(
-    carrier: Carrier, bench: Bench, hosts: tuple[int, ...], on_row: Callable[[Row], None]
+    transport: BenchTransport, bench: Bench, hosts: tuple[int, ...], on_row: Callable[[Row], None]
 ) -> Session:
     """Measure everything that ``bench`` asks for; ``on_row`` hears of every row at once.
 
     The schedules' times are predicted from messages alone, which are measured first.
     """
-    predicts = carrier.ranks > 1 and any(bench.algorithms)
-    machine = measure_machine(carrier, bench) if predicts else None
+    predicts = transport.ranks > 1 and any(bench.algorithms)
+    machine = measure_machine(transport, bench) if predicts else None
     named = {a.name: a for a in bench.algorithms if a}
     rows = []
-    for measured in measure(carrier, bench, hosts):
+    for measured in measure(transport, bench, hosts):
         algorithm = named.get(measured.algorithm)
         row = measured
         if machine and algorithm:
@@ -61,32 +61,32 @@ def run(
     return Session(rows, _fits(rows), machine)
 
 
-def measure_machine(carrier: Carrier, bench: Bench) -> Machine | None:
+def measure_machine(transport: BenchTransport, bench: Bench) -> Machine | None:
     """What messages and reductions cost here, the largest message being the bench's largest."""
     operation, dtype = operation_named("sendrecv"), bench.dtype
     sizes: list[int] = []
     seconds: list[float] = []
     for nbytes in _NEIGHBOUR_BYTES:
-        count = operation.count(nbytes, dtype.size, carrier.ranks)
-        data = ExactData(operation, dtype, "sum", carrier.ranks, 0, count)
-        shift = trial(carrier, data, None, (0,) * carrier.ranks, in_place=False)
+        count = operation.count(nbytes, dtype.size, transport.ranks)
+        data = ExactData(operation, dtype, "sum", transport.ranks, 0, count)
+        shift = trial(transport, data, None, (0,) * transport.ranks, in_place=False)
         if shift and (nbytes <= max(bench.sizes) or len(sizes) < 2):
             effort = Effort(max(1, bench.effort.warmup), bench.effort.iterations)
             sizes.append(size_of(data))
-            seconds.append(Average.MEAN.of(back_to_back(carrier, shift.run, effort)))
+            seconds.append(Average.MEAN.of(back_to_back(transport, shift.run, effort)))
     message = fit(sizes, seconds)
-    return Machine(message, _gamma(carrier, bench)) if message else None
+    return Machine(message, _gamma(transport, bench)) if message else None
 
 
-def _gamma(carrier: Carrier, bench: Bench) -> float:
+def _gamma(transport: BenchTransport, bench: Bench) -> float:
     if not bench.operation.reduces:
         return 0.0
     elements = _REDUCED_BYTES // bench.dtype.size
-    into, other = (carrier.empty(elements, bench.dtype) for _ in range(2))
+    into, other = (transport.empty(elements, bench.dtype) for _ in range(2))
     into[:], other[:] = 1, 1
-    reduce = carrier.reducer(bench.reduction)
+    reduce = transport.reducer(bench.reduction)
     effort = Effort(2, bench.effort.iterations)
-    seconds = back_to_back(carrier, lambda: reduce(into, other), effort)
+    seconds = back_to_back(transport, lambda: reduce(into, other), effort)
     return Average.MEAN.of(seconds) / _REDUCED_BYTES
 
 
@@ -116,10 +116,10 @@ def _fits(rows: Sequence[Row]) -> dict[str, Fit | None]:
     return fits
 
 
-def measure_links(carrier: Carrier, bench: Bench) -> list[Pair]:
+def measure_links(transport: BenchTransport, bench: Bench) -> list[Pair]:
     """Latency and bandwidth between every two ranks."""
     elements = max(1, min(max(bench.sizes), _PAIR_BYTES) // bench.dtype.size)
-    return list(measure_pairs(carrier, bench.dtype, elements, bench.effort))
+    return list(measure_pairs(transport, bench.dtype, elements, bench.effort))
 
 
 def record(

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measure.carrier import Carrier, Run
+from steptime.measure.transport import BenchTransport, Run
 
 Seconds = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Effort:
     iterations: int
 
 
-def back_to_back(carrier: Carrier, run: Run, effort: Effort) -> Seconds:
+def back_to_back(transport: BenchTransport, run: Run, effort: Effort) -> Seconds:
     """Seconds of one operation on each rank, shape (ranks,), from a row of them without pause.
 
     As nccl-tests: untimed operations, a barrier, then ``effort.iterations`` operations one after
@@ -48,26 +48,26 @@ def back_to_back(carrier: Carrier, run: Run, effort: Effort) -> Seconds:
     """
     for _ in range(effort.warmup):
         run()
-    carrier.finish()
-    carrier.barrier()
+    transport.finish()
+    transport.barrier()
     start = time.perf_counter()
     for _ in range(effort.iterations):
         run()
-    carrier.finish()
+    transport.finish()
     seconds = (time.perf_counter() - start) / effort.iterations
-    return carrier.gather(np.array(seconds))
+    return transport.gather(np.array(seconds))
 
 
-def one_by_one(carrier: Carrier, run: Run, iterations: int) -> Seconds:
+def one_by_one(transport: BenchTransport, run: Run, iterations: int) -> Seconds:
     """Seconds of each operation on each rank, shape (ranks, iterations), each after a barrier.
 
     As OSU 7.4: the barriers are not timed, the ranks' own times are.
     """
     seconds = np.empty(iterations)
     for i in range(iterations):
-        carrier.barrier()
+        transport.barrier()
         start = time.perf_counter()
         run()
-        carrier.finish()
+        transport.finish()
         seconds[i] = time.perf_counter() - start
-    return carrier.gather(seconds)
+    return transport.gather(seconds)

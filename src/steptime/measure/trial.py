@@ -14,8 +14,8 @@ from steptime.collectives.execute import (
     slot_offsets,
 )
 from steptime.collectives.selection import blocks_for
-from steptime.measure.carrier import Call, Carrier, Run
 from steptime.measure.exact import ExactData
+from steptime.measure.transport import BenchTransport, Call, Run
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Trial:
 
 
 def trial(
-    carrier: Carrier,
+    transport: BenchTransport,
     data: ExactData,
     algorithm: Algorithm | None,
     hosts: tuple[int, ...],
@@ -44,22 +44,22 @@ def trial(
     if in_place and not data.operation.in_place:
         return None
     if algorithm is None:
-        return _builtin(carrier, data, in_place=in_place)
-    return _scheduled(carrier, data, algorithm, hosts, in_place=in_place)
+        return _builtin(transport, data, in_place=in_place)
+    return _scheduled(transport, data, algorithm, hosts, in_place=in_place)
 
 
-def prepare(carrier: Carrier, trial: Trial, data: ExactData) -> None:
+def prepare(transport: BenchTransport, trial: Trial, data: ExactData) -> None:
     """Clear the result of a trial and write its input."""
-    carrier.write(trial.receive, np.zeros(len(trial.receive)))
-    for at, numbers in data.blocks(data.input(carrier.rank)):
-        carrier.write(trial.send[at : at + len(numbers)], numbers)
+    transport.write(trial.receive, np.zeros(len(trial.receive)))
+    for at, numbers in data.blocks(data.input(transport.rank)):
+        transport.write(trial.send[at : at + len(numbers)], numbers)
 
 
-def count_wrong(carrier: Carrier, trial: Trial, data: ExactData) -> int:
+def count_wrong(transport: BenchTransport, trial: Trial, data: ExactData) -> int:
     """How many elements of this rank's result are not what they must be."""
     return sum(
-        data.wrong(carrier.read(trial.receive[at : at + len(numbers)]), numbers)
-        for at, numbers in data.blocks(data.output(carrier.rank))
+        data.wrong(transport.read(trial.receive[at : at + len(numbers)]), numbers)
+        for at, numbers in data.blocks(data.output(transport.rank))
     )
 
 
@@ -84,52 +84,52 @@ def _vector(data: ExactData, plan: Schedule) -> int:
     return data.operation.elements(data.count, data.ranks) or plan.chunks
 
 
-def _builtin(carrier: Carrier, data: ExactData, *, in_place: bool) -> Trial | None:
-    operation, rank, count = data.operation, carrier.rank, data.count
+def _builtin(transport: BenchTransport, data: ExactData, *, in_place: bool) -> Trial | None:
+    operation, rank, count = data.operation, transport.rank, data.count
     elements = operation.elements(count, data.ranks)
     input_part = operation.input_of(rank, count, data.ranks)
     output_part = operation.output_of(rank, count, data.ranks)
     if in_place:
-        vector = carrier.buffer(elements, data.dtype)
+        vector = transport.buffer(elements, data.dtype)
         send, receive = vector[input_part], vector[output_part]
     else:
-        send = carrier.buffer(input_part.stop - input_part.start, data.dtype)
-        receive = carrier.buffer(output_part.stop - output_part.start, data.dtype)
+        send = transport.buffer(input_part.stop - input_part.start, data.dtype)
+        receive = transport.buffer(output_part.stop - output_part.start, data.dtype)
     call = Call(operation, send, receive, count, data.root, data.reduction, in_place)
-    run = carrier.builtin(call)
+    run = transport.builtin(call)
     return Trial(run, send, receive) if run else None
 
 
 def _scheduled(
-    carrier: Carrier,
+    transport: BenchTransport,
     data: ExactData,
     algorithm: Algorithm,
     hosts: tuple[int, ...],
     *,
     in_place: bool,
 ) -> Trial:
-    plan, rank = plan_of(data, algorithm, hosts), carrier.rank
+    plan, rank = plan_of(data, algorithm, hosts), transport.rank
     rounds = local_rounds(plan, rank)
     offsets = slot_offsets(plan, _vector(data, plan))
-    memory = carrier.empty(offsets[-1], data.dtype)
+    memory = transport.empty(offsets[-1], data.dtype)
     result = memory[offsets[plan.result] :]
     receive = result[data.operation.output_of(rank, data.count, data.ranks)]
     place = memory[data.operation.input_of(rank, data.count, data.ranks)]
     keeps_input = in_place or (plan.result > 0 and not _writes_below(rounds, plan.result))
-    send = place if keeps_input else carrier.empty(len(place), data.dtype)
+    send = place if keeps_input else transport.empty(len(place), data.dtype)
     copies = not keeps_input and bool(data.input(rank))
     divides = data.operation.reduces and data.reduction == "avg" and bool(data.output(rank))
-    reduce = carrier.reducer(data.reduction)
+    reduce = transport.reducer(data.reduction)
 
     def empty(elements: int) -> Vector:
-        return carrier.empty(elements, data.dtype)
+        return transport.empty(elements, data.dtype)
 
     def run() -> None:
         if copies:
             place[:] = send
-        execute(rounds, memory, offsets, carrier.transport, reduce, empty)
+        execute(rounds, memory, offsets, transport, reduce, empty)
         if divides:
-            carrier.divide(receive, data.ranks)
+            transport.divide(receive, data.ranks)
 
     return Trial(run, send, receive)
 

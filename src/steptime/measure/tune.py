@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from steptime.collectives.selection import BUILTIN, Choice, Selection
 from steptime.measure.bench import Bench, size_of, wrong_elements
-from steptime.measure.carrier import Carrier
 from steptime.measure.exact import ExactData
 from steptime.measure.timing import Average, Effort, back_to_back
+from steptime.measure.transport import BenchTransport
 from steptime.measure.trial import Trial, prepare, trial
 
 _ROUNDS = 7
@@ -34,7 +34,10 @@ class Contest:
 
 
 def contests(
-    carrier: Carrier, bench: Bench, hosts: tuple[int, ...], on_contest: Callable[[Contest], None]
+    transport: BenchTransport,
+    bench: Bench,
+    hosts: tuple[int, ...],
+    on_contest: Callable[[Contest], None],
 ) -> list[Contest]:
     """Measure all algorithms at every size, in place where that can be.
 
@@ -42,27 +45,29 @@ def contests(
     for a while slows all of them. A time is that of the slowest rank, the median of the rounds.
     """
     found = []
-    for data in bench.data(carrier.ranks):
-        found.append(_contest(carrier, bench, data, hosts))
+    for data in bench.data(transport.ranks):
+        found.append(_contest(transport, bench, data, hosts))
         on_contest(found[-1])
     return found
 
 
-def _contest(carrier: Carrier, bench: Bench, data: ExactData, hosts: tuple[int, ...]) -> Contest:
+def _contest(
+    transport: BenchTransport, bench: Bench, data: ExactData, hosts: tuple[int, ...]
+) -> Contest:
     trials: dict[str, Trial] = {}
     wrong = 0
     for algorithm in bench.algorithms:
-        ready = trial(carrier, data, algorithm, hosts, in_place=True)
-        ready = ready or trial(carrier, data, algorithm, hosts, in_place=False)
+        ready = trial(transport, data, algorithm, hosts, in_place=True)
+        ready = ready or trial(transport, data, algorithm, hosts, in_place=False)
         if ready:
-            wrong += wrong_elements(carrier, ready, data, bench.checks) or 0
-            prepare(carrier, ready, data)
+            wrong += wrong_elements(transport, ready, data, bench.checks) or 0
+            prepare(transport, ready, data)
             trials[algorithm.name if algorithm else BUILTIN] = ready
     rounds = np.empty((_ROUNDS, len(trials)))
     effort = Effort(1, max(1, bench.effort.iterations // _ROUNDS))
     for times in rounds:
         for i, ready in enumerate(trials.values()):
-            times[i] = Average.MAX.of(back_to_back(carrier, ready.run, effort))
+            times[i] = Average.MAX.of(back_to_back(transport, ready.run, effort))
     medians = np.median(rounds, axis=0).tolist()
     return Contest(size_of(data), dict(zip(trials, medians, strict=True)), wrong)
 

@@ -10,10 +10,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Ints, Longs
 from steptime.errors import UsageError
-from steptime.program.program import Collective, Ints, Program, Recv, Send
+from steptime.program.program import Collective, Program, Recv, Send
 
-Offsets = NDArray[np.int64]
 Axes = tuple[str, ...]
 
 
@@ -47,9 +47,9 @@ class Matching:
 
     calls: tuple[Call, ...]
     call: Ints
-    first: Offsets
+    first: Longs
     members: Ints
-    parts_of: Offsets
+    parts_of: Longs
     meeting: Ints
     place: Ints
 
@@ -135,7 +135,7 @@ def _collectives(
     program: Program,
     communicating: Sequence[Sequence[Collective | Send | Recv]],
     table: dict[Call, int],
-    parts_of: Offsets,
+    parts_of: Longs,
     meeting: Ints,
     place: Ints,
 ) -> Ints:
@@ -225,7 +225,7 @@ def _messages(
     program: Program,
     communicating: Sequence[Sequence[Collective | Send | Recv]],
     table: dict[Call, int],
-    parts_of: Offsets,
+    parts_of: Longs,
     meeting: Ints,
     place: Ints,
     base: int,
@@ -274,7 +274,7 @@ def _ends(
     program: Program,
     communicating: Sequence[Sequence[Collective | Send | Recv]],
     kind: type[Send] | type[Recv],
-    parts_of: Offsets,
+    parts_of: Longs,
     ways: dict[tuple[str, int], int],
 ) -> NDArray[np.void]:
     """All Sends or Recvs, dtype _END, by sender, receiver, tag and place in the list."""

@@ -1,16 +1,14 @@
 """Which op of which rank sends each message of a step, and which receives it."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.program.matching import Matching
 from steptime.program.program import Collective, Program, Recv, Send
 from steptime.timeline import MESSAGE
-
-Times: TypeAlias = NDArray[np.float64]
 
 MOST_MESSAGES = 20_000
 """Of a run with more of them a timeline shows none: they would be most of its file."""
@@ -49,7 +47,7 @@ def message_ends(program: Program, met: Matching) -> NDArray[np.void]:
     return ends
 
 
-def messages_of_step(ends: NDArray[np.void], times: Mapping[int, Times]) -> NDArray[np.void]:
+def messages_of_step(ends: NDArray[np.void], times: Mapping[int, Floats]) -> NDArray[np.void]:
     """The messages of one step, dtype MESSAGE, between the ranks whose ``times`` are known.
 
     ``times``: by rank, when each op of its list began and ended, in seconds, shape (ops, 2). A

@@ -5,11 +5,9 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.program import Collective, Matching, Program, Recv, Send
-
-Floats = NDArray[np.float64]
 
 MOST_PAIRED = 256
 """Of so many ranks at most a record holds the bytes from each to each."""

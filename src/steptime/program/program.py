@@ -12,11 +12,10 @@ from math import prod
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Ints
 from steptime.timeline import Phase
 
-Ints: TypeAlias = NDArray[np.int32]
 After: TypeAlias = tuple[int, ...]
 """Positions, in the rank's list, of ops that must end first.
 

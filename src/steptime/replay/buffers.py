@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.collectives.execute import Vector
-from steptime.measure.carrier import Carrier
 from steptime.measure.dtype import Dtype
 from steptime.measure.exact import ExactData
+from steptime.measure.transport import BenchTransport
 from steptime.program import Collective
-from steptime.replay.calls import Caller
 from steptime.replay.extent import Extent
 from steptime.replay.placement import Layout
+from steptime.replay.transport import ReplayTransport
 
 _PERIOD = 65521
 _LARGEST = 256  # every integer up to it is exact in every dtype
@@ -31,10 +31,10 @@ _ROOM = {
 class Buffers:
     """The memory of one rank, as a layout has it; all is filled with distinct data, none zero."""
 
-    def __init__(self, caller: Caller, layout: Layout, seed: int) -> None:
-        self._caller = caller
+    def __init__(self, transport: ReplayTransport, layout: Layout, seed: int) -> None:
+        self._transport = transport
         self._layout = layout
-        random = np.random.default_rng((seed, caller.carrier.rank))
+        random = np.random.default_rng((seed, transport.world.rank))
         self._numbers = random.integers(1, _LARGEST, _PERIOD, endpoint=True).astype(np.float64)
         self._source = self._filled(layout.source)
         self._target = self._filled(layout.target)
@@ -49,7 +49,7 @@ class Buffers:
         source = self._source.get(extent.dtype, self._target.get(extent.dtype))
         target = self._target.get(extent.dtype, source)
         if source is None or target is None:
-            source = target = self._caller.vector(0, self._caller.element(extent.dtype))
+            source = target = self._transport.vector(0, self._transport.element(extent.dtype))
         return source[self._layout.reads[place]], target[self._layout.writes[place]]
 
     def keep_finite(self, place: int, op: Collective, extent: Extent) -> None:
@@ -57,7 +57,7 @@ class Buffers:
 
         What others summed up in the same memory counts too.
         """
-        dtype, now = self._caller.element(extent.dtype), self._doubled[extent.dtype]
+        dtype, now = self._transport.element(extent.dtype), self._doubled[extent.dtype]
         grows = log2(extent.members) if op.kind != "broadcast" else 0.0
         if now + grows - self._doubled_at.get(place, 0.0) > _ROOM[dtype.name][1]:
             self._fill(self.of(place, extent)[1], dtype)
@@ -67,8 +67,8 @@ class Buffers:
     def _filled(self, sizes: Mapping[str, int]) -> dict[str, Vector]:
         vectors = {}
         for dtype, elements in sizes.items():
-            element = self._caller.element(dtype)
-            vectors[dtype] = self._caller.vector(elements, element)
+            element = self._transport.element(dtype)
+            vectors[dtype] = self._transport.vector(elements, element)
             self._fill(vectors[dtype], element)
         return vectors
 
@@ -76,20 +76,20 @@ class Buffers:
         numbers = self._numbers * _ROOM[dtype.name][0]
         for at in range(0, len(vector), _PERIOD):
             end = min(at + _PERIOD, len(vector))
-            self._caller.carrier.write(vector[at:end], numbers[: end - at])
+            self._transport.world.write(vector[at:end], numbers[: end - at])
 
 
-def put(carrier: Carrier, data: ExactData, rank: int, vector: Vector) -> None:
+def put(transport: BenchTransport, data: ExactData, rank: int, vector: Vector) -> None:
     """Write what member ``rank`` gives to a call."""
     for at, numbers in data.blocks(data.input(rank)):
-        carrier.write(vector[at : at + numbers.size], numbers)
+        transport.write(vector[at : at + numbers.size], numbers)
 
 
-def wrong(carrier: Carrier, data: ExactData, rank: int, vector: Vector) -> tuple[int, int]:
+def wrong(transport: BenchTransport, data: ExactData, rank: int, vector: Vector) -> tuple[int, int]:
     """How many elements member ``rank`` must have received, and how many of them are wrong."""
     checked, bad = 0, 0
     for at, expected in data.blocks(data.output(rank)):
-        found: NDArray[np.float64] = carrier.read(vector[at : at + expected.size])
+        found: NDArray[np.float64] = transport.read(vector[at : at + expected.size])
         bad += data.wrong(found, expected)
         checked += expected.size
     return checked, bad

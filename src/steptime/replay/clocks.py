@@ -1,34 +1,34 @@
-"""The ranks of a carrier, as reading their clocks needs them."""
+"""The ranks of a transport, as reading their clocks needs them."""
 
 import numpy as np
 
-from steptime.measure.carrier import Carrier
 from steptime.measure.dtype import DTYPES
+from steptime.measure.transport import BenchTransport
 
 
-class CarrierPeers:
-    """All ranks behind a carrier: torch's or MPI's."""
+class TransportPeers:
+    """All ranks behind a transport: torch's or MPI's."""
 
-    def __init__(self, carrier: Carrier) -> None:
-        self.rank, self.ranks = carrier.rank, carrier.ranks
-        self._carrier = carrier
-        self._number = carrier.empty(1, DTYPES["float64"])
+    def __init__(self, transport: BenchTransport) -> None:
+        self.rank, self.ranks = transport.rank, transport.ranks
+        self._transport = transport
+        self._number = transport.empty(1, DTYPES["float64"])
 
     def everyone(self, mine: str) -> list[str]:
         """What every rank gives, in their order, on every rank."""
-        own = np.frombuffer(mine.encode(), np.uint8).astype(float)  # a carrier gathers numbers
-        sizes = self._carrier.gather(np.array([own.size], float)).astype(int).reshape(-1)
+        own = np.frombuffer(mine.encode(), np.uint8).astype(float)  # a transport gathers numbers
+        sizes = self._transport.gather(np.array([own.size], float)).astype(int).reshape(-1)
         padded = np.zeros(int(sizes.max()))
         padded[: own.size] = own
-        every = self._carrier.gather(padded).astype(np.uint8)
+        every = self._transport.gather(padded).astype(np.uint8)
         return [row[:size].tobytes().decode() for row, size in zip(every, sizes, strict=True)]
 
     def send(self, number: float, to: int) -> None:
         """Send a number to a rank."""
-        self._carrier.write(self._number, np.array([number]))
-        self._carrier.transport.send(self._number, to)()
+        self._transport.write(self._number, np.array([number]))
+        self._transport.send(self._number, to)()
 
     def receive(self, source: int) -> float:
         """Wait for a number from a rank."""
-        self._carrier.transport.receive(self._number, source)()
-        return float(self._carrier.read(self._number)[0])
+        self._transport.receive(self._number, source)()
+        return float(self._transport.read(self._number)[0])

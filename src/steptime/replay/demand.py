@@ -7,10 +7,10 @@ from math import ceil, prod
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.errors import UsageError
 from steptime.measure.operation import OPERATIONS
 from steptime.program import Collective, Compute, Op, Program, Recv, Send
-from steptime.program.program import Ints
 from steptime.replay.device import Device
 from steptime.replay.extent import extent, label_of
 from steptime.replay.placement import layout

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measure.carrier import Carrier
+from steptime.arrays import Floats
+from steptime.measure.transport import BenchTransport
 from steptime.program import Collective, Compute, Program, Recv, Send, Wait
 from steptime.program import matching as matching
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
@@ -17,7 +18,6 @@ from steptime.replay.replay import RankReplay
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.world.alignment import Alignment
 
-Floats = NDArray[np.float64]
 STEP = "step"
 MOST_MET = 2048
 """Of so many ranks the messages are put into the timeline: who meets whom takes a second."""
@@ -43,17 +43,17 @@ class Replayed:
     timeline: Timeline
 
 
-def gathered(carrier: Carrier, mine: RankReplay, program: Program) -> Replayed:
+def gathered(world: BenchTransport, mine: RankReplay, program: Program) -> Replayed:
     """What all ranks measured, on every rank; each calls it with its own."""
     labels, steps = labels_of(program), mine.bounds.size - 1
     what, none = ("compute", "update", *labels), np.zeros(steps)
-    spent = carrier.gather(np.stack([mine.spent.get(one, none) for one in what]))
-    under_way = carrier.gather(
-        np.stack([none, *(mine.under_way.get(one, none) for one in labels)])
-    )[:, 1:]
+    spent = world.gather(np.stack([mine.spent.get(one, none) for one in what]))
+    under_way = world.gather(np.stack([none, *(mine.under_way.get(one, none) for one in labels)]))[
+        :, 1:
+    ]
     wire = mine.wire or (np.nan, np.nan)
-    ends = carrier.gather(np.array([mine.checked, mine.wrong, *wire, mine.resident_bytes], float))
-    bounds = carrier.gather(mine.bounds)
+    ends = world.gather(np.array([mine.checked, mine.wrong, *wire, mine.resident_bytes], float))
+    bounds = world.gather(mine.bounds)
     wired = ends[:, 2:4] / steps
     counted = bool(wired.any())  # memory that ranks share is no wire, nor are MPI's own channels
     return Replayed(
@@ -64,7 +64,7 @@ def gathered(carrier: Carrier, mine: RankReplay, program: Program) -> Replayed:
         checked=int(ends[:, 0].sum()),
         wrong=int(ends[:, 1].sum()),
         resident=tuple(map(int, ends[:, 4])),
-        timeline=_aligned(program, bounds, _all_rows(carrier, mine), mine.alignment),
+        timeline=_aligned(program, bounds, _all_rows(world, mine), mine.alignment),
     )
 
 
@@ -79,13 +79,13 @@ def _aligned(
     return replace(_timeline(program, times, rows), clocks=alignment.clocks())
 
 
-def _all_rows(carrier: Carrier, mine: RankReplay) -> list[NDArray[np.void]]:
+def _all_rows(world: BenchTransport, mine: RankReplay) -> list[NDArray[np.void]]:
     """The rows of each rank, dtype ROW."""
-    counts = carrier.gather(np.array(float(mine.rows.size))).astype(int)
+    counts = world.gather(np.array(float(mine.rows.size))).astype(int)
     own = np.zeros((int(counts.max()), len(ROW.names or ())))
     for column, field in enumerate(ROW.names or ()):
         own[: mine.rows.size, column] = mine.rows[field]
-    every = carrier.gather(own)
+    every = world.gather(own)
     found = []
     for rank, count in enumerate(counts.tolist()):
         rows = np.empty(count, ROW)

@@ -3,11 +3,11 @@
 from array import array
 from collections.abc import Sequence
 from struct import Struct
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.program import Compute, Op, Wait
 from steptime.replay.extent import label_of
 from steptime.timeline import Phase
@@ -18,8 +18,6 @@ ROW = np.dtype(
 _PACKED = Struct("=iidd")  # the same, for a write that takes a tenth of NumPy's time
 _KEPT_ROWS = 5_000
 """So many intervals of a rank are kept, or those of two steps: the last ones."""
-
-Floats: TypeAlias = NDArray[np.float64]
 
 
 class Recording:

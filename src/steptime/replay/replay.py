@@ -12,14 +12,14 @@ from steptime.measure.exact import ExactData
 from steptime.measure.operation import OPERATIONS
 from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.replay.buffers import Buffers, put, wrong
-from steptime.replay.calls import Begin, Caller, GroupCall
-from steptime.replay.clocks import CarrierPeers
+from steptime.replay.clocks import TransportPeers
 from steptime.replay.device import Device
 from steptime.replay.extent import Extent, extent
 from steptime.replay.placement import IN_PLACE, in_order, layout, pieces
 from steptime.replay.recording import Recording
 from steptime.replay.standin import StandIn
 from steptime.replay.streams import Streams, Turn
+from steptime.replay.transport import Begin, GroupCall, ReplayTransport
 from steptime.world.alignment import Alignment, read_clocks
 from steptime.world.call_bytes import Traffic
 from steptime.world.wire import wire_traffic
@@ -53,7 +53,7 @@ class RankReplay:
 
 def replay(
     program: Program,
-    caller: Caller,
+    transport: ReplayTransport,
     *,
     steps: int,
     warmup: int,
@@ -72,27 +72,27 @@ def replay(
 
     Raises what the library raises.
     """
-    run = _Run(program, caller, compute, device, verify, seed, messages, warmup + steps)
+    run = _Run(program, transport, compute, device, verify, seed, messages, warmup + steps)
     for axes in dict.fromkeys(
         op.group for ops in program.lists for op in ops if isinstance(op, Collective)
     ):
         groups = program.groups(axes)
-        run.place_in[axes] = tuple(int(at[0]) for at in (groups == caller.carrier.rank).nonzero())
+        run.place_in[axes] = tuple(int(at[0]) for at in (groups == transport.world.rank).nonzero())
         if groups.shape[1] > 1:
-            caller.form_groups(axes, groups)
-    caller.connect(_pairs(program))
+            transport.form_groups(axes, groups)
+    transport.connect(_pairs(program))
     run.make_ready()
     run.steps(0, warmup)
-    peers = CarrierPeers(caller.carrier)
+    peers = TransportPeers(transport.world)
     clocks = read_clocks(peers)
-    caller.carrier.barrier()
+    transport.world.barrier()
     before = wire_traffic()
     bounds = run.steps(warmup, steps)
-    caller.carrier.barrier()
+    transport.world.barrier()
     after = wire_traffic()
     resident = resident_bytes()
     alignment = Alignment(clocks, read_clocks(peers))
-    caller.close()
+    transport.close()
     return RankReplay(
         bounds=np.array(bounds),
         spent=run.kept.spent(warmup, steps),
@@ -122,7 +122,7 @@ class _Run:
     def __init__(
         self,
         program: Program,
-        caller: Caller,
+        transport: ReplayTransport,
         compute: StandIn,
         device: Device,
         verify: bool,
@@ -130,17 +130,17 @@ class _Run:
         messages: str,
         steps: int,
     ) -> None:
-        self.program, self.caller, self.compute = program, caller, compute
+        self.program, self.transport, self.compute = program, transport, compute
         self.verify, self.seed = verify, seed
         self.place_in: dict[tuple[str, ...], tuple[int, ...]] = {}
         self.checked = self.wrong = 0
-        self.rank = caller.carrier.rank
+        self.rank = transport.world.rank
         self.ops = program.lists[program.class_of[self.rank]]
         self.extents = [
             extent(program, op, messages) if isinstance(op, Collective | Send | Recv) else None
             for op in self.ops
         ]
-        self.buffers = Buffers(caller, layout(self.ops, self.extents, distinct=verify), seed)
+        self.buffers = Buffers(transport, layout(self.ops, self.extents, distinct=verify), seed)
         self.streams = Streams(self.ops)
         self.kept = Recording(self.ops, steps)
         self.seconds = [device.seconds(op) if isinstance(op, Compute) else 0.0 for op in self.ops]
@@ -168,17 +168,17 @@ class _Run:
             return None
         read, written = self.buffers.of(place, size)
         if isinstance(op, Collective):
-            if op.kind in IN_PLACE and (self.caller.sums_in_place or not len(read)):
+            if op.kind in IN_PLACE and (self.transport.sums_in_place or not len(read)):
                 self.growing.add(place)
             call = GroupCall(op.kind, op.group, *in_order(op.kind, read, written), op.root)
-            self.blocking[place] = self.caller.blocking(call)
-            return self.caller.collective(call)
+            self.blocking[place] = self.transport.blocking(call)
+            return self.transport.collective(call)
         peer, cuts = self.peers[op.axis, op.by], pieces(size.whole, size.dtype)
         if isinstance(op, Recv):
-            return self.caller.receive([written[cut] for cut in cuts], peer, op.tag)
+            return self.transport.receive([written[cut] for cut in cuts], peer, op.tag)
         if not self.verify:  # each piece is the first one again
             cuts = [slice(0, cut.stop - cut.start) for cut in cuts]
-        return self.caller.send([read[cut] for cut in cuts], peer, op.tag)
+        return self.transport.send([read[cut] for cut in cuts], peer, op.tag)
 
     def steps(self, first: int, count: int) -> list[float]:
         """Run some steps to their very end; when each began and the last ended on MAIN."""
@@ -212,7 +212,7 @@ class _Run:
 
     def _await(self) -> None:
         start, label = perf_counter(), self.streams.held_up_by()
-        self.caller.wait_for_any([turn.pending for turn in self.pending])
+        self.transport.wait_for_any([turn.pending for turn in self.pending])
         self.kept.spend(label, self.step, perf_counter() - start)
 
     def _compute(self, turn: Turn) -> None:
@@ -273,7 +273,7 @@ class _Run:
         if self.verify:
             member, data = self._data(turn, op, size)
             read, written = self.buffers.of(turn.place, size)
-            put(self.caller.carrier, data, member, read if len(read) else written)
+            put(self.transport.world, data, member, read if len(read) else written)
         elif isinstance(op, Collective):
             self.buffers.keep_finite(turn.place, op, size)
 
@@ -286,7 +286,7 @@ class _Run:
             return
         member, data = self._data(turn, op, size)
         _, written = self.buffers.of(turn.place, size)
-        checked, bad = wrong(self.caller.carrier, data, member, written)
+        checked, bad = wrong(self.transport.world, data, member, written)
         self.checked += checked
         self.wrong += bad
 
@@ -294,7 +294,7 @@ class _Run:
         self, turn: Turn, op: Collective | Send | Recv, size: Extent
     ) -> tuple[int, ExactData]:
         """Which member this rank is, and the data of this one call among all."""
-        dtype, trial = self.caller.element(size.dtype), self.seed
+        dtype, trial = self.transport.element(size.dtype), self.seed
         if isinstance(op, Collective):
             group, member = self.place_in[op.group]
             trial = trial << 64 | self.streams.number(turn) << 32 | group

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.program import Collective, Program
-from steptime.program.program import Ints
 from steptime.replay.demand import predicted
 from steptime.units import format_bytes
 from steptime.workloads.model_memory import Memory

@@ -22,27 +22,6 @@ _WIDTH = 96  # of the matrices: 110 kB in all, which a core's own cache holds
 _BURSTS = 30
 
 
-def stand_in(kind: Kind, backend: str = "") -> StandIn:
-    """What stands in for computing; ``busy`` is calibrated here, which takes some milliseconds.
-
-    With the ``backend`` nccl it is this rank's GPU that is busy.
-    """
-    match kind:
-        case "sleep":
-            sleep_exactly()
-            return sleep
-        case "busy" if backend == "nccl":
-            import torch
-
-            from steptime.replay.nccl_calls import busy_gpu
-
-            return busy_gpu(torch.device("cuda", torch.cuda.current_device()))
-        case "busy":
-            return busy()
-        case "nothing":
-            return nothing
-
-
 def nothing(seconds: float, poll: Poll) -> None:
     """Computing takes no time."""
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from steptime.program import MAIN, Collective, Compute, Op, Recv, Send
-from steptime.replay.calls import Pending
 from steptime.replay.extent import axes_of, label_of
+from steptime.replay.transport import Pending
 
 _MOST_COUNTED = 8192
 """Of so many ops it is worked out who waits for whom: that takes as many bits squared."""

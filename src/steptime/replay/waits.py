@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.program import MAIN, Compute, Op
 from steptime.replay.extent import label_of
 from steptime.timeline import Phase
 
-Floats = NDArray[np.float64]
 Instance = tuple[int, int]
 """A step and the place of an op in the rank's list."""
 

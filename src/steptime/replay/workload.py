@@ -5,12 +5,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from steptime.arrays import Ints
 from steptime.cluster import Cluster, cluster_named
 from steptime.errors import UsageError
 from steptime.program import Compute, Op, Program, check
 from steptime.program import matching as matching
 from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record, program_bytes
-from steptime.program.program import Ints
 from steptime.replay.demand import Demand, demands, predicted, scaled
 from steptime.replay.device import Device
 from steptime.replay.options import ProxyOptions

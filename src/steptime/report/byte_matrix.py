@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.program.pair_bytes import pair_bytes
 from steptime.report.about import world_size
 from steptime.report.calls import CallRow
 from steptime.report.figures import Figure, axis, label, layout
 from steptime.report.subject import Subject
 from steptime.units import format_bytes
-
-Floats = NDArray[np.float64]
 
 MOST_RANKS = 512
 _NEAR = 0.01  # of what a rank sends: computed from calls, it may be that far off

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from rich import box
@@ -16,8 +16,6 @@ from steptime.collectives.selection import Choice, Selection
 from steptime.errors import UsageError
 from steptime.timeline import Source
 from steptime.units import Size, format_seconds
-
-Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_CURVES = 8
 SHOWN_SIZES = tuple(1 << power for power in (10, 15, 20, 25, 30))

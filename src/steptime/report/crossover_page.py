@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from steptime.arrays import Floats
 from steptime.collectives.crossover import rounded
 from steptime.report.crossover import (
     SHOWN_SIZES,
     Chart,
-    Floats,
     cells,
     choice_rows,
     end_of,

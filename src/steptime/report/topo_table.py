@@ -4,9 +4,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.arrays import Floats
 from steptime.topo.explain import basis, explained, findings
 from steptime.topo.matrix import legend_lines, mark_style, matrix_lines, part_lines
-from steptime.topo.rates import Floats
 from steptime.topo.ring import Ring
 from steptime.topo.topology import Kind, Topology
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.cluster.cluster import Floats, Ints
+from steptime.arrays import Floats, Ints
 from steptime.program import Instances, Matching
 from steptime.simulate.queues import Queues
 from steptime.simulate.recurrence import Prices

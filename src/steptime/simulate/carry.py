@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.collectives.schedule import Schedule
 from steptime.simulate.network.series import LinkSeries
 from steptime.simulate.network.under_way import Traffic
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Floats, Ints
 from steptime.collectives.algorithm import algorithm_named, algorithms, schedule
 from steptime.collectives.selection import blocks_for
 from steptime.errors import UsageError

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Flags, Longs
 from steptime.program import Matching, Op, Program
 from steptime.simulate.queues import MEET, Queues
 
@@ -22,8 +22,8 @@ class Deadlock:
     program: Program
     queues: Queues
     met: Matching
-    done: NDArray[np.int64]
-    never: NDArray[np.bool_]
+    done: Longs
+    never: Flags
 
     def reason(self) -> str:
         """A sentence that names ranks and ops that wait for each other in a circle."""

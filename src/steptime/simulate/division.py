@@ -6,7 +6,7 @@ Compiled code, all in this file.
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.cluster.cluster import Floats
+from steptime.arrays import Floats
 from steptime.simulate.network.compiled import compiled
 from steptime.simulate.queues import WAIT as WAITS
 from steptime.simulate.queues import Queues

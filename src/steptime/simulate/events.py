@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from steptime.cluster.cluster import Ints
+from steptime.arrays import Ints
 from steptime.program import Matching
 from steptime.simulate.network.under_way import Traffic
 from steptime.simulate.plan import Plan, Way

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Floats, Ints
 from steptime.program import Matching
 from steptime.program.pair_bytes import MOST_PAIRED
 from steptime.simulate.plan import Plan

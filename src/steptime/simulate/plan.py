@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Floats, Ints
 from steptime.collectives.algorithm import algorithm_named, schedule
 from steptime.collectives.collective import collective_named
 from steptime.collectives.schedule import Schedule

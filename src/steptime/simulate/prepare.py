@@ -8,12 +8,12 @@ from typing import get_args
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Ints
 from steptime.errors import UsageError
+from steptime.host_memory import require_memory
 from steptime.program import Matching, Program, check
 from steptime.program import matching as matching
-from steptime.simulate.memory import require
 from steptime.simulate.plan import Plan, check_algorithms, plan
 from steptime.simulate.priced import priced
 from steptime.simulate.queues import Queues, queues
@@ -87,7 +87,8 @@ def _require_memory(program: Program, kept_steps: int) -> None:
     """Raise UsageError where the ops of all ranks, in so many steps that are kept, do not fit."""
     sizes = np.array([len(ops) for ops in program.lists], np.int64)
     instances = float(sizes[program.class_of].sum())
-    require(
+    require_memory(
         instances * (kept_steps * _END_BYTES + _OTHER_BYTES),
         f"{program.name} on {program.ranks} ranks, {instances:,.0f} ops in all,",
+        "ask for fewer ranks",
     )

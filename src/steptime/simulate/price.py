@@ -6,10 +6,9 @@ from itertools import islice
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import NO_LINK, Cluster
-from steptime.cluster.cluster import Floats, Ints
 from steptime.collectives.execute import slot_offsets
 from steptime.collectives.schedule import TRANSFER, Round, Schedule
 from steptime.errors import UsageError
@@ -178,7 +177,7 @@ def link_kinds(cluster: Cluster) -> Ints:
     return np.append(bandwidth * latencies.size + latency, NO_LINK).astype(np.int32)
 
 
-def shapes(kinds: Ints, rows: Ints) -> NDArray[np.int64]:
+def shapes(kinds: Ints, rows: Ints) -> Longs:
     """For each group the first that is alike, shape (groups,).
 
     ``rows``: the links that the messages of each group take, shape (groups, n). Two groups are

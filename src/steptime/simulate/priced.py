@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from steptime.cluster.cluster import Floats
+from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.program import Matching, Program
 from steptime.simulate.alike import kinds_of_ranks

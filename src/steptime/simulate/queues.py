@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import Device
-from steptime.cluster.cluster import Floats, Ints
 from steptime.errors import UsageError
 from steptime.program import MAIN, Compute, Op, Program, Wait
 
@@ -39,7 +39,7 @@ class Queues(NamedTuple):
     wakes: Ints
     queue_of: Ints
     queue: Ints
-    instances_of: NDArray[np.int64]
+    instances_of: Longs
     speed: Floats
 
 
@@ -108,7 +108,7 @@ def _code(op: Op) -> int:
     return COMPUTE if isinstance(op, Compute) else WAIT if isinstance(op, Wait) else MEET
 
 
-def _parts(ops: Sequence[Op]) -> NDArray[np.int64]:
+def _parts(ops: Sequence[Op]) -> Longs:
     """How many of a list's ops before each are parts of meetings, shape (ops,)."""
     meet = np.array([_code(op) == MEET for op in ops], np.int64)
     return np.asarray(np.cumsum(meet) - meet)
@@ -124,5 +124,5 @@ def _wakes(ops: Sequence[Op], streams: Mapping[str, int]) -> list[set[int]]:
     return found
 
 
-def _offsets(sizes: Sequence[int] | NDArray[np.int64]) -> Ints:
+def _offsets(sizes: Sequence[int] | Longs) -> Ints:
     return np.concatenate([[0], np.cumsum(np.asarray(sizes, np.int64))]).astype(np.int32)

@@ -6,9 +6,8 @@ Compiled code, all in this file.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from steptime.cluster.cluster import Floats, Ints
+from steptime.arrays import Floats, Ints, Longs
 from steptime.simulate.network.compiled import compiled
 from steptime.simulate.queues import MEET, Queues
 
@@ -22,16 +21,14 @@ class Prices(NamedTuple):
     (meetings,).
     """
 
-    missing: NDArray[np.int64]
-    parts_of: NDArray[np.int64]
+    missing: Longs
+    parts_of: Longs
     meeting: Ints
     seconds: Floats
 
 
 @compiled
-def run(
-    queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floats
-) -> NDArray[np.int64]:
+def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floats) -> Longs:
     """One step: fill in when each op instance ends, in seconds, shape (instances,).
 
     ``before``: when each ended in the step before. ``free``, shape (ranks, streams): when each

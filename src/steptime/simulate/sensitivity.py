@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Fabric, Floats, Ints
+from steptime.cluster.cluster import Fabric
 from steptime.cluster.what_if import ALL, Change, changed
 
 CHANGE = 0.01

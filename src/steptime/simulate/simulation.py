@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.cluster.cluster import Floats, Ints
+from steptime.arrays import Floats, Ints
 from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.simulate.division import starts_of
 from steptime.simulate.network.series import LinkSeries

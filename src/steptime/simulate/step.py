@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Ints
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Ints
 from steptime.program import Matching, Program
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.simulate.division import divide

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from steptime.cluster import MESSAGE
 from steptime.program import Collective, Op, Program, Recv, Send, Wait
-from steptime.replay.calls import Caller
+from steptime.replay.backends import stand_in
 from steptime.replay.device import Device
 from steptime.replay.replay import replay
-from steptime.replay.standin import stand_in
+from steptime.replay.transport import ReplayTransport
 
 SIZES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 """Bytes of the vectors: from where latency is all to where it is nothing."""
@@ -40,13 +40,13 @@ class Timed:
     seconds: tuple[float, ...]
 
 
-def measure_calls(make: Callable[[], Caller], sizes: Sequence[int] = SIZES) -> list[Timed]:
-    """Time calls among all ranks, at least 2, and among two; ``make`` gives a caller of this rank.
+def measure_calls(make: Callable[[], ReplayTransport], sizes: Sequence[int] = SIZES) -> list[Timed]:
+    """Time calls among all ranks, at least 2, and among two; ``make`` gives this rank's transport.
 
     Messages go from each rank to the next, all at once. Every rank calls it alike and returns the
     same. The ranks must be on one host, whose clock they share.
     """
-    ranks = make().carrier.ranks
+    ranks = make().world.ranks
     jobs = [(MESSAGE, ranks), *((kind, ranks) for kind in OF_ALL)]
     if ranks > 2:
         jobs += [(kind, 2) for kind in OF_TWO]
@@ -78,16 +78,16 @@ def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.
     )
 
 
-def _seconds(caller: Caller, program: Program) -> NDArray[np.float64]:
+def _seconds(transport: ReplayTransport, program: Program) -> NDArray[np.float64]:
     """From the end of a call to that of the next on the slowest rank, shape (steps, calls - 1)."""
-    carrier = caller.carrier
+    world = transport.world
     mine = replay(
-        program, caller, steps=_STEPS, warmup=1, compute=stand_in("nothing"), device=Device()
+        program, transport, steps=_STEPS, warmup=1, compute=stand_in("nothing"), device=Device()
     )
     calls = np.cumsum([isinstance(op, Wait) for op in program.lists[0]])
     ends = np.full((_STEPS, int(calls[-1])), -np.inf)
     np.maximum.at(ends, (mine.rows["step"] - 1, calls[mine.rows["place"]]), mine.rows["end"])
-    return np.asarray(np.diff(carrier.gather(ends).max(axis=0), axis=1))
+    return np.asarray(np.diff(world.gather(ends).max(axis=0), axis=1))
 
 
 def _program(kind: str, ranks: int, members: int, vectors: Sequence[int]) -> Program:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.study.diff_runs import PHASES, Run, check_comparable, told_differences
 from steptime.study.diff_statistics import (
@@ -20,7 +21,6 @@ from steptime.study.diff_statistics import (
     POWER,
     RUN_TO_RUN,
     Estimate,
-    Floats,
     blocks,
     independent,
     paired,

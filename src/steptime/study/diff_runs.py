@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.runs import run_folder
-from steptime.study.diff_statistics import Floats
 from steptime.timeline import Timeline, phases_of_steps, read_chrome_trace
 
 PHASES = ("compute", "exposed_comm", "update", "other")

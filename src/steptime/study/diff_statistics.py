@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from steptime.arrays import Floats
 
 RUN_TO_RUN = 0.025
 """By how much the medians of equal runs differ, as a standard deviation relative to the step: ten

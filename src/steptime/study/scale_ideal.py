@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.cluster.files import parse_cluster
 from steptime.cluster.what_if import ALL, Change, changed
@@ -19,8 +19,6 @@ from steptime.simulate.simulation import Simulation
 from steptime.simulate.step import simulate
 from steptime.timeline import Phase, Timeline
 from steptime.timeline.efficiency import Usage, common_steps
-
-Floats = NDArray[np.float64]
 
 _STAR = """
 title = "one rank a host"

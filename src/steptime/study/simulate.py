@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from steptime.arrays import Floats
 from steptime.cluster import Cluster
-from steptime.cluster.cluster import Floats
 from steptime.errors import UsageError
 from steptime.program.pair_bytes import calls_record, pairs_record
 from steptime.simulate.prepare import Prepared, prepare

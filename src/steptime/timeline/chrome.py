@@ -18,10 +18,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Longs
 from steptime.errors import UsageError
 from steptime.files import atomic_file
 from steptime.timeline.timeline import INTERVAL, MESSAGE, Clock, Phase, Timeline
-from steptime.timeline.tracks import NONE, Ints, Track, ends_on_tracks, nanoseconds, tracks
+from steptime.timeline.tracks import NONE, Track, ends_on_tracks, nanoseconds, tracks
 
 FORMAT = "steptime-trace"
 VERSION = 1
@@ -36,8 +37,8 @@ class Counter:
     """A figure over time that a viewer draws as a curve: ``at`` in seconds, one value each."""
 
     name: str
-    at: NDArray[np.float64]
-    values: NDArray[np.float64]
+    at: Floats
+    values: Floats
 
 
 def quietly(done: int, whole: int) -> None:
@@ -214,7 +215,9 @@ def _arrows(timeline: Timeline, of_ranks: dict[int, list[Track]], origin: int) -
         )
 
 
-def _ends(timeline: Timeline, of_ranks: dict[int, list[Track]], ranks: Ints, at: Ints) -> list[int]:
+def _ends(
+    timeline: Timeline, of_ranks: dict[int, list[Track]], ranks: Longs, at: Longs
+) -> list[int]:
     """The thread of each end of a message; one not used yet, negative, where it needs a slice."""
     number, _ = ends_on_tracks(timeline, of_ranks, ranks, at)
     spare = {rank: -len(own) - 1 for rank, own in of_ranks.items()}

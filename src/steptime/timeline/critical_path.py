@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Longs
 from steptime.timeline.timeline import Phase, Timeline
 
 PIECE = np.dtype(
@@ -76,7 +77,7 @@ class _Walk:
         self.own = dict(zip(self.begin, parts, strict=True))
         self._meet(timeline, found)
 
-    def _meet(self, timeline: Timeline, found: NDArray[np.intp]) -> None:
+    def _meet(self, timeline: Timeline, found: Longs) -> None:
         """Find the intervals of each collective: by name and how often a rank called it before.
 
         ``found``: the intervals of the step, by rank and begin.

@@ -13,12 +13,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Flags, Longs
 from steptime.files import atomic_file, write_atomic
 from steptime.timeline.chrome import quietly
 from steptime.timeline.timeline import Phase, Timeline
-from steptime.timeline.tracks import NONE, Ints, Track, ends_on_tracks, nanoseconds, tracks
+from steptime.timeline.tracks import NONE, Track, ends_on_tracks, nanoseconds, tracks
 
 NAME, STEP, BYTES = 60000001, 60000002, 60000003
 POINT_TO_POINT, COLLECTIVE = 50000001, 50000002
@@ -224,10 +224,10 @@ class _Trace:
                 f":0:1:{other}:{its}:{ready - self.origin}:{arrived - self.origin}:{size}:0",
             )
 
-    def _ends(self, ranks: Ints, at: Ints) -> tuple[Ints, Ints]:
+    def _ends(self, ranks: Longs, at: Longs) -> tuple[Longs, Longs]:
         """The thread of each end, the first where none is busy, and when its interval began."""
         number, begin = ends_on_tracks(self.shown, self.of_ranks, ranks, at)
-        idle: NDArray[np.bool_] = number == NONE
+        idle: Flags = number == NONE
         return np.where(idle, 1, number + 1), np.maximum(begin, self.origin)
 
     def labels(self) -> str:

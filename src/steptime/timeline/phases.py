@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Flags, Floats
 from steptime.timeline.timeline import Phase, Timeline
 
 PHASES = np.dtype(
@@ -52,7 +53,7 @@ def _phases_of_rank(rows: NDArray[np.void], steps: NDArray[np.void]) -> NDArray[
     first = np.searchsorted(edges, steps["start"])
     last = np.searchsorted(edges, ends)
 
-    def total(pieces: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def total(pieces: Flags) -> Floats:
         running = np.zeros(len(edges))
         np.cumsum(length * pieces, out=running[1:])
         return np.asarray(running[last] - running[first])
@@ -66,7 +67,7 @@ def _phases_of_rank(rows: NDArray[np.void], steps: NDArray[np.void]) -> NDArray[
     return filled
 
 
-def _covered(rows: NDArray[np.void], phase: Phase, edges: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _covered(rows: NDArray[np.void], phase: Phase, edges: Floats) -> Flags:
     """Whether an interval of this phase covers each piece between two edges, shape (edges - 1,)."""
     rows = rows[rows["phase"] == phase]
     change = np.zeros(len(edges), dtype=np.int64)

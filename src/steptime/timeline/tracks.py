@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Longs
 from steptime.timeline.timeline import Phase, Timeline
 
-Ints = NDArray[np.int64]
 NONE = -1
 
 
@@ -28,12 +27,12 @@ class Track:
     rank: int
     number: int
     stream: int
-    rows: Ints
-    start: Ints
-    end: Ints
+    rows: Longs
+    start: Longs
+    end: Longs
 
 
-def nanoseconds(seconds: NDArray[np.float64]) -> Ints:
+def nanoseconds(seconds: Floats) -> Longs:
     """Whole nanoseconds."""
     return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
 
@@ -56,7 +55,7 @@ def tracks(timeline: Timeline, *, nested: bool) -> dict[int, list[Track]]:
     return found
 
 
-def _by_stream(timeline: Timeline, order: Ints) -> Iterator[tuple[int, int, Ints]]:
+def _by_stream(timeline: Timeline, order: Longs) -> Iterator[tuple[int, int, Longs]]:
     """The rank, the stream and the rows, in order, of each stream of each rank."""
     rows = timeline.intervals[order]
     both = np.stack([rows["rank"].astype(np.int64), rows["stream"].astype(np.int64)])
@@ -67,7 +66,7 @@ def _by_stream(timeline: Timeline, order: Ints) -> Iterator[tuple[int, int, Ints
             yield int(first["rank"]), int(first["stream"]), part
 
 
-def _lanes(start: Ints, end: Ints, *, nested: bool) -> Ints:
+def _lanes(start: Longs, end: Longs, *, nested: bool) -> Longs:
     """On which lane each interval goes, the lowest on which it fits, shape (intervals,)."""
     if start.size < 2 or (end[:-1] <= start[1:]).all():
         return np.zeros(start.size, np.int64)
@@ -88,8 +87,8 @@ def _lanes(start: Ints, end: Ints, *, nested: bool) -> Ints:
 
 
 def ends_on_tracks(
-    timeline: Timeline, of_ranks: dict[int, list[Track]], ranks: Ints, at: Ints
-) -> tuple[Ints, Ints]:
+    timeline: Timeline, of_ranks: dict[int, list[Track]], ranks: Longs, at: Longs
+) -> tuple[Longs, Longs]:
     """The track that each end of a message lies on, and when the slice around it begins.
 
     ``ranks`` and ``at``, nanoseconds: of each end, shape (ends,). A track on which something

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.arrays import Floats
 from steptime.topo.marks import Mark, distance, mark_named
 from steptime.topo.matrix import span
-from steptime.topo.rates import Floats, assumed
+from steptime.topo.rates import assumed
 from steptime.topo.ring import Ring
 from steptime.topo.topology import Kind, Topology
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.topo.marks import MOST_LINKS
 from steptime.topo.topology import Kind, Part, Topology, common
-
-Floats = NDArray[np.float64]
 
 _NVLINK = ((60, 18.0), (70, 20.0), (80, 20.0), (86, 12.0), (90, 20.6), (100, 40.1))  # GB/s by sm
 _PCIE_LANE = MappingProxyType({2.5: 15, 5.0: 30, 8.0: 60, 16.0: 120, 32.0: 240, 64.0: 480})

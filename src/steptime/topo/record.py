@@ -3,8 +3,8 @@
 from math import isfinite
 from typing import Any
 
+from steptime.arrays import Floats
 from steptime.topo.explain import basis, explained, findings
-from steptime.topo.rates import Floats
 from steptime.topo.ring import Ring
 from steptime.topo.topology import Part, Topology
 

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Flags, Floats
 from steptime.topo.marks import distance
-from steptime.topo.rates import Floats
 from steptime.topo.topology import Kind, Topology
 
 _MOST_STEPS = 100_000
@@ -60,7 +59,7 @@ def _widest(rates: Floats) -> list[int]:
     return list(range(len(rates)))
 
 
-def _ring_in(near: NDArray[np.bool_], rates: Floats) -> list[int] | None:
+def _ring_in(near: Flags, rates: Floats) -> list[int] | None:
     """A ring over all nodes along ``near`` alone, found depth first, or None."""
     count = len(near)
     if count == 2:
@@ -90,7 +89,7 @@ def _ring_in(near: NDArray[np.bool_], rates: Floats) -> list[int] | None:
     return None
 
 
-def _connected(near: NDArray[np.bool_]) -> bool:
+def _connected(near: Flags) -> bool:
     seen, border = {0}, [0]
     while border:
         fresh = [n for n in np.flatnonzero(near[border.pop()]).tolist() if n not in seen]

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from steptime.train.optimizer import Segment
-    from steptime.train.options import DtypeName
     from steptime.train.precision import LossScale
     from steptime.train.training import Training
+    from steptime.workloads.precision import DtypeName
 
 _MARKER = "DONE"
 _MODEL = "model.bin"

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from steptime.train.config import GPT2Config
-from steptime.train.options import DtypeName
+from steptime.workloads.precision import DtypeName
 
 _WORTH_COMPILING = 50_000_000  # parameters from which compiling pays for itself within minutes
 _BF16_FLAGS = ("avx512_bf16", "amx_bf16", "bf16")  # x86, x86, Arm

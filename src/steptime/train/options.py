@@ -7,9 +7,9 @@ from typing import Literal, TypeAlias
 from steptime.errors import UsageError
 from steptime.train.config import PRESETS, GPT2Config
 from steptime.units import Size
+from steptime.workloads.precision import DtypeName
 
 TokenizerName: TypeAlias = Literal["byte", "bpe", "gpt2"]
-DtypeName: TypeAlias = Literal["fp32", "bf16", "fp16"]
 ScheduleName: TypeAlias = Literal["cosine", "linear", "constant", "wsd"]
 
 

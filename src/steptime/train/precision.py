@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from steptime.train.options import DtypeName
+from steptime.workloads.precision import DtypeName
 
 DTYPES: dict[DtypeName, torch.dtype] = {
     "fp32": torch.float32,

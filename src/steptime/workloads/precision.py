@@ -1,6 +1,11 @@
 """Bytes of an element, of what its update moves, and of what the optimizer keeps of it."""
 
+from typing import Literal, TypeAlias
+
 from steptime.errors import UsageError
+
+DtypeName: TypeAlias = Literal["fp32", "bf16", "fp16"]
+"""What a model can be trained in."""
 
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 _MOMENTS = 8  # two, in fp32

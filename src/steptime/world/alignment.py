@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.timeline import Clock, Timeline
 
-Floats = NDArray[np.float64]
 ROUNDS = 40
 """Messages there and back to each host: the quickest of them tells."""
 

@@ -20,9 +20,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from steptime import host_memory as room
 from steptime.backend.host import segment
 from steptime.errors import SteptimeError
+from steptime.host_memory import total_bytes
 from steptime.units import format_bytes
 
 PAGE = 4096
@@ -37,7 +37,7 @@ class Arena:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.size = -(-room.total_bytes() // PAGE) * PAGE
+        self.size = -(-total_bytes() // PAGE) * PAGE
         self.fd = segment.create(self.size)
         self._memory = segment.attach(self.fd, self.size)
         self.base = ctypes.addressof(self._memory)
@@ -61,7 +61,7 @@ class Arena:
         Raises SteptimeError when the host or the cgroup has not as much memory.
         """
         pages = -(-size // PAGE) * PAGE
-        room.check_room(pages)
+        segment.require_memory(pages)
         offset = self._take(pages)
         segment.populate(self.base + offset, pages)
         memory = memoryview(self._memory)[offset : offset + size]

@@ -12,6 +12,7 @@ import os
 import weakref
 from pathlib import Path
 
+from steptime import host_memory
 from steptime.errors import SteptimeError
 
 _NAME = "steptime"
@@ -30,6 +31,12 @@ _libc.mmap.argtypes = [
 ]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+def require_memory(size: int) -> None:
+    """Raise SteptimeError when this process may not take so many bytes for a shared tensor."""
+    remedy = "give the host or its container more memory"
+    host_memory.require_memory(size, "a shared tensor", remedy, SteptimeError)
 
 
 def create(size: int) -> int:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from steptime.cluster.cluster import Fabric, Ints
+from steptime.arrays import Ints
+from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.wiring import Wires, wired
 from steptime.cluster.section import Section
 

@@ -8,7 +8,8 @@ from itertools import permutations
 
 import numpy as np
 
-from steptime.cluster.cluster import NO_LINK, Fabric, Ints, Router
+from steptime.arrays import Ints
+from steptime.cluster.cluster import NO_LINK, Fabric, Router
 from steptime.cluster.fabrics.wiring import Wires, host_names, wired
 from steptime.cluster.section import Rate, Section
 

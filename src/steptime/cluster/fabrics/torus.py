@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from steptime.cluster.cluster import Fabric, Ints
+from steptime.arrays import Ints
+from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.wiring import Wires, host_names, where, wired
 from steptime.cluster.section import Section
 

@@ -8,7 +8,8 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from steptime.cluster.cluster import NO_LINK, Fabric, Ints, Links, Router
+from steptime.arrays import Flags, Ints
+from steptime.cluster.cluster import NO_LINK, Fabric, Links, Router
 from steptime.cluster.section import Duplex, Rate, Section
 
 
@@ -118,7 +119,7 @@ def closed_up(paths: Ints) -> Ints:
     return closed
 
 
-def where(condition: NDArray[np.bool_], links: NDArray[np.integer]) -> Ints:
+def where(condition: Flags, links: NDArray[np.integer]) -> Ints:
     """The links where a condition holds, NO_LINK elsewhere."""
     return np.where(condition, links, NO_LINK).astype(np.int32)
 

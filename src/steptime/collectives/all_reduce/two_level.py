@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steptime.collectives.algorithm import algorithm
 from steptime.collectives.schedule import Round, send
-
-Ints = NDArray[np.int64]
 
 
 def _chunks(hosts: tuple[int, ...]) -> int:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Longs
 from steptime.collectives.execute import slot_offsets
 from steptime.collectives.schedule import Round, Schedule
 
@@ -39,7 +39,7 @@ def goal_text(schedule: Schedule, nbytes: int) -> str:
 
 
 def message_sizes(
-    transfers: Round, offsets: NDArray[np.int64]
+    transfers: Round, offsets: Longs
 ) -> tuple[Counter[tuple[int, int]], Counter[int]]:
     """The bytes of each message, by (src, dst), and those each rank reduces."""
     messages: Counter[tuple[int, int]] = Counter()

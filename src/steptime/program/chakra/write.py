@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.errors import UsageError
 from steptime.files import write_atomic
 from steptime.program.chakra.node import (
@@ -18,7 +19,7 @@ from steptime.program.chakra.node import (
     metadata_record,
     node_record,
 )
-from steptime.program.program import Collective, Compute, Ints, Op, Program, Recv, Send, Wait
+from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.timeline import Phase
 from steptime.timeline.chrome import quietly
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.cluster.cluster import NO_LINK
 from steptime.collectives import Schedule
 from steptime.units import format_rate, format_seconds
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _FIRST_ROUNDS, _LAST_ROUNDS = 20, 4
 _ALIKE = 1e-3

@@ -1,12 +1,10 @@
 """The agenda: what will happen, as a heap of instants that each hold a list of events."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats
 from steptime.simulate.network.compiled import in_place
 from steptime.simulate.network.state import INSTANTS, NONE, SAME, Network
-
-Floats = NDArray[np.float64]
 
 
 @in_place

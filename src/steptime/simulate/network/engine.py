@@ -1,8 +1,8 @@
 """The engine: messages on links, from one instant to the next."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints, Longs
 from steptime.simulate.network.agenda import forget, put
 from steptime.simulate.network.compiled import in_place
 from steptime.simulate.network.max_min import join, leave, share
@@ -19,10 +19,6 @@ from steptime.simulate.network.state import (
     WAITING,
     Network,
 )
-
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @in_place

@@ -1,12 +1,11 @@
 """The network model by itself: when each of some messages has arrived."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.simulate.network.under_way import Traffic
-
-Floats = NDArray[np.float64]
 
 
 def finish_times(

@@ -8,15 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints, Longs
 from steptime.collectives import TRANSFER, Algorithm, Round, Schedule, algorithms
 from steptime.collectives import schedule as scheduled
 from steptime.collectives.execute import slot_offsets
 from steptime.simulate.network.compiled import in_place
-
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 BATCH = 1 << 13
 """Transfers of a batch, unless a single round has more."""

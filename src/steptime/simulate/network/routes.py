@@ -3,14 +3,11 @@
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import NO_LINK, Cluster
-from steptime.cluster.cluster import Ints
 from steptime.simulate.network.compiled import in_place
 
-Longs = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Table: TypeAlias = tuple[Longs, Ints, Floats]
 """Keys of pairs, their paths and latencies; arrays of length 65,536."""
 

@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints
 from steptime.simulate.network.compiled import in_place
 from steptime.simulate.network.state import BINS, NONE, Network
-
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

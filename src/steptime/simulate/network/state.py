@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints, Longs
 from steptime.timeline import MESSAGE
 
 NONE = -1
@@ -144,21 +145,21 @@ class Network(NamedTuple):
     counts: NDArray[Any]  # (1,)
     links: NDArray[Any]  # (links,)
     flows: NDArray[Any]  # (slots,)
-    spare_flows: NDArray[np.int32]  # (slots,), a stack
-    paths: NDArray[np.int32]  # (slots, hops)
-    following: NDArray[np.int64]  # (slots, hops): the node after this one on its link
-    before: NDArray[np.int64]
+    spare_flows: Ints  # (slots,), a stack
+    paths: Ints  # (slots, hops)
+    following: Longs  # (slots, hops): the node after this one on its link
+    before: Longs
     parts: NDArray[Any]
     owners: NDArray[Any]
     events: NDArray[Any]
     instants: NDArray[Any]
-    spare_instants: NDArray[np.int32]
-    recent: NDArray[np.int32]  # (INSTANTS,)
-    heap: NDArray[np.int32]  # instants
-    keys: NDArray[np.float64]  # their times
-    changed: NDArray[np.int32]  # (links,), a stack
-    found: NDArray[np.int32]  # (links,): the links of one component
-    shares: NDArray[np.float64]  # (links,): keys of a heap of them
+    spare_instants: Ints
+    recent: Ints  # (INSTANTS,)
+    heap: Ints  # instants
+    keys: Floats  # their times
+    changed: Ints  # (links,), a stack
+    found: Ints  # (links,): the links of one component
+    shares: Floats  # (links,): keys of a heap of them
     ended: NDArray[Any]
     logged: NDArray[Any]
-    series: NDArray[np.float64]  # (rows, BINS): bytes
+    series: Floats  # (rows, BINS): bytes

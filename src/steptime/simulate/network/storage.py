@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.cluster import Links
-from steptime.simulate.memory import require
+from steptime.host_memory import require_memory
 from steptime.simulate.network.state import (
     BINS,
     COUNTS,
@@ -24,6 +24,7 @@ from steptime.simulate.network.state import (
     Network,
 )
 
+FEWER_RANKS = "ask for fewer ranks or another algorithm"
 _FEW = 64
 
 
@@ -72,7 +73,7 @@ def with_flows(network: Network, spare: int, hops: int) -> Network:
     hops = max(hops, network.paths.shape[1])
     if size == old and hops == network.paths.shape[1]:
         return network
-    require(size * bytes_a_flow(hops), f"{size:,} messages under way at once")
+    require_memory(size * bytes_a_flow(hops), f"{size:,} messages under way at once", FEWER_RANKS)
     network = network._replace(
         flows=_longer(network.flows, size),
         spare_flows=_longer(network.spare_flows, size),
@@ -114,7 +115,7 @@ def clear(network: Network) -> None:
 def with_log(network: Network) -> Network:
     """Room to keep what the flows that there are may leave at one instant."""
     size = 2 * len(network.logged) + len(network.flows)
-    require(size * KEPT.itemsize, f"keeping {size:,} messages")
+    require_memory(size * KEPT.itemsize, f"keeping {size:,} messages", FEWER_RANKS)
     return network._replace(logged=_longer(network.logged, size))
 
 

@@ -9,19 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster, Links
 from steptime.collectives.schedule import Schedule
 from steptime.errors import UsageError
-from steptime.simulate.memory import require
+from steptime.host_memory import require_memory
 from steptime.simulate.network import engine, storage
 from steptime.simulate.network.rounds import Batch, Reader, largest_round
 from steptime.simulate.network.routes import Routes
 from steptime.simulate.network.series import LinkSeries, give_rows, move, series_of
 from steptime.simulate.network.state import NONE, ROOM, ROUNDS
 from steptime.simulate.network.unshared import at_first, follow
-
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float64]
 
 _BYTES_OF_TRANSFER = 150  # while a round is made: five wide columns, the round twice, its messages
 
@@ -177,10 +175,11 @@ class Traffic:
     def _check_memory(self, schedule: Schedule, devices: Ints) -> None:
         if expected := largest_round(schedule):
             paths, _ = self._routes(devices[:1], devices[-1:])
-            require(
+            require_memory(
                 expected * (_BYTES_OF_TRANSFER + storage.bytes_a_flow(paths.shape[1])),
                 f"a round of about {expected:,.0f} transfers, as the {schedule.collective.name} "
                 f"{schedule.algorithm!r} of {schedule.ranks} ranks has one,",
+                storage.FEWER_RANKS,
             )
 
     def _room_for(self, ranks: int) -> tuple[int, int]:

@@ -3,14 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from steptime.arrays import Floats, Ints
 from steptime.simulate.network.compiled import in_place
 from steptime.simulate.network.series import record, widen
 from steptime.simulate.network.state import NONE, SAME, Network
-
-Ints = NDArray[np.int32]
-Floats = NDArray[np.float64]
 
 
 class Progress(NamedTuple):

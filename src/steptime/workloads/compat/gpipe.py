@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.errors import UsageError
 from steptime.program import Collective, Op, Program
-from steptime.program.program import Ints
 from steptime.workloads.compat.calls import Calls, Places, recv, send
 from steptime.workloads.compat.layerwise import DATA, FIRST, LAST, PIPELINE, kinds_of_stages
 from steptime.workloads.compat.original import SLEEPS, check_multiple, check_stages

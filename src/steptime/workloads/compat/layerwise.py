@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.errors import UsageError
 from steptime.program import Op, Program
-from steptime.program.program import Ints
 from steptime.workloads.compat.calls import Calls, collective, recv, send
 from steptime.workloads.compat.original import check_multiple, check_stages
 

@@ -1,13 +1,13 @@
-"""What a replay needs of a library: to begin calls among sub-groups and hear of their end."""
+"""What a replay needs of a library: to begin calls of sub-groups and learn when they are done."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from steptime.arrays import Ints
 from steptime.collectives.execute import Vector
-from steptime.measure.carrier import Carrier
 from steptime.measure.dtype import Dtype
-from steptime.program.program import Ints
+from steptime.measure.transport import BenchTransport
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,15 @@ Begin: TypeAlias = Callable[[], Pending]
 """Begins a call that was made ready before, and may do so again once it is done."""
 
 
-class Caller(Protocol):
-    """Makes the calls of one rank. Calls of one group must begin in the same order everywhere."""
+class ReplayTransport(Protocol):
+    """Begins one rank's calls: collectives of sub-groups, and messages.
+
+    All members of a group must begin its calls in the same order.
+    """
 
     @property
-    def carrier(self) -> Carrier:
-        """The rank's vectors, and how ranks wait for all others."""
+    def world(self) -> BenchTransport:
+        """The transport among all ranks, which has the rank's vectors too."""
 
     @property
     def sums_in_place(self) -> bool:

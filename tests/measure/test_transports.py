@@ -18,10 +18,10 @@ AT_LEAST = 4 * 2 * 25  # cases, in and out of place, algorithms
 def on_gloo():
     import torch
 
-    from steptime.measure.torch_carrier import TorchCarrier
+    from steptime.measure.torch_transport import TorchTransport
 
-    carrier = TorchCarrier(torch.device("cpu"))
-    return sweep(carrier), broken(carrier)
+    transport = TorchTransport(torch.device("cpu"))
+    return sweep(transport), broken(transport)
 
 
 def check(swept, of_broken, ranks):

@@ -1,4 +1,4 @@
-"""Calls by torch.distributed: gloo, and steptime's own backend."""
+"""The ReplayTransport of torch.distributed: gloo, and steptime's own backend."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -8,10 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime.arrays import Ints
 from steptime.measure.dtype import DTYPES, Dtype
-from steptime.measure.torch_carrier import TorchCarrier
-from steptime.program.program import Ints
-from steptime.replay.calls import Begin, GroupCall, Pending
+from steptime.measure.torch_transport import TorchTransport
+from steptime.replay.transport import Begin, GroupCall, Pending
 
 _NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _MOST_AT_ONCE = 64
@@ -31,14 +31,14 @@ class _Ended:
         return False
 
 
-class TorchCaller:
+class TorchReplayTransport:
     """One rank of torch.distributed, which must have been joined, on tensors of the CPU."""
 
     sums_in_place = True
 
-    def __init__(self, carrier: TorchCarrier | None = None) -> None:
+    def __init__(self, world: TorchTransport | None = None) -> None:
         shared = dist.get_backend() == "steptime"
-        self.carrier = carrier or TorchCarrier(torch.device("cpu"), registered=shared)
+        self.world = world or TorchTransport(torch.device("cpu"), registered=shared)
         self._groups: dict[tuple[str, ...], dist.ProcessGroup] = {}
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, "replay")
 
@@ -48,13 +48,13 @@ class TorchCaller:
 
     def vector(self, elements: int, dtype: Dtype) -> Tensor:
         """A new tensor; of the backend steptime one that lies where ranks of a host reach it."""
-        return self.carrier.buffer(elements, dtype)
+        return self.world.buffer(elements, dtype)
 
     def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
         """Make the sub-groups along ``axes``."""
         for ranks in groups.tolist():
             group = dist.new_group(ranks)
-            if self.carrier.rank in ranks:
+            if self.world.rank in ranks:
                 self._groups[axes] = group
 
     def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -75,7 +75,7 @@ class TorchCaller:
     def _collective(self, call: GroupCall) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         group, whole, part = self._groups[call.axes], call.whole, call.part
         members = dist.get_process_group_ranks(group)
-        root, here = members[call.root], members[call.root] == self.carrier.rank
+        root, here = members[call.root], members[call.root] == self.world.rank
         match call.kind:
             case "all_reduce":
                 return dist.all_reduce, (whole,)

@@ -1,4 +1,4 @@
-"""The carrier over torch.distributed: gloo, nccl, and steptime's own backend."""
+"""The BenchTransport of torch.distributed: gloo, nccl, and steptime's own backend."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +9,9 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steptime.collectives.execute import Transport
-from steptime.measure.carrier import Call, Run
 from steptime.measure.dtype import Dtype
 from steptime.measure.neighbours import shifted
+from steptime.measure.transport import Call, Run
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -23,7 +22,7 @@ _OPS = {
 }
 
 
-class TorchCarrier:
+class TorchTransport:
     """One rank of torch.distributed, which must have been joined; its tensors are on ``device``.
 
     With ``registered`` buffers lie in the arena of the backend steptime.
@@ -35,8 +34,7 @@ class TorchCarrier:
         self.device = device
         self._registered = registered
         self.library = f"{dist.get_backend()} of torch {torch.__version__}"
-        # NCCL deadlocks unless the messages of a round are started as one group.
-        self.transport: Transport = GroupedMessages() if device.type == "cuda" else Messages()
+        self._group: list[dist.P2POp] = []
 
     def empty(self, elements: int, dtype: Dtype) -> Tensor:
         """A new 1-D tensor."""
@@ -95,6 +93,27 @@ class TorchCarrier:
                 return shifted(self, send, receive)
         return self.barrier
 
+    def send(self, vector: Tensor, to: int) -> Run:
+        """Begin to send; the result waits until the tensor may be changed again."""
+        return self._message(dist.isend, vector, to)
+
+    def receive(self, vector: Tensor, source: int) -> Run:
+        """Begin to receive; the result waits until the tensor is there."""
+        return self._message(dist.irecv, vector, source)
+
+    def _message(self, begin: Callable[..., Any], vector: Tensor, peer: int) -> Run:
+        if self.device.type != "cuda":
+            return _waiting_for(begin(vector, peer))
+        # NCCL deadlocks unless the messages of a round begin as one group: so the first wait for
+        # any of them begins all.
+        self._group.append(dist.P2POp(begin, vector, peer))
+        return self._carry_out_group
+
+    def _carry_out_group(self) -> None:
+        group, self._group = self._group, []
+        for work in dist.batch_isend_irecv(group) if group else ():
+            work.wait()
+
     def reducer(self, reduction: str) -> Callable[[Tensor, Tensor], None]:
         """What reduces elementwise into its first argument; for ``avg`` it adds up."""
         function = {"min": torch.minimum, "max": torch.maximum, "product": torch.mul}.get(
@@ -127,43 +146,7 @@ class TorchCarrier:
         return every.cpu().numpy().reshape(self.ranks, *np.shape(numbers))
 
 
-class Messages:
-    """Messages by isend and irecv, each on its own."""
-
-    def send(self, vector: Tensor, to: int) -> Run:
-        """Begin to send; the result waits until the tensor may be changed again."""
-        return _wait(dist.isend(vector, to))
-
-    def receive(self, vector: Tensor, source: int) -> Run:
-        """Begin to receive; the result waits until the tensor is there."""
-        return _wait(dist.irecv(vector, source))
-
-
-class GroupedMessages:
-    """Messages started as one group, by the first wait for any of them."""
-
-    def __init__(self) -> None:
-        self._group: list[dist.P2POp] = []
-
-    def send(self, vector: Tensor, to: int) -> Run:
-        """Put a message into the group; the result starts the group and waits for it."""
-        return self._add(dist.P2POp(dist.isend, vector, to))
-
-    def receive(self, vector: Tensor, source: int) -> Run:
-        """Put a message into the group; the result starts the group and waits for it."""
-        return self._add(dist.P2POp(dist.irecv, vector, source))
-
-    def _add(self, message: dist.P2POp) -> Run:
-        self._group.append(message)
-        return self._start
-
-    def _start(self) -> None:
-        group, self._group = self._group, []
-        for work in dist.batch_isend_irecv(group) if group else ():
-            work.wait()
-
-
-def _wait(work: Any) -> Run:
+def _waiting_for(work: Any) -> Run:
     def wait() -> None:
         work.wait()
 

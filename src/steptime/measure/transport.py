@@ -1,4 +1,4 @@
-"""Carrier: what a measurement needs of a library that moves data between ranks."""
+"""What a measurement needs of a library that moves data between ranks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,12 +28,14 @@ class Call:
     in_place: bool
 
 
-class Carrier(Protocol):
-    """One rank among others, with vectors of its own kind: torch tensors or NumPy arrays."""
+class BenchTransport(Transport, Protocol):
+    """The Transport among all ranks, with the library's own collectives and kind of vectors.
+
+    Vectors are torch tensors or NumPy arrays, as the library has them.
+    """
 
     rank: int
     ranks: int
-    transport: Transport
     library: str
     """What moves the data, and its version."""
 

@@ -1,4 +1,4 @@
-"""What carries the messages of a schedule."""
+"""What carries the messages of the schedules that a group's collectives follow."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from steptime.backend.host import Call, HostGroup, Kind
 from steptime.backend.work import Crew, Lane
 
 
-class Courier(Protocol):
-    """Messages between the ranks of a group; those from one to another arrive in order.
+class ScheduleTransport(Protocol):
+    """Messages between the ranks of a group, each as part of a call of theirs.
 
-    Raises as Engine does.
+    Those from one rank to another arrive in the order of sending. Raises as Engine does.
     """
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
@@ -34,8 +34,8 @@ class Courier(Protocol):
         """Give back what it holds."""
 
 
-class HostCourier:
-    """The Courier of ranks that share a host.
+class HostTransport:
+    """The ScheduleTransport of ranks that share a host.
 
     A message that fits the mailbox is put there at once. Another needs its receiver, so it leaves
     in a thread, one for each receiver: two ranks may send to each other first.
@@ -50,11 +50,11 @@ class HostCourier:
         self._lanes: dict[int, Lane] = defaultdict(lambda: Lane("the messages of a schedule", crew))
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
-        """As Courier says."""
+        """As ScheduleTransport says."""
         return self._host.agree(call, sent, expected)
 
     def begin_send(self, call: Call, tensor: Tensor, to: int) -> Callable[[], None]:
-        """As Courier says."""
+        """As ScheduleTransport says."""
         message = Call.of(Kind.SEND, tensor.dtype, tensor.numel(), to, call.op)
         tag = next(self._sent[to])
         if self._host.try_send(message, tensor, to, tag):
@@ -67,7 +67,7 @@ class HostCourier:
         return wait
 
     def begin_receive(self, call: Call, tensor: Tensor, source: int) -> Callable[[], None]:
-        """As Courier says."""
+        """As ScheduleTransport says."""
         message = Call.of(Kind.RECV, tensor.dtype, tensor.numel(), source, call.op)
         tag = next(self._received[source])
 

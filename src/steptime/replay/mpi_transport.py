@@ -1,4 +1,4 @@
-"""Calls by MPI: mpi4py on NumPy arrays. torch is never imported."""
+"""The ReplayTransport of MPI: mpi4py on NumPy arrays. torch is never imported."""
 
 from collections.abc import Callable, Sequence
 from os import sched_yield
@@ -7,10 +7,10 @@ from typing import Any
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from steptime.arrays import Ints
 from steptime.measure.dtype import DTYPES, Dtype
-from steptime.measure.mpi_carrier import MpiCarrier
-from steptime.program.program import Ints
-from steptime.replay.calls import Begin, GroupCall
+from steptime.measure.mpi_transport import MpiTransport
+from steptime.replay.transport import Begin, GroupCall
 
 Array = NDArray[Any]
 
@@ -40,16 +40,16 @@ class _Several:
         return bool(MPI.Request.Testall(self.requests))
 
 
-class MpiCaller:
+class MpiReplayTransport:
     """One rank of an MPI communicator."""
 
     sums_in_place = False
 
     def __init__(self, communicator: MPI.Intracomm) -> None:
-        self.carrier = MpiCarrier(communicator)
+        self.world = MpiTransport(communicator)
         self._communicator = communicator
         self._groups: dict[tuple[str, ...], Any] = {}
-        self._yields = self.carrier.library.startswith("Open MPI")
+        self._yields = self.world.library.startswith("Open MPI")
 
     def element(self, dtype: str) -> Dtype:
         """The same dtype, or integers as large as a half."""
@@ -57,11 +57,11 @@ class MpiCaller:
 
     def vector(self, elements: int, dtype: Dtype) -> Array:
         """A new array."""
-        return self.carrier.empty(elements, dtype)
+        return self.world.empty(elements, dtype)
 
     def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
         """Split the communicator into the sub-groups along ``axes``."""
-        rank = self.carrier.rank
+        rank = self.world.rank
         color, place = (int(at[0]) for at in (groups == rank).nonzero())
         self._groups[axes] = self._communicator.Split(color, place)
 

@@ -1,4 +1,4 @@
-"""The carrier over MPI: mpi4py on NumPy arrays. torch is never imported."""
+"""The BenchTransport of MPI: mpi4py on NumPy arrays. torch is never imported."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,17 +7,16 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from steptime.collectives.execute import Transport
-from steptime.measure.carrier import Call, Run
 from steptime.measure.dtype import Dtype
 from steptime.measure.neighbours import shifted
+from steptime.measure.transport import Call, Run
 
 Array = NDArray[Any]
 
 _OPS = {"sum": MPI.SUM, "avg": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX, "product": MPI.PROD}
 
 
-class MpiCarrier:
+class MpiTransport:
     """One rank of an MPI communicator."""
 
     def __init__(self, communicator: MPI.Intracomm) -> None:
@@ -25,7 +24,6 @@ class MpiCarrier:
         self.ranks = communicator.Get_size()
         lines = MPI.Get_library_version().split("MPICH Release")[0].split(",")[0]
         self.library = " ".join(lines.split())
-        self.transport: Transport = Messages(communicator)
         self._communicator = communicator
 
     def empty(self, elements: int, dtype: Dtype) -> Array:
@@ -96,6 +94,14 @@ class MpiCarrier:
 
         return run
 
+    def send(self, vector: Array, to: int) -> Run:
+        """Begin to send; the result waits until the array may be changed again."""
+        return _waiting_for(self._communicator.Isend(vector, to))
+
+    def receive(self, vector: Array, source: int) -> Run:
+        """Begin to receive; the result waits until the array is there."""
+        return _waiting_for(self._communicator.Irecv(vector, source))
+
     def reducer(self, reduction: str) -> Callable[[Array, Array], None]:
         """What reduces elementwise into its first argument; for ``avg`` it adds up."""
         function = {"min": np.minimum, "max": np.maximum, "product": np.multiply}.get(
@@ -126,22 +132,7 @@ class MpiCarrier:
         return every
 
 
-class Messages:
-    """Messages by Isend and Irecv."""
-
-    def __init__(self, communicator: MPI.Intracomm) -> None:
-        self._communicator = communicator
-
-    def send(self, vector: Array, to: int) -> Run:
-        """Begin to send; the result waits until the array may be changed again."""
-        return _wait(self._communicator.Isend(vector, to))
-
-    def receive(self, vector: Array, source: int) -> Run:
-        """Begin to receive; the result waits until the array is there."""
-        return _wait(self._communicator.Irecv(vector, source))
-
-
-def _wait(request: MPI.Request) -> Run:
+def _waiting_for(request: MPI.Request) -> Run:
     def wait() -> None:
         request.Wait()
 

@@ -1,0 +1,44 @@
+"""What depends on the backend: a rank's transport, and what stands in for its computing."""
+
+from steptime.replay.standin import Kind, StandIn, busy, nothing, sleep, sleep_exactly
+from steptime.replay.transport import ReplayTransport
+
+
+def transport_of(backend: str) -> ReplayTransport:
+    """The transport of this rank, which must have joined the others by ``backend``."""
+    if backend == "mpi":
+        from mpi4py import MPI
+
+        from steptime.replay.mpi_transport import MpiReplayTransport
+
+        return MpiReplayTransport(MPI.COMM_WORLD)
+    if backend == "nccl":
+        import torch
+
+        from steptime.replay.nccl_transport import NcclReplayTransport
+
+        return NcclReplayTransport(torch.device("cuda", torch.cuda.current_device()))
+    from steptime.replay.torch_transport import TorchReplayTransport
+
+    return TorchReplayTransport()
+
+
+def stand_in(kind: Kind, backend: str = "") -> StandIn:
+    """What stands in for computing; ``busy`` is calibrated here, which takes some milliseconds.
+
+    With the ``backend`` nccl it is this rank's GPU that is busy.
+    """
+    match kind:
+        case "sleep":
+            sleep_exactly()
+            return sleep
+        case "busy" if backend == "nccl":
+            import torch
+
+            from steptime.replay.gpu_standin import busy_gpu
+
+            return busy_gpu(torch.device("cuda", torch.cuda.current_device()))
+        case "busy":
+            return busy()
+        case "nothing":
+            return nothing

@@ -1,0 +1,45 @@
+"""What keeps a GPU busy in place of computing."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from steptime.replay.standin import Poll, StandIn
+
+_LOOK_S = 20e-6
+_WIDTH = 2048  # of the matrices
+_BURSTS, _PRODUCTS = 10, 20
+
+
+def busy_gpu(device: torch.device) -> StandIn:
+    """As many products of matrices as this GPU does in the time when nothing else runs on it."""
+    matrix = torch.ones(_WIDTH, _WIDTH, dtype=torch.bfloat16, device=device)
+    product = torch.empty_like(matrix)
+    stream = torch.cuda.Stream(device)
+
+    def multiply(times: int) -> torch.cuda.Event:
+        end = torch.cuda.Event()
+        with torch.cuda.stream(stream):
+            for _ in range(times):
+                torch.mm(matrix, matrix, out=product)
+            end.record(stream)
+        return end
+
+    each_s = min(_product_s(multiply) for _ in range(_BURSTS))
+
+    def work(seconds: float, poll: Poll) -> None:
+        end = multiply(round(seconds / each_s))
+        while not end.query():
+            poll()
+            time.sleep(_LOOK_S)
+
+    return work
+
+
+def _product_s(multiply: Callable[[int], torch.cuda.Event]) -> float:
+    """Seconds of one product when many follow one another."""
+    multiply(1).synchronize()
+    start = time.perf_counter()
+    multiply(_PRODUCTS).synchronize()
+    return (time.perf_counter() - start) / _PRODUCTS
