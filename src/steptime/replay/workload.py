@@ -100,7 +100,7 @@ def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
     if cluster and kind != "nothing" and device.flops is None:
         program = timed_on(program, cluster)
     return Proxy(
-        model=spec.model,
+        model=spec.model if original else full.model,
         spec=full,
         program=program,
         messages=messages,

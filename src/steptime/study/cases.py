@@ -10,7 +10,7 @@ from steptime.errors import UsageError
 from steptime.program.chakra import read_chakra
 from steptime.replay.spread import memory_record, spread, spread_record
 from steptime.train.strategies import strategies
-from steptime.workloads.models import Model, Transformer
+from steptime.workloads.models import Model, Transformer, is_model_file
 from steptime.workloads.presets import Case, Preset, Published
 from steptime.workloads.resolve import model_of, shares_memory
 from steptime.workloads.spec import StepSpec
@@ -37,7 +37,9 @@ class Asked:
 
 
 def is_program(workload: str) -> bool:
-    """Whether a workload is a program's files rather than the name of a model."""
+    """Whether a workload is a program's files rather than a model, by its name or its file."""
+    if is_model_file(workload):
+        return False
     return "/" in workload or workload.endswith(".et") or Path(workload).is_dir()
 
 
@@ -69,10 +71,12 @@ def asked_of_model(spec: StepSpec, cluster: Cluster, algorithms: Mapping[str, st
     try:
         model = model_of(spec)
     except UsageError as error:
-        raise UsageError(f"{error}, or a folder of Chakra .et files by its path") from None
-    return asked_of_steps(
-        [step_of(one, cluster) for one in each_of(spec, model, cluster)], cluster, algorithms
-    )
+        sentence = str(error)
+        complete = is_model_file(spec.model) or sentence.endswith("?")
+        others = "" if complete else ", or a folder of Chakra .et files by its path"
+        raise UsageError(sentence + others) from None
+    steps = [step_of(one, cluster) for one in each_of(spec, model, cluster)]
+    return asked_of_steps(steps, cluster, algorithms)
 
 
 def asked_of_steps(steps: Sequence[Step], cluster: Cluster, algorithms: Mapping[str, str]) -> Asked:

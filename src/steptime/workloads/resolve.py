@@ -24,7 +24,7 @@ _UNREAD_BY_ITS_OWN_STEP = (
 def model_of(spec: StepSpec) -> Model:
     """The model that is named, with so many layers; raises UsageError where there is none."""
     model = model_named(spec.model)
-    return replace(transformer_of(model), layers=spec.layers) if spec.layers else model
+    return transformer_of(model).with_layers(spec.layers) if spec.layers else model
 
 
 def mesh_of(spec: StepSpec) -> Mesh:
