@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 .PHONY: demo test check results clean
 
 demo: $(VENV)/installed
-	$(BIN)/steptime compare gpt2 --ranks 4 --out runs/demo
+	$(BIN)/steptime compare --ranks 4 --out runs/demo
 
 test: $(VENV)/installed-dev
 	tests/system-packages.sh

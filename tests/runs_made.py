@@ -78,7 +78,7 @@ def training(
     }
     record = {
         "verb": "train",
-        "model": "gpt2 nano",
+        "model": "gpt2-nano",
         "model_config": {"layers": 4},
         "precision": "fp32",
         "ranks": 2,

@@ -19,7 +19,7 @@ def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, An
         entries[name]["spec"] = asdict(step.spec)
     return {
         "verb": verb,
-        "model": f"gpt2 {name_of(config)}",
+        "model": name_of(config),
         "model_config": asdict(config)
         | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
         "precision": options.precision,

@@ -56,7 +56,7 @@ def training_step(
 ) -> Step:
     """The step of a live training under a strategy, with the times that it took there."""
     model = Transformer(
-        name=f"gpt2-{name_of(config)}",
+        name=name_of(config),
         layers=config.layers,
         hidden=config.embd,
         heads=config.heads,
