@@ -1,33 +1,38 @@
-"""What run.json holds of a training: the answer, what was asked, and where it was measured."""
+"""The record of a training: the answer, what was asked, and where it was measured."""
 
 from dataclasses import asdict
-from typing import Any
 
-from steptime.runs import run_folder
+import msgspec
+
+from steptime.runs.environment import Environment, environment
+from steptime.runs.record import Place, RunRecord, Timing, Work
 from steptime.study.comparison import Comparison
 from steptime.train.config import name_of
 from steptime.train.job import Job
 
 
-def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, Any]:
-    """The JSON of ``comparison``; what only the launcher knows (ranks, threads) is added to it."""
+def training_record(verb: str, run: str, comparison: Comparison, job: Job, place: Place) -> RunRecord:
+    """The record of ``comparison``, a run of ``verb`` in the folder ``run`` on the ranks ``place``."""
     options, config = job.options, job.config
-    return {
-        "verb": verb,
-        "model": f"gpt2 {name_of(config)}",
-        "model_config": asdict(config)
-        | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
-        "precision": options.precision,
-        "reduce_dtype": options.train.reduce_dtype,
-        "compiled": options.compiled,
-        "batch": options.train.batch,
-        "accumulate": options.train.accumulate,
-        "steps": options.steps,
-        "warmup": options.warmup,
-        "seed": options.seed,
-        "data": job.tokens.description,
-        "winner": comparison.winner,
-        "strategies": comparison.entries(),
-        "clock": [asdict(clock) for clock in comparison.timeline.clocks],
-        "environment": run_folder.environment(),
-    }
+    return RunRecord(
+        verb=verb,
+        run=run,
+        work=Work(
+            model=f"gpt2 {name_of(config)}",
+            model_config=asdict(config)
+            | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
+            precision=options.precision,
+            reduce_dtype=options.train.reduce_dtype,
+            compiled=options.compiled,
+            batch=options.train.batch,
+            accumulate=options.train.accumulate,
+            seed=options.seed,
+            data=job.tokens.description,
+        ),
+        place=place,
+        timing=Timing(steps=options.steps, warmup=options.warmup),
+        strategies=comparison.strategies,
+        winner=comparison.winner,
+        clock=comparison.timeline.clocks,
+        environment=here(place),
+    )
