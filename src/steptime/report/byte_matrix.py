@@ -61,7 +61,11 @@ def _computed(subject: Subject, calls: Sequence[CallRow], ranks: int) -> Traffic
     """From the calls; None where these do not add up to what run.json says of each rank."""
     sent_by_rank = subject.entry.bytes_sent_per_rank
     received_by_rank = subject.entry.bytes_received_per_rank
-    if not calls or len(sent_by_rank) != ranks or any(row.members not in (0, ranks) for row in calls):
+    if (
+        not calls
+        or len(sent_by_rank) != ranks
+        or any(row.members not in (0, ranks) for row in calls)
+    ):
         return None
     sent = np.zeros((ranks, ranks))
     even = max(sent_by_rank) - min(sent_by_rank) <= _NEAR * max(sent_by_rank)

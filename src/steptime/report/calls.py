@@ -1,6 +1,6 @@
 """The table of calls: every kind of collective or message and size, what it takes and moves."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,8 +1,8 @@
 """The tree of POP's efficiencies of each strategy, as far as one run tells."""
 
 from collections.abc import Sequence
-from math import isnan
 from dataclasses import dataclass
+from math import isnan
 
 from steptime.errors import UsageError
 from steptime.report.subject import Subject

@@ -11,7 +11,9 @@ _LONGEST_NAME = 44
 _FULL = 1.005  # above is more than rounding
 
 
-def link_figures(strategies: Mapping[str, StepFigures], names: Sequence[str]) -> list[Figure | None]:
+def link_figures(
+    strategies: Mapping[str, StepFigures], names: Sequence[str]
+) -> list[Figure | None]:
     """A heat map for each of the strategies ``names``; None where its links are not known.
 
     Beside ``data`` and ``layout`` a figure has ``note``, the sentence that says what is shown.

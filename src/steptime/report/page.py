@@ -41,6 +41,7 @@ from steptime.report.template import write_html
 from steptime.report.trace import Traced, traces
 from steptime.runs.environment import Environment
 from steptime.runs.figures import Parts, StepFigures
+from steptime.runs.proxy_step import with_ranks
 from steptime.runs.record import RunRecord, plain
 from steptime.timeline import Timeline
 from steptime.units import format_bytes, format_rate, format_seconds
@@ -54,7 +55,8 @@ def write_report(path: Path, run: RunRecord, timeline: Timeline) -> None:
 
     ``timeline``: the whole run.
     """
-    write_page(path, [Run(Path(run.run or path.parent).name, run, timeline)])
+    whole = with_ranks(run, timeline)
+    write_page(path, [Run(Path(run.run or path.parent).name, whole, timeline)])
 
 
 def write_page(path: Path, runs: Sequence[Run]) -> None:
@@ -73,13 +75,16 @@ def context(runs: Sequence[Run]) -> dict[str, Any]:
     strategies = {one.name: one.entry for one in found}
     single = len(runs) == 1
     run = runs[0].record
+    ranks = run.place.world_size
     first = run.fastest if single else min(found, key=_step_s).name
     calls = {one.name: call_table(one) for one in found}
     shown = _traces(found)
     return {
         "run": run,
         "runs": [] if single else [_told(one) for one in runs],
-        "title": f"{run.work.model} on {run.place.world_size} ranks" if single else f"{len(runs)} runs",
+        "title": f"{run.work.model} on {run.place.world_size} ranks"
+        if single
+        else f"{len(runs)} runs",
         "when": run.environment.time if single else "",
         "folder": run.run or runs[0].name,
         "incomplete": [f"{one.name}: {one.missing}" for one in runs if one.missing],
@@ -105,16 +110,13 @@ def context(runs: Sequence[Run]) -> dict[str, Any]:
         ),
         "representatives": _representatives(found),
         "calls": [_call_lines(*calls[one.name]) for one in found],
-        **_bytes_context(strategies, run.place.world_size),
+        **_bytes_context(strategies, ranks),
         **_loss_context(strategies),
         "efficiency": efficiency_tree(found),
         "memory": memory_tables(found),
         "figures": _figures(found, strategies, calls),
         "environment": _environment(run.environment),
-        "commands": [
-            (one.name, shlex.join(one.record.environment.command))
-            for one in runs
-        ],
+        "commands": [(one.name, shlex.join(one.record.environment.command)) for one in runs],
     }
 
 

@@ -11,7 +11,6 @@ from steptime.runs.run_folder import TRACE, read_record
 from steptime.timeline import read_chrome_trace
 
 
-
 def read_runs(folders: Sequence[Path]) -> list[Run]:
     """The runs in some folders, each with a name of its own.
 

@@ -66,9 +66,7 @@ def doubt(run: RunRecord) -> str:
     near = [
         name
         for name, entry in strategies.items()
-        if name != winner
-        and entry.source == "measured"
-        and entry.step_time_s.median <= slowest
+        if name != winner and entry.source == "measured" and entry.step_time_s.median <= slowest
     ]
     if not near:
         return ""

@@ -150,8 +150,8 @@ def _provenance(run: RunRecord) -> str:
         return (
             f"Every figure is simulated, at {run.timing.fidelity} fidelity: "
             f"{rank_counts(run)} on {run.place.cluster}, {run.timing.messages:,} messages a step"
-            f"{' in all' * (len(run.strategies) > 1)}, in {format_seconds(run.timing.wall_s or 0)} on "
-            "this computer."
+            f"{' in all' * (len(run.strategies) > 1)}, in "
+            f"{format_seconds(run.timing.wall_s or 0)} on this computer."
         )
     steps, place = (run.timing.steps or 0) - (run.timing.warmup or 0), run.place
     return (
@@ -175,7 +175,7 @@ def _verdict(run: RunRecord) -> str:
     spread = "within its spread lie" if times.p90 > times.p10 else "as fast are"
     doubt = f"; {spread} {', '.join(rivals)}" if rivals else ""
     return (
-        f"{winner} is the fastest {about.place(run)}: {format_seconds(times['median'])} a step, "
+        f"{winner} is the fastest {about.place(run)}: {format_seconds(times.median)} a step, "
         f"{100 * exposed:.0f} % of it exposed communication{doubt}."
     )
 
@@ -193,7 +193,8 @@ def _wire_surplus(run: RunRecord) -> str | None:
     entry = run.strategies[name]
     return (
         f"On the wire {name} sends {surplus[name]:.1f} times what its collectives need: "
-        f"{format_bytes(sum(entry.wire_bytes_sent_per_rank or ()))} a step over all ranks (measured) "
+        f"{format_bytes(sum(entry.wire_bytes_sent_per_rank or ()))} a step over all ranks "
+        "(measured) "
         f"for {format_bytes(sum(entry.bytes_sent_per_rank))} (computed): that is how "
         f"{run.place.backend} implements them."
     )

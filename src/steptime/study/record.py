@@ -2,17 +2,18 @@
 
 from dataclasses import asdict
 
-import msgspec
-
-from steptime.runs.environment import Environment, environment
+from steptime.runs.environment import here
+from steptime.runs.figures import with_speeds
 from steptime.runs.record import Place, RunRecord, Timing, Work
 from steptime.study.comparison import Comparison
 from steptime.train.config import name_of
 from steptime.train.job import Job
 
 
-def training_record(verb: str, run: str, comparison: Comparison, job: Job, place: Place) -> RunRecord:
-    """The record of ``comparison``, a run of ``verb`` in the folder ``run`` on the ranks ``place``."""
+def training_record(
+    verb: str, run: str, comparison: Comparison, job: Job, place: Place
+) -> RunRecord:
+    """The record of ``comparison``, which ``verb`` made in the folder ``run`` on some ranks."""
     options, config = job.options, job.config
     return RunRecord(
         verb=verb,
@@ -31,8 +32,8 @@ def training_record(verb: str, run: str, comparison: Comparison, job: Job, place
         ),
         place=place,
         timing=Timing(steps=options.steps, warmup=options.warmup),
-        strategies=comparison.strategies,
+        strategies=with_speeds(comparison.strategies),
         winner=comparison.winner,
         clock=comparison.timeline.clocks,
-        environment=here(place),
+        environment=here(own=place.world_size * (place.threads or 1)),
     )

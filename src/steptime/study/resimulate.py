@@ -1,16 +1,13 @@
 """What was measured here, simulated on a cluster: the same steps with the same compute."""
 
-from typing import Any
-
 from steptime.cluster import Cluster
 from steptime.program import Program
+from steptime.runs.figures import StepFigures
 from steptime.strategies import Strategy, strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.cases import Asked, runs_on
 from steptime.study.comparison import Comparison
-from steptime.study.simulate import Study
 from steptime.train.config import GPT2Config, name_of
-from steptime.train.figures import StrategyFigures
 from steptime.train.options import JobOptions
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import Transformer
@@ -41,9 +38,7 @@ def can_be_resimulated(strategy: Strategy, cluster: Cluster) -> bool:
     return runs_on(strategy, cluster) and not not_simulated(strategy)
 
 
-def measured_case(
-    name: str, figures: StrategyFigures, options: JobOptions, config: GPT2Config
-) -> Case:
+def measured_case(name: str, figures: StepFigures, options: JobOptions, config: GPT2Config) -> Case:
     """The step under a strategy with the compute and update that were measured of it."""
     program = training_program(
         name,
@@ -89,16 +84,3 @@ def training_program(
         compute_s=compute_s,
         update_s=update_s,
     )
-
-
-def elsewhere_record(study: Study) -> dict[str, Any]:
-    """What run.json holds of it."""
-    best = study.simulations[study.comparison.winner]
-    return {
-        "source": "simulated",
-        "cluster": study.cluster.name,
-        "cluster_title": study.cluster.title,
-        "fidelity": best.fidelity,
-        "winner": study.comparison.winner,
-        "strategies": study.comparison.entries(),
-    }
