@@ -150,9 +150,9 @@ def test_what_is_wrong_is_told_in_one_sentence(text: str, why: str) -> None:
 
 
 def test_a_name_that_is_none_says_which_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"did you mean 'dgx-h100'\?"):
+    with pytest.raises(UsageError, match=r"did you mean dgx-h100\?"):
         cluster_named("dgx-h10")
-    with pytest.raises(UsageError, match="known are dgx-a100, "):
+    with pytest.raises(UsageError, match="choose one of dgx-a100, "):
         cluster_named("summit")
     with pytest.raises(UsageError, match=r"no\.toml: No such file"):
         cluster_named(tmp_path / "no.toml")

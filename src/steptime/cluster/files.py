@@ -3,7 +3,6 @@
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +23,7 @@ from steptime.cluster.fabrics.torus import torus
 from steptime.cluster.fabrics.wiring import Ends
 from steptime.errors import UsageError
 from steptime.files import bounded_text
+from steptime.nearest import mend
 from steptime.section import Section
 from steptime.units import parse_bytes, parse_seconds
 
@@ -63,9 +63,9 @@ def cluster_named(name: str | Path) -> Cluster:
         return parse_cluster(bounded_text(Path(name), "cluster file", _MOST_BYTES), str(name))
     known = preset_names()
     if name not in known:
-        near = get_close_matches(name, known, 1)
-        mend = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-        raise UsageError(f"no cluster is called {name!r} (a file's name ends in .toml): {mend}")
+        raise UsageError(
+            f"no cluster is called {name!r} (a file's name ends in .toml): {mend(name, known)}"
+        )
     return parse_cluster((_PRESETS / f"{name}.toml").read_text(), name)
 
 
