@@ -1,7 +1,8 @@
 """The verb ``compare``: train under every gradient-sync strategy in turn."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
+
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions, RankOptions
