@@ -40,7 +40,7 @@ $(BIN)/python:
 $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing steptime and torch into $(VENV): about a minute"
 	$(PIP) torch
-	$(PIP) -e .
+	$(PIP) -e '.[train]'
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -47,6 +47,7 @@ def refused(ended: Ended, code: int, sentence: str, folder: Path) -> None:
         ({"accumulate": 0}, "--accumulate is 0: it must be at least 1"),
         ({"accumulate": 3}, "--batch 4 does not divide among 2 ranks of 3 micro-batches"),
         ({"bucket": 0}, "--bucket is 0"),
+        ({"bucket": 25}, "'25' says no unit: write it as 25MiB, or 25B for bytes"),
         ({"bucket": "1XB"}, "'1XB' is not a size"),
         ({"lr": "nan"}, "--lr is nan"),
         ({"lr": 0}, "--lr is 0.0: it must be above 0"),
