@@ -75,7 +75,8 @@ class WorkloadOptions:
     """Micro-batches of a step that each pipeline runs; default: as many as it has rows."""
 
     schedule: str | None = None
-    """Order in which stages run micro-batches: gpipe, 1f1b, interleaved or zb-h1; default: 1f1b."""
+    """Order in which stages run micro-batches: gpipe, 1f1b, interleaved, zb-h1, or FILE.py with one
+    of your own; default: 1f1b."""
 
     interleave: int | None = None
     """Chunks of layers that each stage holds; default: 1, of an interleaved pipeline 2."""
