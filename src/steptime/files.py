@@ -1,4 +1,7 @@
-"""Files written whole or not at all, so that a killed process leaves none that is damaged."""
+"""Files read with a bound, and written whole or not at all.
+
+A killed process leaves none that is damaged, and no file that somebody names fills memory.
+"""
 
 import json
 import os
@@ -7,6 +10,31 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from steptime.errors import UsageError
+
+_MOST_TEXT = 1 << 20
+
+
+def bounded_text(path: Path, what: str, most: int = _MOST_TEXT) -> str:
+    """The text of the file ``path``, of ``most`` bytes at most; errors call it ``what``.
+
+    Raises UsageError where it is no file, cannot be read, is larger, or is no UTF-8.
+    """
+    try:
+        if path.exists() and not path.is_file():  # a pipe or a device might never end
+            raise UsageError(f"{path} is no {what}: it is not even a file")
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or f"{error}"
+        raise UsageError(f"cannot read the {what} {path}: {why}") from None
+    if len(content) > most:
+        raise UsageError(f"{path} is no {what}: it has more than {most:,} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read the {what} {path}: it is no text") from None
 
 
 @contextmanager

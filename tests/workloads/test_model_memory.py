@@ -52,7 +52,7 @@ def block(name, *, tensor=1, sequence_parallel=False, recompute="none", rows=1, 
         sequence_parallel=sequence_parallel,
         recompute=recompute,
     )
-    return Activations(model=model, cut=step.cut, recompute=recompute).of_block
+    return Activations(model=model, cut=step.cut, recompute=recompute).of_unit(model.units[1])
 
 
 def test_activations_of_a_block_are_those_of_the_formulas():
@@ -95,7 +95,7 @@ def test_a_stage_keeps_the_micro_batches_that_are_in_flight(schedule, interleave
         schedule=schedule,
         interleave=interleave,
     )
-    each = Activations(model=step.model, cut=step.cut).of_block * 8
+    each = Activations(model=step.model, cut=step.cut).of_unit(step.model.units[1]) * 8
     found = [memory.activations / each for memory in step.memory]
     assert found[:3] == pytest.approx(kept[:3])
     logits = 4 * 4096 * 32000 + 2 * 4096 * 4096 * 2

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from steptime.errors import UsageError
@@ -8,6 +10,7 @@ from steptime.workloads.models import Transformer, model_named, model_names
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
+        ("gpt2-nano", 842_496),
         ("gpt2-124M", 124_439_808),
         ("gpt2-355M", 354_823_168),
         ("gpt2-774M", 774_030_080),
@@ -54,6 +57,9 @@ def test_parameters_and_flops_are_those_that_training_counts(size):
         context=preset.context,
         vocabulary=50257,
     ).padded()
+    named = model_named(f"gpt2-{size}")
+    assert replace(named, vocabulary=50257).padded().flops_per_token() == model.flops_per_token()
+    assert named.vocabulary == (256 if size in ("nano", "micro") else 50257)
     assert model.vocabulary == config.padded_vocabulary
     assert model.parameters == config.parameters
     assert model.flops_per_token() == config.flops_per_token()

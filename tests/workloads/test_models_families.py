@@ -24,6 +24,16 @@ def multiply_adds(unit):
         ("llama2-70B", 68_976_648_192),
         ("llama3-8B", 8_030_261_248),
         ("llama3-70B", 70_553_706_496),
+        ("llama3.1-8B", 8_030_261_248),
+        ("llama3.1-70B", 70_553_706_496),
+        ("llama3.1-405B", 405_853_388_800),
+        ("mistral-7B", 7_241_732_096),
+        ("qwen2.5-7B", 7_615_616_512),
+        ("qwen3-0.6B", 596_049_920),
+        ("qwen3-8B", 8_190_735_360),
+        ("qwen3-32B", 32_762_123_264),
+        ("qwen3-235B-A22B", 235_093_634_560),
+        ("deepseek-v3", 671_026_419_200),
         ("mixtral-8x7B", 46_702_792_704),
         ("cosmoflow", 8_907_556),
         ("dlrm", 4 * 80_000 * 128 + 49_536 + 728_065),
@@ -56,12 +66,22 @@ def test_a_token_meets_two_of_eight_experts_of_mixtral():
     assert mixtral.flops_per_token() == 6 * (mixtral.active_parameters - looked_up) + attended
 
 
+@pytest.mark.parametrize(
+    # what the names and technical reports say; DeepSeek's 36.6 B are without its table of words
+    ("name", "billions"),
+    [("deepseek-v3", 36.6), ("qwen3-235B", 22.2)],
+)
+def test_a_token_meets_as_many_parameters_as_published(name, billions):
+    model = model_named(name)
+    table = model.vocabulary * model.hidden if name == "deepseek-v3" else 0
+    assert model.active_parameters - table == pytest.approx(billions * 1e9, rel=2e-3)
+
+
 def test_a_token_meets_all_parameters_where_there_are_no_experts():
-    assert all(
-        model_named(name).active_parameters == model_named(name).parameters
-        for name in model_names()
-        if "mixtral" not in name
-    )
+    models = [model_named(name) for name in model_names()]
+    without = [model for model in models if getattr(model, "experts", 1) == 1]
+    assert len(models) - len(without) == 3
+    assert all(model.active_parameters == model.parameters for model in without)
 
 
 def test_groups_of_query_heads_share_keys_and_values():

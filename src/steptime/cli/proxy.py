@@ -43,10 +43,12 @@ def proxy(
     Parameters
     ----------
     model
-        A model or, with --compat, an original proxy such as cosmoflow, dlrm or resnet152; or list,
-        for all models there are, or describe.
+        A model or its file (MODEL.toml, or the config.json of Hugging Face) or, with --compat, an
+        original proxy such as cosmoflow, dlrm or resnet152; or list, for all models there are, or
+        describe.
     described
-        The model to describe: its dimensions, parameters, FLOP and bytes, layer by layer.
+        The model to describe, by its name or file: its dimensions, parameters, FLOP and bytes,
+        layer by layer.
 
     """
     if described is not None or model in ("list", "describe"):

@@ -41,8 +41,9 @@ def simulate(
     Parameters
     ----------
     workload
-        A model that steptime proxy list shows (gpt2-124M, llama3-70B, resnet50, …), or a program:
-        a folder of Chakra .et files, one a rank.
+        A model that steptime proxy list shows (gpt2-124M, llama3-70B, resnet50, …), or its file
+        (MODEL.toml, or the config.json of Hugging Face); or a program: a folder of Chakra .et
+        files, one a rank.
     cluster
         A cluster file, or a name that `steptime cluster list` shows.
     preset

@@ -22,11 +22,13 @@ from steptime.cluster.fabrics.rail import rail
 from steptime.cluster.fabrics.switch import inside_switch, network_switch
 from steptime.cluster.fabrics.torus import torus
 from steptime.cluster.fabrics.wiring import Ends
-from steptime.cluster.section import Section
 from steptime.errors import UsageError
+from steptime.files import bounded_text
+from steptime.section import Section
 from steptime.units import parse_bytes, parse_seconds
 
 _PRESETS = files("steptime.cluster") / "presets"
+_MOST_BYTES = 16 << 20  # a place for each of a million devices
 _MOST_DEVICES = 1 << 20
 _MOST_NICS = 1 << 20
 _INSIDE: Mapping[str, Callable[[Section, int], Fabric]] = {
@@ -58,7 +60,7 @@ def cluster_named(name: str | Path) -> Cluster:
     Raises UsageError when there is none of that name or the file is wrong.
     """
     if isinstance(name, Path) or name.endswith(".toml") or "/" in name:
-        return parse_cluster(_text_of(Path(name)), str(name))
+        return parse_cluster(bounded_text(Path(name), "cluster file", _MOST_BYTES), str(name))
     known = preset_names()
     if name not in known:
         near = get_close_matches(name, known, 1)
@@ -104,14 +106,6 @@ def parse_cluster(text: str, name: str) -> Cluster:
         network=network,
         calls=calls,
     )
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(f"cannot read the cluster file {path}: {why}") from None
 
 
 def _device(section: Section) -> Device:

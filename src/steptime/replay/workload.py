@@ -24,7 +24,7 @@ from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.hybrid import Hybrid
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.model_memory import Memory, memory_of_replica
-from steptime.workloads.models import Model, Transformer, model_named, transformer_of
+from steptime.workloads.models import Model, Transformer, is_model_file, model_named, transformer_of
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step, own_step
 from steptime.workloads.sync import strategy_of_zero
 
@@ -99,7 +99,7 @@ def proxy_of(model: str, options: ProxyOptions, ranks: int) -> Proxy:
     if cluster and kind != "nothing" and device.flops is None:
         program = timed_on(program, cluster)
     return Proxy(
-        model=model,
+        model=model_named(model).name if is_model_file(model) else model,
         program=program,
         messages=messages,
         fraction=options.fraction,
@@ -157,7 +157,7 @@ def _program(model: str, options: ProxyOptions, ranks: int) -> tuple[Program, tu
         return _original(model, options, ranks), ()
     described: Model = model_named(model)
     if options.layers:
-        described = replace(transformer_of(described), layers=options.layers)
+        described = transformer_of(described).with_layers(options.layers)
     if has_own_step(described, shared=options.hybrid):
         return _own_step(described, options, ranks)
     strategy = strategy_of_zero(options.zero, options.strategy) or "replicated"

@@ -16,7 +16,7 @@ from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.hybrid import Hybrid
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.model_memory import Memory, memory_of_replica
-from steptime.workloads.models import Model, Transformer, model_named, transformer_of
+from steptime.workloads.models import Model, Transformer, is_model_file, model_named, transformer_of
 from steptime.workloads.presets import Case, Preset, Published
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step, own_step
 from steptime.workloads.sync import OF_MANY_AXES, ZERO, ZERO_SUMMARIES, strategy_of_zero
@@ -44,7 +44,9 @@ class Asked:
 
 
 def is_program(workload: str) -> bool:
-    """Whether a workload is a program's files rather than the name of a model."""
+    """Whether a workload is a program's files rather than a model, by its name or its file."""
+    if is_model_file(workload):
+        return False
     return "/" in workload or workload.endswith(".et") or Path(workload).is_dir()
 
 
@@ -125,7 +127,10 @@ def _named_model(name: str) -> Model:
     try:
         return model_named(name)
     except UsageError as error:
-        raise UsageError(f"{error}, or a folder of Chakra .et files by its path") from None
+        sentence = str(error)
+        complete = is_model_file(name) or sentence.endswith("?")
+        others = "" if complete else ", or a folder of Chakra .et files by its path"
+        raise UsageError(sentence + others) from None
 
 
 @dataclass(frozen=True, kw_only=True)

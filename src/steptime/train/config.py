@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from steptime.errors import UsageError
+from steptime.workloads.models import model_named, transformer_of
 
 _VOCABULARY_MULTIPLE = 128
 
@@ -57,14 +58,29 @@ class Preset:
     learning_rate: float
 
 
+def _preset(size: str, learning_rate: float) -> Preset:
+    model = transformer_of(model_named(f"gpt2-{size}"))
+    return Preset(
+        layers=model.layers,
+        heads=model.heads,
+        embd=model.hidden,
+        context=model.context,
+        learning_rate=learning_rate,
+    )
+
+
 PRESETS = {
-    "nano": Preset(layers=4, heads=4, embd=128, context=128, learning_rate=2e-3),
-    "micro": Preset(layers=6, heads=6, embd=384, context=256, learning_rate=1e-3),
-    "124M": Preset(layers=12, heads=12, embd=768, context=1024, learning_rate=6e-4),
-    "350M": Preset(layers=24, heads=16, embd=1024, context=1024, learning_rate=3e-4),
-    "774M": Preset(layers=36, heads=20, embd=1280, context=1024, learning_rate=2.5e-4),
-    "1.5B": Preset(layers=48, heads=25, embd=1600, context=1024, learning_rate=2e-4),
+    size: _preset(size, learning_rate)
+    for size, learning_rate in (
+        ("nano", 2e-3),
+        ("micro", 1e-3),
+        ("124M", 6e-4),
+        ("350M", 3e-4),
+        ("774M", 2.5e-4),
+        ("1.5B", 2e-4),
+    )
 }
+"""The sizes of GPT-2 by the names that come behind ``gpt2-``."""
 
 
 def name_of(config: GPT2Config) -> str:

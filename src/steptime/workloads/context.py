@@ -26,7 +26,7 @@ def attention(cut: Cut, part: Part) -> Sequence[Segment]:
     into = tuple(tensor for tensor in part.tensors if ".proj." not in tensor.name)
     out = tuple(tensor for tensor in part.tensors if ".proj." in tensor.name)
     products = replace(part, name="qkv", tensors=into, multiplied=size(into), attending=0)
-    attending = replace(part, tensors=out, multiplied=size(out))
+    attending = replace(part, tensors=out, multiplied=size(out), duplicated=0)
     return Segment(part=products), Segment(
         part=attending,
         enter=(_keys_and_values(cut, "all_gather"),),
@@ -36,7 +36,7 @@ def attention(cut: Cut, part: Part) -> Sequence[Segment]:
 
 def keys_bytes(cut: Cut) -> int:
     """Bytes of the keys and values of whole rows, for the heads that a rank has."""
-    return 2 * cut.rows * cut.row * (cut.keys // cut.mesh.tensor) * element_bytes(cut.dtype)
+    return cut.rows * cut.row * (cut.kv_width // cut.mesh.tensor) * element_bytes(cut.dtype)
 
 
 def _keys_and_values(cut: Cut, kind: str) -> Collective:

@@ -35,7 +35,11 @@ def mixture(cut: Cut, part: Part) -> Sequence[Segment]:
         among_tensor(kind, experts.part.name, routed, cut.dtype)
         for kind in ("all_gather", "reduce_scatter")
     )
-    return Segment(part=router), replace(
+    # Tensor ranks hold a share of the shared expert: for it too tokens are gathered and summed.
+    for_all: tuple[Segment, ...] = (Segment(part=router),)
+    if any(tensor.split for tensor in router.tensors):
+        for_all = summed(cut, for_all)
+    return *for_all, replace(
         experts,
         enter=(dispatch, gather),
         leave=(scatter, combine),

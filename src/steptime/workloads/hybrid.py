@@ -92,8 +92,7 @@ class Hybrid:
         if self.interleave > 1:
             each = model.layers // mesh.pipeline
             check_divides("chunks a stage", self.interleave, "layers of a stage", each, model.name)
-        split = {"heads": model.heads, "key heads": model.kv_heads, "inner columns": model.inner}
-        for what, count in split.items():
+        for what, count in model.split.items():
             check_divides("tensor ranks", mesh.tensor, what, count, model.name)
         check_context(mesh.context, self.cut.row, model.name)
         if self.sequence_parallel:
@@ -129,7 +128,7 @@ class Hybrid:
             rows=self.rows,
             row=model.row(self.tokens),
             hidden=model.hidden,
-            keys=model.hidden // model.heads * model.kv_heads,
+            kv_width=model.kv_width,
             top_k=model.top_k,
             dtype=self.dtype,
             sequence_parallel=self.sequence_parallel and self.mesh.tensor > 1,
@@ -148,7 +147,7 @@ class Hybrid:
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of its pipeline, in forward order."""
-        model = self.model.padded(128 * self.mesh.tensor)
+        model = self._laid_out
         pieces = _cut(model, self.order.shape.pieces)
         return tuple(
             Stage(
@@ -202,8 +201,12 @@ class Hybrid:
     @cached_property
     def memory(self) -> tuple[Memory, ...]:
         """What a rank of each stage keeps in memory."""
-        model = self.model.padded(128 * self.mesh.tensor)
-        return tuple(memory_of_stage(model, stage) for stage in self.stages)
+        return tuple(memory_of_stage(self._laid_out, stage) for stage in self.stages)
+
+    @cached_property
+    def _laid_out(self) -> Transformer:
+        """The model with a vocabulary that its tensor ranks divide."""
+        return self.model.padded(128 * self.mesh.tensor)
 
 
 def _cut(model: Transformer, pieces: int) -> tuple[tuple[Unit, ...], ...]:

@@ -50,52 +50,55 @@ class Activations:
     cut: Cut
     recompute: Recompute = "none"
 
-    @cached_property
-    def of_block(self) -> int:
-        """Those of one block."""
-        if self.recompute == "full":
-            return self.cut.activation_bytes(self.cut.tokens_held)
-        return self._all_but_scores + (self._scores if self.recompute == "none" else 0)
-
-    @cached_property
-    def passing(self) -> int:
-        """Those of a block that backward is recomputing."""
-        return self._all_but_scores + self._scores - self.of_block
-
-    @property
-    def _all_but_scores(self) -> int:
-        """Inputs of norms and products, of which tensor ranks split those within a half."""
-        model, cut = self.model, self.cut
-        width = element_bytes(cut.dtype)
-        mixes = 2 * model.top_k if model.experts > 1 else 0  # tokens sent to experts, and back
-        whole = cut.tokens_held * model.hidden * (4 * width + 2 * model.architecture.dropout)
-        split = 2 * model.hidden + 2 * cut.keys
-        split += (3 if model.architecture.gated else 2) * model.inner * model.top_k
-        others_keys = keys_bytes(cut) * (cut.mesh.context - 1) // cut.mesh.context
-        return (
-            whole
-            + cut.tokens * split * width // cut.mesh.tensor
-            + cut.activation_bytes(cut.tokens * mixes)
-            + others_keys
-        )
-
-    @property
-    def _scores(self) -> int:
-        """Of every head and token, what it makes of each token of its row."""
-        model, cut = self.model, self.cut
-        width = element_bytes(cut.dtype)
-        each = 2 * width + 1 if model.architecture.dropout else width
-        return cut.tokens * cut.row * model.heads * each // cut.mesh.tensor
-
     def of_unit(self, unit: Unit) -> int:
         """Those of a block, the embedding or the head."""
         model, cut = self.model, self.cut
-        if any(part.attending for part in unit.parts):
-            return self.of_block
+        if _is_block(unit):
+            if self.recompute == "full":
+                return cut.activation_bytes(cut.tokens_held)
+            return self._all_but_scores(unit) + (self._scores if self.recompute == "none" else 0)
         if unit.name == "embedding":
             return cut.tokens_held * model.hidden * model.architecture.dropout
         logits = cut.tokens * model.vocabulary * _LOGIT_BYTES // cut.mesh.tensor
         return 2 * cut.activation_bytes(cut.tokens_held) + logits
+
+    def passing(self, units: Iterable[Unit]) -> int:
+        """Those of a block among ``units``, the largest, while backward recomputes it."""
+        return max(
+            self._all_but_scores(unit) + self._scores - self.of_unit(unit)
+            for unit in units
+            if _is_block(unit)
+        )
+
+    def _all_but_scores(self, unit: Unit) -> int:
+        """Inputs of norms and products, of which tensor ranks split those within a half."""
+        model, cut = self.model, self.cut
+        width = element_bytes(cut.dtype)
+        routed = any(tensor.expert for tensor in unit.tensors)
+        mixes = 2 * model.top_k if routed else 0  # tokens sent to experts, and back
+        whole = model.hidden * (4 * width + 2 * model.architecture.dropout)
+        whole += sum(part.kept_whole for part in unit.parts) * width
+        split = sum(part.kept for part in unit.parts) * width
+        others_keys = keys_bytes(cut) * (cut.mesh.context - 1) // cut.mesh.context
+        return (
+            cut.tokens_held * whole
+            + cut.tokens * split // cut.mesh.tensor
+            + cut.activation_bytes(cut.tokens * mixes)
+            + others_keys
+        )
+
+    @cached_property
+    def _scores(self) -> int:
+        """Of every head and token, what it makes of each token of its row that it sees."""
+        model, cut = self.model, self.cut
+        width = element_bytes(cut.dtype)
+        each = 2 * width + 1 if model.architecture.dropout else width
+        seen = min(cut.row, model.window or cut.row)
+        return cut.tokens * seen * model.heads * each // cut.mesh.tensor
+
+
+def _is_block(unit: Unit) -> bool:
+    return any(part.attending for part in unit.parts)
 
 
 def memory_of_stage(model: Transformer, stage: Stage) -> Memory:
@@ -109,7 +112,12 @@ def memory_of_stage(model: Transformer, stage: Stage) -> Memory:
         held += of_chunk[run.chunk] * (run.forward - run.releases)
         most = max(most, held)
     return _memory(
-        pools, plan.sync, plan.dtype, plan.reduce_dtype, most + kept.passing, tied=plan.tied
+        pools,
+        plan.sync,
+        plan.dtype,
+        plan.reduce_dtype,
+        most + kept.passing(plan.units),
+        tied=plan.tied,
     )
 
 
@@ -137,7 +145,7 @@ def memory_of_replica(
             rows=rows,
             row=row,
             hidden=laid_out.hidden,
-            keys=laid_out.hidden // laid_out.heads * laid_out.kv_heads,
+            kv_width=laid_out.kv_width,
             top_k=laid_out.top_k,
             dtype=dtype,
         )

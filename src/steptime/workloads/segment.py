@@ -16,16 +16,16 @@ class Cut:
     """How a micro-batch and the layers are cut among ranks.
 
     A micro-batch is ``rows`` rows of ``row`` tokens, which the ranks along ``context`` share.
-    ``hidden``: the width of the residual stream, ``keys`` that of all heads' keys, ``top_k`` how
-    many experts a token goes to. Where ``sequence_parallel``, ranks along ``tensor`` hold their
-    share of the tokens between the halves of a block instead of all of them.
+    ``hidden``: the width of the residual stream, ``kv_width`` that of all heads' keys and values,
+    ``top_k`` how many experts a token goes to. Where ``sequence_parallel``, ranks along ``tensor``
+    hold their share of the tokens between the halves of a block instead of all of them.
     """
 
     mesh: Mesh
     rows: int
     row: int
     hidden: int
-    keys: int
+    kv_width: int
     top_k: int
     dtype: str
     sequence_parallel: bool = False

@@ -167,17 +167,22 @@ def _compute(stage: Stage, stretch: Segment, kind: Kind, label: str, after: Afte
     """What a stretch computes; backward is a gradient of its input and one of its weights."""
     cut, part = stage.cut, stretch.part
     forward, weights = part.forward_flops(cut.row), part.weight_flops
-    again = float(part.attending) * cut.row if stage.recompute == "selective" else 0.0
+    again = part.score_flops(cut.row) if stage.recompute == "selective" else 0.0
     flops, passes = {
         "forward": (forward, 1),
         "backward": (2 * forward + again, 2),
         "backward input": (2 * forward + again - weights, 1),
         "backward weight": (weights, 1),
     }[kind]
+    # What tensor ranks do not split each multiplies all tokens with or, in sequence parallelism,
+    # its own.
+    twice = 0 if cut.sequence_parallel else part.duplicated
+    others = (cut.mesh.tensor - 1) / cut.mesh.tensor
+    read = (part.multiplied - part.duplicated) // cut.mesh.tensor + part.duplicated
     return Compute(
         name=f"{kind} {label} {part.name}",
-        flops=cut.tokens * flops / cut.mesh.tensor,
-        nbytes=passes * (part.multiplied // cut.mesh.tensor * element_bytes(cut.dtype)),
+        flops=cut.tokens * flops / cut.mesh.tensor + cut.tokens * passes * 2.0 * twice * others,
+        nbytes=passes * (read * element_bytes(cut.dtype)),
         dtype=cut.dtype,
         after=after,
     )

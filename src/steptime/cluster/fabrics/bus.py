@@ -5,7 +5,7 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.wiring import Wires, wired
-from steptime.cluster.section import Section
+from steptime.section import Section
 
 _BUS = 0  # its link is the first
 

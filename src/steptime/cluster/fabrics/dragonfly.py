@@ -11,7 +11,7 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.wiring import Ends, Wires, where, wired
-from steptime.cluster.section import Section
+from steptime.section import Section
 
 
 def dragonfly(section: Section, ends: Ends) -> Fabric:

@@ -8,7 +8,7 @@ import numpy as np
 
 from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.wiring import Ends, Level, tree
-from steptime.cluster.section import Duplex, Rate, Section
+from steptime.section import Duplex, Rate, Section
 
 
 def fat_tree(section: Section, ends: Ends) -> Fabric:

@@ -11,7 +11,7 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.cluster.cluster import NO_LINK, Fabric, Router
 from steptime.cluster.fabrics.wiring import Wires, host_names, wired
-from steptime.cluster.section import Rate, Section
+from steptime.section import Rate, Section
 
 
 @dataclass(frozen=True)

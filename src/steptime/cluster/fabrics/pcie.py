@@ -10,7 +10,7 @@ import numpy as np
 
 from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.wiring import Level, divided, tree
-from steptime.cluster.section import Duplex, Section
+from steptime.section import Duplex, Section
 
 _HEIGHTS = ("switch", "upper_switch", "bridge", "socket")
 

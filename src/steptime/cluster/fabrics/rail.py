@@ -10,7 +10,7 @@ import numpy as np
 from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.fat_tree import widened
 from steptime.cluster.fabrics.wiring import Ends, Level, tree
-from steptime.cluster.section import Section
+from steptime.section import Section
 
 
 def rail(section: Section, ends: Ends) -> Fabric:

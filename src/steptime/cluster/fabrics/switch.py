@@ -4,7 +4,7 @@ import numpy as np
 
 from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.wiring import Ends, Level, tree
-from steptime.cluster.section import Section
+from steptime.section import Section
 
 
 def inside_switch(section: Section, devices: int) -> Fabric:

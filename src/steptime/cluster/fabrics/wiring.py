@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from steptime.arrays import Flags, Ints
 from steptime.cluster.cluster import NO_LINK, Fabric, Links, Router
-from steptime.cluster.section import Duplex, Rate, Section
+from steptime.section import Duplex, Rate, Section
 
 
 @dataclass(frozen=True)

@@ -1,51 +1,45 @@
-"""Families: models that go by a name, and how they are found."""
+"""Families: what the models of one kind have in common, one file of ``families`` each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from steptime.errors import UsageError
+from steptime.section import Section
 from steptime.workloads.models.network import Network
-from steptime.workloads.models.transformer import Transformer
+from steptime.workloads.models.transformer import Architecture, Transformer
 
 Model: TypeAlias = Transformer | Network
 """Units with tensors, FLOP and activations; data parallelism takes any of them."""
 
+Settings: TypeAlias = dict[str, Any]
+"""Arguments of a Transformer, but for its name, title and source."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """The models of one file of ``families``, from small to large: how each is made, by its name.
+    """What one file of ``families`` tells of a kind of model.
 
-    ``also``: other names that they go by.
+    ``architecture``: of its transformers, which files describe. ``model_types``: those that a
+    Hugging Face configuration may name, and what reads the settings of such a model in one.
+    ``models``: those that are code, from small to large, and ``also`` other names of theirs.
     """
 
-    models: Mapping[str, Callable[[], Model]]
+    architecture: Architecture | None = None
+    model_types: Mapping[str, Callable[[Section], Settings]] = field(default_factory=dict)
+    models: Mapping[str, Callable[[], Model]] = field(default_factory=dict)
     also: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache
-def families() -> tuple[Family, ...]:
-    """All families, by the names of their files."""
+def families() -> Mapping[str, Family]:
+    """All families by the names of their files, in alphabetical order."""
     package = import_module("steptime.workloads.models.families")
     names = sorted(found.name for found in iter_modules(package.__path__))
-    return tuple(import_module(f"{package.__name__}.{name}").FAMILY for name in names)
-
-
-def model_names() -> tuple[str, ...]:
-    """The names of all models, family by family and from small to large."""
-    return tuple(name for family in families() for name in family.models)
-
-
-def model_named(name: str) -> Model:
-    """The model of that name; raises UsageError, naming all there are, where there is none."""
-    for family in families():
-        known = family.also.get(name, name)
-        if known in family.models:
-            return family.models[known]()
-    raise UsageError(f"there is no model {name!r}: choose one of {', '.join(model_names())}")
+    return {name: import_module(f"{package.__name__}.{name}").FAMILY for name in names}
 
 
 def transformer_of(model: Model) -> Transformer:

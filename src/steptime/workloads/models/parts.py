@@ -30,16 +30,24 @@ class Part:
     A token is also a sample of a model that has no rows of tokens: an image, a volume.
 
     ``multiplied``: parameters that a pass reads to multiply with, those of a tied table included.
-    ``attending``: FLOP that one token spends in forward on each token of its row.
-    ``multiply_adds``: of one token in forward, where they are not one for each of ``multiplied``:
-    a convolution uses a parameter at many places, a token meets but some experts.
+    ``attending``: FLOP that one token spends in forward on each token of its row, or of the last
+    ``window`` where that is not 0. ``multiply_adds``: of one token in forward, where they are not
+    one for each of ``multiplied``: a convolution uses a parameter at many places, a token meets but
+    some experts. ``duplicated``: those of ``multiplied`` that tensor-parallel ranks do not split.
+
+    ``kept``: elements of one token that backward needs of what is computed within, beside what goes
+    in, which tensor-parallel ranks split; ``kept_whole``: those that each of them has.
     """
 
     name: str
     tensors: tuple[Tensor, ...]
     multiplied: int
     attending: int = 0
+    window: int = 0
     multiply_adds: int | None = None
+    duplicated: int = 0
+    kept: int = 0
+    kept_whole: int = 0
 
     @property
     def parameters(self) -> int:
@@ -52,7 +60,11 @@ class Part:
 
     def forward_flops(self, row: int) -> float:
         """FLOP of the forward of one token in a row of ``row``; backward takes twice as many."""
-        return self.weight_flops + float(self.attending) * row
+        return self.weight_flops + self.score_flops(row)
+
+    def score_flops(self, row: int) -> float:
+        """Those of them that weigh the tokens of the row."""
+        return float(self.attending) * (min(row, self.window) if self.window else row)
 
     @property
     def weight_flops(self) -> float:

@@ -1,29 +1,25 @@
-"""GPT-2."""
+"""GPT-2, and GPT-3 that is like it: learned positions, biases everywhere, and one table."""
 
-from functools import partial
+from dataclasses import replace
 
-from steptime.workloads.models.family import Family
-from steptime.workloads.models.transformer import Transformer
+from steptime.section import Section
+from steptime.workloads.models.family import Family, Settings
+from steptime.workloads.models.hugging_face import optional
+from steptime.workloads.models.transformer import Architecture
 
-_gpt2 = partial(
-    Transformer,
-    context=1024,
-    vocabulary=50257,
-    title="a decoder with learned positions, its head tied to the embedding",
-    source=(
-        "Radford et al., Language Models are Unsupervised Multitask Learners (2019), table 2, "
-        "with the heads of the released models"
-    ),
-)
+GPT2 = Architecture()
 
-_SIZES = {
-    "gpt2-124M": {"layers": 12, "hidden": 768, "heads": 12},
-    "gpt2-355M": {"layers": 24, "hidden": 1024, "heads": 16},
-    "gpt2-774M": {"layers": 36, "hidden": 1280, "heads": 20},
-    "gpt2-1558M": {"layers": 48, "hidden": 1600, "heads": 25},
-}
 
-FAMILY = Family(
-    models={name: partial(_gpt2, name=name, **sizes) for name, sizes in _SIZES.items()},
-    also={"gpt2": "gpt2-124M", "gpt2-350M": "gpt2-355M", "gpt2-1.5B": "gpt2-1558M"},
-)
+def _gpt2(config: Section) -> Settings:
+    return {
+        "layers": config.count("n_layer"),
+        "hidden": config.count("n_embd"),
+        "heads": config.count("n_head"),
+        "inner": optional(config, "n_inner"),
+        "context": config.count("n_positions"),
+        "vocabulary": config.count("vocab_size"),
+        "architecture": replace(GPT2, tied=config.flag("tie_word_embeddings", default=True)),
+    }
+
+
+FAMILY = Family(architecture=GPT2, model_types={"gpt2": _gpt2})

@@ -1,4 +1,4 @@
-"""Section: one table of a cluster file, read key by key, that refuses what nobody asked for."""
+"""Section: one table of a TOML or JSON file, read key by key, that refuses what nobody asks for."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +67,13 @@ class Section:
         if word not in known:
             self.refuse(key, f"is {word!r}: it must be one of {', '.join(known)}")
         return word
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Yes or no."""
+        value = self._value(key, default)
+        if not isinstance(value, bool):
+            self.refuse(key, f"is {value!r}: it must be true or false")
+        return value
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
         """A whole number, ``least`` or more."""
