@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from steptime.collectives.algorithm import algorithm_named, algorithms
+from steptime.collectives.algorithm import algorithms
 from steptime.collectives.algorithm import schedule as scheduled
 from steptime.collectives.execute import slot_offsets
 from steptime.collectives.export.goal import REDUCE_NS_PER_BYTE, message_sizes
+from steptime.collectives.lookup import find_algorithm
 from steptime.collectives.schedule import Round, Schedule
 from steptime.collectives.selection import blocks_for
 from steptime.errors import UsageError
@@ -175,7 +176,7 @@ class ProgramGoal:
         name = name or next(a.name for a in algorithms(call.kind).values() if a.serves(members))
         self.chosen[call.kind] = name
         return scheduled(
-            algorithm_named(call.kind, name),
+            find_algorithm(call.kind, name),
             members,
             root=call.root,
             blocks=blocks_for(call.nbytes),

@@ -12,7 +12,8 @@ from math import log
 import numpy as np
 
 from steptime.cluster import MESSAGE, CallTimes, Cluster
-from steptime.collectives.algorithm import algorithm_named, schedule
+from steptime.collectives.algorithm import schedule
+from steptime.collectives.lookup import find_algorithm
 from steptime.collectives.selection import blocks_for
 from steptime.program import Call
 from steptime.simulate.carry import carry
@@ -27,7 +28,7 @@ def follows(cluster: Cluster, kind: str, ranks: int) -> str:
     measured = _nearest(cluster.calls.get(kind, ()), ranks)
     if measured is None or not measured.algorithm:
         return ""
-    algorithm = algorithm_named(kind, measured.algorithm)
+    algorithm = find_algorithm(kind, measured.algorithm)
     return algorithm.name if algorithm.serves(ranks) else ""
 
 
@@ -50,7 +51,7 @@ def simulated_seconds(cluster: Cluster, kind: str, measured: CallTimes, nbytes: 
     devices = np.arange(measured.ranks, dtype=np.int32)
     if kind == MESSAGE:
         return float(message_seconds(cluster, devices, np.roll(devices, -1), nbytes).max())
-    algorithm = algorithm_named(kind, measured.algorithm)
+    algorithm = find_algorithm(kind, measured.algorithm)
     one = schedule(algorithm, measured.ranks, blocks=blocks_for(nbytes))
     return carry(one, cluster, devices, nbytes).seconds
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.collectives.algorithm import algorithm_named, schedule
+from steptime.collectives.algorithm import schedule
 from steptime.collectives.collective import collective_named
+from steptime.collectives.lookup import find_algorithm, is_own
 from steptime.collectives.schedule import Schedule
+from steptime.collectives.verification import check_right
 from steptime.program import Call, Matching
 from steptime.simulate.choice import chosen
 from steptime.simulate.measured import follows, worth
@@ -62,7 +64,7 @@ def check_algorithms(met: Matching, named: Mapping[str, str]) -> None:
     ``named``: algorithms by collective; they go before those that a program names itself.
     """
     for kind, name in named.items():
-        algorithm_named(kind, name)
+        find_algorithm(kind, name)
     for call, when in zip(met.calls, met.instances, strict=True):
         if not call.kind:
             continue
@@ -70,7 +72,10 @@ def check_algorithms(met: Matching, named: Mapping[str, str]) -> None:
         name = named.get(call.kind, call.algorithm)
         members = when.groups.shape[1]
         if name and members > 1:
-            schedule(algorithm_named(call.kind, name), members, root=call.root)
+            algorithm = find_algorithm(call.kind, name)
+            schedule(algorithm, members, root=call.root)
+            if is_own(name):
+                check_right(algorithm, members, root=call.root)
 
 
 def plan(

@@ -10,8 +10,9 @@ from steptime.errors import UsageError
 from steptime.program import Program
 from steptime.program.chakra import read_chakra
 from steptime.replay.spread import memory_record, spread, spread_record
+from steptime.strategies import Strategy, live_strategies, simulated_strategy
+from steptime.strategies.calls import not_simulated
 from steptime.study.options import WorkloadOptions
-from steptime.train.strategies import strategies
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.hybrid import Hybrid
 from steptime.workloads.mesh import Mesh
@@ -19,7 +20,7 @@ from steptime.workloads.model_memory import Memory, memory_of_replica
 from steptime.workloads.models import Model, Transformer, is_model_file, model_named, transformer_of
 from steptime.workloads.presets import Case, Preset, Published
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step, own_step
-from steptime.workloads.sync import OF_MANY_AXES, ZERO, ZERO_SUMMARIES, strategy_of_zero
+from steptime.workloads.sync import strategies_of_many_axes, strategy_of_zero
 
 _ROWS_OF_A_RANK = 8
 _MICRO_BATCHES_OF_A_STAGE = 4  # of a pipeline that was told no batch: its bubble is then a fifth
@@ -94,7 +95,7 @@ def asked_of_model(
         cases.append(
             Case(
                 name=strategy,
-                summary=_summary(strategy),
+                summary=simulated_strategy(strategy).summary,
                 program=replace(program, name=strategy),
                 algorithms=algorithms,
             )
@@ -116,10 +117,6 @@ def _facts_of(cluster: Cluster, program: Program, memory: Sequence[Memory]) -> d
         "placement": spread_record(spread(program, host_of)),
         "model_memory": memory_record(memory, cluster.device.memory),
     }
-
-
-def _summary(strategy: str) -> str:
-    return ZERO_SUMMARIES.get(strategy) or strategies()[strategy].summary
 
 
 def _named_model(name: str) -> Model:
@@ -246,26 +243,34 @@ def _check_options(options: WorkloadOptions, own: Model | None) -> None:
 
 
 def able_strategies(cluster: Cluster) -> list[str]:
-    """The strategies that can run on a cluster.
+    """The strategies of ``all`` on a cluster: those that can be trained, and simulated there."""
+    return [
+        strategy.name
+        for strategy in live_strategies().values()
+        if runs_on(strategy, cluster) and not not_simulated(strategy)
+    ]
+
+
+def runs_on(strategy: Strategy, cluster: Cluster) -> bool:
+    """Whether the devices of a cluster have what a strategy needs.
 
     Only devices on a bus, as the ranks of a CPU's host are, have memory that all of them see.
     """
     shares_memory = cluster.hosts == 1 and cluster.inside and cluster.inside.kind == "bus"
-    return [s.name for s in strategies().values() if shares_memory or not s.in_shared_memory]
+    return bool(shares_memory) or not strategy.in_shared_memory
 
 
 def _strategies(cluster: Cluster, options: WorkloadOptions, *, own: bool) -> list[str]:
-    known, able = (*strategies(), *ZERO), (*able_strategies(cluster), *ZERO)
     default = DEFAULT_STRATEGY if own else "replicated" if options.hybrid else "all"
     asked = strategy_of_zero(options.zero, options.strategy)
     asked = default if asked is None else asked
     if asked == "all":
-        return list(OF_MANY_AXES) if options.hybrid or own else able_strategies(cluster)
+        return (
+            list(strategies_of_many_axes()) if options.hybrid or own else able_strategies(cluster)
+        )
     names = list(dict.fromkeys(asked.split(",")))
     for name in names:
-        if name not in known:
-            raise UsageError(f"there is no strategy '{name}'; choose from {', '.join(known)}")
-        if name not in able:
+        if not runs_on(simulated_strategy(name), cluster):
             raise UsageError(
                 f"the strategy {name} keeps parameters in memory that ranks share, and the devices "
                 f"of {cluster.name} share none: choose another"

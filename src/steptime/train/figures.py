@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.collectives.call_bytes import Traffic
+from steptime.strategies import Strategy
 from steptime.timeline import Source, Timeline, phases_of_steps
-from steptime.train.strategy import Strategy
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from steptime.collectives.call_bytes import Traffic
+from steptime.strategies import Strategy
 from steptime.train.config import GPT2Config, suitable_learning_rate
 from steptime.train.data import Batches
 from steptime.train.figures import RankRecord
@@ -20,7 +21,6 @@ from steptime.train.llmc import load_into, read_checkpoint
 from steptime.train.loop import StepOutcome, training_steps
 from steptime.train.options import JobOptions
 from steptime.train.precision import precision_of
-from steptime.train.strategy import Strategy
 from steptime.train.tokens import Tokens, check_vocabulary, load_tokens
 from steptime.train.training import Training, build_training, new_model
 from steptime.world.clock import recorder_for
