@@ -11,12 +11,26 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from steptime.api.benchmarks import bench as bench
+    from steptime.api.names import cluster as cluster
+    from steptime.api.names import model as model
+    from steptime.api.pictures import show as show
+    from steptime.api.proofs import verify as verify
+    from steptime.api.results import load as load
     from steptime.api.running import run as run
+    from steptime.api.sweeps import sweep as sweep
 
 __version__ = "0.1.0"
 
 _OFFERED = {
+    "bench": "benchmarks",
+    "cluster": "names",
+    "load": "results",
+    "model": "names",
     "run": "running",
+    "show": "pictures",
+    "sweep": "sweeps",
+    "verify": "proofs",
 }
 """The module of the package ``api`` that each name comes from."""
 
