@@ -39,7 +39,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"COLUMNS": "80"},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=900,
     )
 
 
@@ -88,6 +88,22 @@ def test_the_page_on_collectives_shows_what_its_commands_print(tmp_path):
     assert (tmp_path / "player.html").exists()
     listed = re.findall(r"^(\w+) +(\w+) +8 ", text, re.M)
     assert listed == [(a.collective.name, a.name) for a in all_algorithms() if a.serves(8)]
+
+
+def test_the_page_on_models_shows_what_its_commands_print(tmp_path):
+    text = (ROOT / "docs" / "models.md").read_text()
+    folder = tmp_path / "Qwen3-0.6B"
+    folder.mkdir()
+    config = (ROOT / "tests" / "workloads" / "configs" / "Qwen3-0.6B.json").read_text()
+    (folder / "config.json").write_text(config)
+    (block,) = re.findall(r"^```toml\n(.*?)^```", text, re.S | re.M)
+    (tmp_path / "small.toml").write_text(block)
+    shown = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```", text, re.S | re.M)
+    assert len(shown) == 3
+    for command, lines in shown:
+        done = run(command, tmp_path)
+        printed = (done.stdout + done.stderr).strip("\n").splitlines()
+        assert [line.rstrip() for line in printed] == lines.splitlines(), command
 
 
 def options(app: App) -> set[str]:

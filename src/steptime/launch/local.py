@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 
 from steptime.launch.job import Job
+from steptime.launch.process import stops
 
 
 def run_ranks(
@@ -18,8 +18,8 @@ def run_ranks(
     shown when such a rank fails without a report. All ranks end with the first that fails, and
     with this process, whatever ends it (``follow_launcher``).
 
-    Returns 0 when all ranks ended with 0, or 128 plus the number of the signal (SIGINT, SIGTERM or
-    SIGHUP to this process) that stopped them. Raises the error that the first failing rank
+    Returns 0 when all ranks ended with 0, or 128 plus the number of the signal (one of ``stops()``
+    to this process) that stopped them. Raises the error that the first failing rank
     reported (``report_error``), or a SteptimeError that says how it died; an error that only says
     that another rank is lost counts when there is no other. Must be called in the main thread.
     """
@@ -34,7 +34,7 @@ async def _run(command: Sequence[str], ranks: int, threads: int, environ: Mappin
         stopped_by.append(number)
         job.trouble.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in stops():
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
     job.start(command, ranks, threads, environ)
     await job.trouble.wait()
