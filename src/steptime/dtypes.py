@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from steptime.errors import UsageError
+from steptime.nearest import mend
 
 
 @dataclass(frozen=True)
@@ -59,4 +60,4 @@ def dtype_named(name: str) -> Dtype:
     for dtype in DTYPES.values():
         if name in (dtype.name, dtype.nccl_name):
             return dtype
-    raise UsageError(f"there is no datatype {name!r}: choose one of {', '.join(DTYPES)}")
+    raise UsageError(f"there is no datatype {name!r}: {mend(name, DTYPES)}")

@@ -47,6 +47,7 @@ def refused(ended: Ended, code: int, sentence: str, folder: Path) -> None:
         ({"accumulate": 0}, "--accumulate is 0: it must be at least 1"),
         ({"accumulate": 3}, "--batch 4 does not divide among 2 ranks of 3 micro-batches"),
         ({"bucket": 0}, "--bucket is 0"),
+        ({"bucket": 25}, "'25' says no unit: write it as 25MiB, or 25B for bytes"),
         ({"bucket": "1XB"}, "'1XB' is not a size"),
         ({"lr": "nan"}, "--lr is nan"),
         ({"lr": 0}, "--lr is 0.0: it must be above 0"),
@@ -101,7 +102,9 @@ def test_options_of_train(
     ("words", "sentence"),
     [
         (["conpare"], 'Unknown command "conpare". Did you mean "compare"?'),
-        (["compare", "gpt5"], 'Invalid value "gpt5" for MODEL'),
+        (["compare", "gpt5"], "there is no model 'gpt5'"),
+        (["compare", "llama3-8B"], "'llama3-8B' cannot be trained here"),
+        (["compare", "gpt2-124M", "--model", "nano"], "are two models: leave one out"),
         (["compare", "gpt2", "gpt2"], "Unused Tokens: ['gpt2']"),
     ],
 )

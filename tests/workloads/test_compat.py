@@ -7,8 +7,7 @@ import pytest
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Recv, Send, check
-from steptime.program import match_calls
+from steptime.program import Collective, Compute, Recv, Send, check, match_calls
 from steptime.simulate.step import simulate
 from steptime.workloads.compat import compat, compat_named, compat_names
 from steptime.workloads.compat.bert_large import BERT_LARGE

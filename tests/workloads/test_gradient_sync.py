@@ -6,8 +6,7 @@ import pytest
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Recv, Send, check
-from steptime.program import match_calls
+from steptime.program import Collective, Compute, Recv, Send, check, match_calls
 from steptime.replay.demand import predicted
 from steptime.simulate.step import simulate
 from steptime.workloads.data_parallel import data_parallel

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Send, check
-from steptime.program import match_calls
+from steptime.program import Collective, Compute, Send, check, match_calls
 from steptime.replay.demand import predicted
 from steptime.simulate.step import simulate
 from steptime.workloads.hybrid import hybrid

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from steptime.collectives.call_bytes import bus_factor
 from steptime.errors import UsageError
+from steptime.nearest import mend
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ REDUCTIONS = ("sum", "avg", "min", "max", "product")
 def operation_named(name: str) -> Operation:
     """The operation of that name, or a UsageError that lists them."""
     if name not in OPERATIONS:
-        raise UsageError(f"there is no operation {name!r}: choose one of {', '.join(OPERATIONS)}")
+        raise UsageError(f"there is no operation {name!r}: {mend(name, OPERATIONS)}")
     return OPERATIONS[name]
 
 
@@ -89,5 +90,5 @@ def reduction_named(name: str) -> str:
     """The reduction of that name, nccl-tests' prod included, or a UsageError that lists them."""
     full = "product" if name == "prod" else name
     if full not in REDUCTIONS:
-        raise UsageError(f"there is no reduction {name!r}: choose one of {', '.join(REDUCTIONS)}")
+        raise UsageError(f"there is no reduction {name!r}: {mend(name, REDUCTIONS)}")
     return full
