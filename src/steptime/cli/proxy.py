@@ -1,4 +1,4 @@
-"""The verb ``proxy``: a model's traffic on live ranks or simulated, or the plan of it."""
+"""``proxy``: How would this model's traffic run here?"""
 
 import json
 import os

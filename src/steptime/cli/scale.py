@@ -1,4 +1,4 @@
-"""The verb ``scale``: a step on more and more ranks and threads, here or on a cluster."""
+"""``scale``: How well does a step scale, and what holds it back?"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The verb ``show``: draw collective algorithms, or a pipeline, in the terminal or to a file."""
+"""``show``: What does it look like, step by step?"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The verb ``verify``: prove collective algorithms, the shipped ones or a user's own."""
+"""``verify``: Is this collective algorithm right for every number of ranks?"""
 
 import json
 from collections.abc import Sequence
