@@ -20,12 +20,12 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from steptime.strategies import strategy_named
 from steptime.train.config import GPT2Config
 from steptime.train.data import Batches
 from steptime.train.loop import training_steps
 from steptime.train.options import ModelOptions, TrainOptions
 from steptime.train.precision import precision_of
-from steptime.train.strategies import strategy_named
 from steptime.train.tokens import Tokens
 from steptime.train.training import build_training, new_model
 from steptime.world.freed_memory import keep_freed_memory

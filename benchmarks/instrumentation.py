@@ -25,10 +25,10 @@ def rank(pairs: int, strategy: str) -> None:
     import torch
     import torch.distributed as dist
 
+    from steptime.strategies import strategy_named
     from steptime.train.job import Job, no_collection, start_training
     from steptime.train.loop import training_steps
     from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
-    from steptime.train.strategies import strategy_named
     from steptime.train.tokens import load_tokens
 
     def work() -> None:

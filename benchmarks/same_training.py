@@ -19,7 +19,7 @@ from as_rank import as_rank
 from numpy.typing import NDArray
 
 from steptime.launch import run_ranks
-from steptime.train.strategies import strategies
+from steptime.strategies import live_strategies
 from steptime.world import detect
 
 
@@ -47,7 +47,7 @@ def rank(steps: int, precision: str, names: list[str], folder: Path) -> None:
         config = options.model.config(tokens.vocabulary)
         job = Job(options, config, config.context, tokens, torch.device("cpu"))
         for name in names:
-            training = start_training(job, strategies()[name], timed=False)
+            training = start_training(job, live_strategies()[name], timed=False)
             losses = [mean_over_ranks(outcome.loss) for outcome in training_steps(training, 0)]
             training.sync.settle()
             if dist.get_rank() == 0:
@@ -105,8 +105,8 @@ def main() -> int:
         print(f"{'ranks':>5} {'':<4} {'strategy':<18} {'loss':>9} {'weights':>9} {'key bias':>9}")
         for ranks in map(int, options.ranks.split(",")):
             for precision in options.precisions.split(","):
-                train(ranks, precision, list(strategies()))
-                for name in strategies():
+                train(ranks, precision, list(live_strategies()))
+                for name in live_strategies():
                     row = compare(Path(folder), reference, f"{ranks}-{precision}-{name}")
                     print(f"{ranks:>5} {precision:<4} {name:<18} {row}")
     return 0

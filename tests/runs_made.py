@@ -26,6 +26,14 @@ def environment(**other: Any) -> dict[str, Any]:
     return ENVIRONMENT | other
 
 
+def figures(**other: Any) -> dict[str, Any]:
+    """What run.json holds of a strategy."""
+    parts = dict.fromkeys(("compute_s", "exposed_comm_s", "update_s", "other_s"), 0.0)
+    moved = {"bytes_sent_per_rank": [0, 0], "bytes_received_per_rank": [0, 0]}
+    step = dict.fromkeys(("median", "p10", "p90"), 0.1)
+    return {"source": "measured", "step_time_s": step, **parts, **moved, "ranks": []} | other
+
+
 def timeline(
     steps: Sequence[float], name: str, *, comm: float = 0.25, update: float = 0.125
 ) -> Timeline:
@@ -70,12 +78,8 @@ def training(
     """A run of train whose timed steps take ``steps`` seconds, after a slow warm-up."""
     every = [9.0] * WARMUP + list(steps)
     p10, median, p90 = np.percentile(steps, [10, 50, 90]).tolist()
-    entry = {
-        "source": "measured",
-        "step_time_s": {"median": median, "p10": p10, "p90": p90},
-        "tokens_per_s": 1000 / median,
-        "exposed_comm_s": median / 4,
-    }
+    step = {"median": median, "p10": p10, "p90": p90}
+    entry = figures(step_time_s=step, tokens_per_s=1000 / median, exposed_comm_s=median / 4)
     record = {
         "verb": "train",
         "model": "gpt2-nano",
@@ -107,6 +111,8 @@ def proxy(folder: Path, steps: Sequence[float], *, kept: int, **other: Any) -> P
         "ranks": 2,
         "step_time_s": {"median": float(np.median(steps)), "p10": 0.1, "p90": 0.2, "cv": 0.1},
         "steps_s": list(steps),
+        "precision": "fp32",
+        "batch": 16,
         "environment": environment(),
     }
     folder.mkdir(parents=True)

@@ -21,7 +21,13 @@ from steptime.units import (
 )  # fmt: skip
 def test_sizes(text, count):
     assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize(("text", "count"), [("64MiB", 64 << 20), ("8Mb", 1_000_000), ("0", 0)])
+def test_a_size_that_is_asked_for_has_a_unit(text, count):
     assert Size(text) == count
+    with pytest.raises(UsageError, match="'25' says no unit: write it as 25MiB, or 25B for bytes"):
+        Size("25")
 
 
 @pytest.mark.parametrize("text", ["25MiB", "1GiB", "3KiB", "1000B", "0B"])

@@ -30,6 +30,12 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return "" if name is None else f"did you mean {name}?"
 
 
+def mend(word: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that is not there: the nearest, or all there are."""
+    names = list(known)
+    return did_you_mean(word, names) or f"choose one of {', '.join(names)}"
+
+
 def _bare(name: str) -> str:
     """Letters and digits alone; a name of nothing else stays as it is."""
     folded = name.casefold()

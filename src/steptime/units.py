@@ -39,8 +39,13 @@ class Size(int):
     """A number of bytes, made from an int or from text such as ``25MiB``."""
 
     def __new__(cls, size: str | int) -> Self:
-        """Raises UsageError when text is no size."""
-        return super().__new__(cls, parse_bytes(size) if isinstance(size, str) else size)
+        """Raises UsageError when text is no size, or a number other than 0 without a unit."""
+        if not isinstance(size, str):
+            return super().__new__(cls, size)
+        nbytes = parse_bytes(size)
+        if nbytes and not size.rstrip()[-1].isalpha():
+            raise UsageError(f"'{size}' says no unit: write it as {size}MiB, or {size}B for bytes")
+        return super().__new__(cls, nbytes)
 
     def __repr__(self) -> str:
         for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):

@@ -148,7 +148,7 @@ def against(repository: Path, *words: str) -> Ended:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
     return Ended(done.returncode, done.stdout, done.stderr, 0.0)
 

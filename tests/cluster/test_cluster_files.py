@@ -45,7 +45,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
             "nic.bandwidth is missing: does 'bandwith' stand",
         ),
         (HOSTS + '[network]\nkind = "switch"', "nic.bandwidth is missing"),
-        (STAR.replace("switch", "swich"), "network.kind is 'swich': it must be one of switch, "),
+        (STAR.replace("switch", "swich"), "network.kind is 'swich': did you mean switch?"),
         (STAR + "nics = 2", "network.nics is not known here"),
         (HOSTS, "network.kind is missing"),
         (HOSTS.replace("4", "0"), "host.count is 0: it must be a whole number, 1 or more"),
@@ -150,9 +150,9 @@ def test_what_is_wrong_is_told_in_one_sentence(text: str, why: str) -> None:
 
 
 def test_a_name_that_is_none_says_which_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"did you mean 'dgx-h100'\?"):
+    with pytest.raises(UsageError, match=r"did you mean dgx-h100\?"):
         cluster_named("dgx-h10")
-    with pytest.raises(UsageError, match="known are dgx-a100, "):
+    with pytest.raises(UsageError, match="choose one of dgx-a100, "):
         cluster_named("summit")
     with pytest.raises(UsageError, match=r"no\.toml: No such file"):
         cluster_named(tmp_path / "no.toml")

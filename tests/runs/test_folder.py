@@ -23,7 +23,7 @@ def test_a_record_of_before_formats_were_counted_is_read(tmp_path):
         ('{"verb": "tra', "cannot read"),
         ("[1, 2]", "is not steptime's"),
         ('{"speed": 1}', "is not steptime's"),
-        (json.dumps({"verb": "train", "environment": {"format": 2}}), "use a newer steptime"),
+        (json.dumps({"verb": "train", "environment": {"format": 3}}), "use a newer steptime"),
     ],
 )
 def test_what_is_no_record_is_refused_in_a_sentence(content, says, tmp_path):

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runs_made import environment, proxy, training
+from runs_made import environment, figures, proxy, training
 from steptime.arrays import Floats
 from steptime.errors import UsageError
+from steptime.runs.same_work import Facts
 from steptime.study.diff import compared, diff
-from steptime.study.diff_runs import PHASES, Run, read_run, read_side
+from steptime.study.diff_runs import PHASES, TimedRun, read_run, read_side
 from steptime.study.diff_statistics import (
     CONFIDENCE,
     LEAST_PAIRS,
@@ -23,7 +24,7 @@ from steptime.study.diff_statistics import (
 )
 
 RUN_SPREAD = 0.02
-FACTS = {"model": "m", "ranks": 2, "precision": "fp32"}
+WORK = {"model": "m", "ranks": 2, "precision": "fp32"}
 
 
 STEPS = 40
@@ -38,15 +39,10 @@ def series(generator: np.random.Generator, step_s: float) -> Floats:
     return np.asarray(step_s * np.exp(generator.normal(0, RUN_SPREAD) + noise + 0.7 * hiccups))
 
 
-def made(steps: Floats) -> Run:
+def made(steps: Floats) -> TimedRun:
     phases = np.outer(steps, [0.7, 0.2, 0.08, 0.02])
-    facts: Any = dict.fromkeys(
-        ("verb", "source", "batch", "accumulate", "model_config", "axes", "scale_bytes", "cluster"),
-        None,
-    )
-    told = ("strategy", "backend", "threads", "compiled", "reduce_dtype", "host", "cpu", "torch")
-    facts |= dict.fromkeys((*told, "git_revision", "time"), None) | FACTS
-    return Run(Path("made"), "measured", steps, phases, facts)
+    facts = Facts(work=WORK, known=True, told={"git_revision": None})
+    return TimedRun(Path("made"), "measured", steps, phases, facts, "")
 
 
 def trials(
@@ -141,7 +137,9 @@ def test_what_is_said_to_be_seen_is_seen_nearly_always() -> None:
     assert np.mean(told) == pytest.approx(0.95, abs=0.03)
 
 
-def taking_turns(generator: np.random.Generator, slower: float) -> Iterator[tuple[Run, Run]]:
+def taking_turns(
+    generator: np.random.Generator, slower: float
+) -> Iterator[tuple[TimedRun, TimedRun]]:
     """Pairs of runs, up to sixty."""
     for _ in range(60):
         yield made(series(generator, 0.1)), made(series(generator, 0.1 * (1 + slower)))
@@ -285,7 +283,7 @@ def test_what_times_no_steps_is_refused(tmp_path: Path) -> None:
 
 
 def test_several_strategies_need_a_choice(tmp_path: Path) -> None:
-    entry = {"source": "measured"}
+    entry = figures()
     training(tmp_path / "a", steps(0.1), strategies={"overlapped": entry, "server": entry})
     with pytest.raises(UsageError, match="choose one of overlapped, server"):
         read_run(tmp_path / "a", None)
@@ -328,7 +326,8 @@ def test_simulated_steps_are_exact(tmp_path: Path) -> None:
         phases = dict(
             zip([f"{phase}_s" for phase in PHASES], [0.05, 0.03, 0.02, median - 0.1], strict=True)
         )
-        entry = {"source": "simulated", "step_time_s": {"median": median}, **phases}
+        step = dict.fromkeys(("median", "p10", "p90"), median)
+        entry = figures(source="simulated", step_time_s=step, **phases)
         training(tmp_path / side, [0.1], verb="simulate", strategies={"overlapped": entry})
     a, b = (read_side(str(tmp_path / side), None) for side in "ab")
     answer = diff(a, b)

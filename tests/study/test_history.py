@@ -43,7 +43,7 @@ def test_comparable_runs_stand_together_in_order_of_time(runs: Path) -> None:
     ]
     assert ("train", "fp32", [f"train-{number}" for number in range(5)]) in lengths
     assert ("train", "bf16", ["bf16"]) in lengths
-    assert ("proxy", "", ["nested/proxy"]) in lengths
+    assert ("proxy", "fp32", ["nested/proxy"]) in lengths
     assert len(lengths) == 3
     values = next(one for one in found["series"] if len(one["points"]) == 5)["points"]
     assert [point["value"] for point in values] == pytest.approx([0.1, 0.11, 0.12, 0.13, 0.14])
@@ -100,3 +100,25 @@ def test_revisions_are_cut_to_what_tells_them_apart() -> None:
     assert short_revision("0123456789ab-dirty") == "01234567*"
     assert short_revision("v1.0-3-g0123456789ab") == "01234567"
     assert short_revision(None) == "–"
+
+
+def test_proxies_that_called_otherwise_are_series_of_their_own(tmp_path: Path) -> None:
+    spec = {"precision": "fp32", "micro_batches": 4, "bucket": 26214400, "strategy": "replicated"}
+    for name, other in {
+        "first": {},
+        "again": {"strategy": "overlapped"},
+        "bf16": {"precision": "bf16", "micro_batches": 16},
+        "bucket": {"bucket": 1 << 20},
+    }.items():
+        proxy(tmp_path / name, [0.1] * 9, kept=2, spec=spec | other, precision=None)
+    found = history(tmp_path)
+    together = [sorted(point.run for point in one.points) for one in found.series]
+    assert sorted(together) == [["again", "first"], ["bf16"], ["bucket"]]
+    (bucket,) = [one for one in found.series if one.points[0].run == "bucket"]
+    assert bucket.apart == {"precision": "fp32", "micro_batches": "4", "bucket": "1048576"}
+
+
+def test_what_a_run_does_not_say_is_what_no_other_did(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        proxy(tmp_path / name, [0.1] * 9, kept=2, precision=None, batch=None)
+    assert len(history(tmp_path).series) == 2

@@ -6,6 +6,7 @@ import pytest
 from steptime.cluster.files import cluster_named
 from steptime.program import Collective, Compute, Program, Recv, Send
 from steptime.simulate.step import simulate
+from steptime.strategies import live_strategies
 from steptime.study.scale_ideal import (
     Work,
     ideal_usage,
@@ -16,7 +17,6 @@ from steptime.study.scale_ideal import (
 )
 from steptime.timeline import Phase
 from steptime.timeline.efficiency import Usage, efficiency
-from steptime.train.strategies import strategies
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import Transformer
 
@@ -93,7 +93,7 @@ def test_measured_steps_take_what_their_slowest_rank_took_between_two_meetings()
     assert usage.steps == 5
 
 
-@pytest.mark.parametrize("name", strategies())
+@pytest.mark.parametrize("name", live_strategies())
 def test_the_work_of_every_strategy_is_kept_and_never_takes_less_than_it(name):
     work = some_work(3, 3)
     program = data_parallel(NANO, name, ranks=3, batch=3, compute_s=1.0, update_s=1.0)

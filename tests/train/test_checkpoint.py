@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ranks import on_ranks
 from steptime.errors import SteptimeError, UsageError
+from steptime.strategies import Strategy, live_strategies
 from steptime.train.checkpoint import load_checkpoint, read_checkpoint_info, save_checkpoint
 from steptime.train.config import GPT2Config
 from steptime.train.data import Batches
@@ -22,8 +23,6 @@ from steptime.train.llmc import read_checkpoint, read_header
 from steptime.train.loop import training_steps
 from steptime.train.options import TrainOptions
 from steptime.train.precision import LossScale, precision_of
-from steptime.train.strategies import strategies
-from steptime.train.strategy import Strategy
 from steptime.train.tokens import Tokens
 from steptime.train.training import Training, build_training, new_model
 from steptime.units import Size
@@ -31,7 +30,7 @@ from steptime.workloads.precision import DtypeName
 
 TINY = GPT2Config(layers=2, heads=2, embd=16, context=8, vocabulary=300)
 STEPS, HALF = 6, 3
-SAME = [(name, "fp32") for name in strategies()] + [
+SAME = [(name, "fp32") for name in live_strategies()] + [
     ("server", "bf16"),
     ("replicated", "bf16"),
     ("overlapped_sharded", "bf16"),
@@ -59,7 +58,7 @@ def start(
 ) -> Training:
     """A training whose data does not depend on ``seed``, but whose initial weights do."""
     if isinstance(strategy, str):
-        strategy = strategies()[strategy]
+        strategy = live_strategies()[strategy]
     text = np.random.default_rng(0).integers(0, config.vocabulary, 4000).astype(np.uint16)
     tokens = Tokens((text,), (text[:100],), config.vocabulary, "random tokens")
     ranks = dist.get_world_size()

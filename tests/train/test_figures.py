@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from steptime.collectives.call_bytes import Traffic
+from steptime.strategies import strategy_named
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.train.figures import RankRecord, strategy_figures
-from steptime.train.strategies import strategy_named
-from steptime.world.call_bytes import Traffic
 
 
 def record(rank: int, steps: list[tuple[float, float, float]]) -> RankRecord:

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.train.layout import Span, plan_layout
-from steptime.train.strategies import strategies
+from steptime.strategies import Span, live_strategies
+from steptime.train.layout import plan_layout
 
 TENSORS = [("wte", (64, 8)), ("a", (24, 8)), ("b", (24,)), ("c", (8, 32)), ("d", (8,))]
 SIZE = 64 * 8 + 24 * 8 + 24 + 8 * 32 + 8
@@ -37,7 +37,7 @@ def test_every_layout_holds_each_tensor_once_and_can_be_shared(shapes, ranks, bu
 @given(st.integers(1, 9), st.none() | st.integers(1, 3000))
 def test_every_element_of_a_bucket_is_updated_by_some_rank(ranks, bucket):
     layout = plan_layout(TENSORS, ranks, bucket)
-    for strategy in strategies().values():
+    for strategy in live_strategies().values():
         for span in layout.buckets:
             owners = [strategy.owned(span, rank, ranks) for rank in range(ranks)]
             owned = {i for owner in owners for i in range(owner.start, owner.stop)}

@@ -10,16 +10,16 @@ import torch
 import torch.distributed as dist
 
 from ranks import on_ranks
+from steptime.collectives.call_bytes import Traffic
 from steptime.errors import UsageError
+from steptime.strategies import live_strategies, strategy_named
 from steptime.timeline import Recorder, phases_of_steps
 from steptime.train.data import Batches
 from steptime.train.loop import training_steps
 from steptime.train.options import DataOptions, ModelOptions, TrainOptions
 from steptime.train.precision import precision_of
-from steptime.train.strategies import strategies, strategy_named
 from steptime.train.tokens import load_tokens
 from steptime.train.training import Training, build_training, new_model
-from steptime.world.call_bytes import Traffic
 
 STEPS = 20
 HALF_STEPS = 5  # half precision is emulated on many CPUs
@@ -99,7 +99,7 @@ def single(tmp_path_factory):
 def test_all_strategies_train_what_one_process_trains(single, tmp_path, ranks):
     losses, weights = single
     assert losses[0] - losses[-1] > 1.0
-    names = list(strategies())
+    names = list(live_strategies())
     for found in on_ranks(ranks, run_strategies, tmp_path, names, "fp32", STEPS, {}):
         for name in names:
             np.testing.assert_allclose(found[name][0], losses, rtol=1e-5, err_msg=name)
@@ -120,7 +120,7 @@ def test_all_strategies_train_what_one_process_trains(single, tmp_path, ranks):
 )
 def test_half_precision_stays_near_fp32(single, tmp_path, precision, of_fp32, of_each_other):
     losses, _ = single
-    names = ["replicated", "overlapped_sharded"] if precision == "fp16" else strategies()
+    names = ["replicated", "overlapped_sharded"] if precision == "fp16" else live_strategies()
     for found in on_ranks(2, run_strategies, tmp_path, list(names), precision, HALF_STEPS, {}):
         for name in names:
             np.testing.assert_allclose(
@@ -170,7 +170,7 @@ def test_micro_batches_add_up_to_the_same_step(tmp_path):
 def count_traffic():
     """What each strategy says it moved in one step, and what torch.distributed was called with."""
     found = {}
-    for name in strategies():
+    for name in live_strategies():
         training = train(name, steps=2)
         calls = []
         undo = _spy(calls)

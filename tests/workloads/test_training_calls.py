@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ranks import on_ranks
 from steptime.program import Collective, check
+from steptime.strategies import live_strategies
 from steptime.train.options import (
     DataOptions,
     JobOptions,
@@ -27,11 +28,9 @@ from steptime.train.options import (
     RunOptions,
     TrainOptions,
 )
-from steptime.train.strategies import strategies
 from steptime.units import Size
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import Transformer
-from steptime.workloads.sync import SYNCS
 
 RANKS = 3
 STEPS = 3
@@ -42,7 +41,7 @@ NAMES = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16"}
 MODEL = {"layers": 3, "heads": 4, "embd": 64, "context": 32}
 TRAIN = TrainOptions(batch=6, bucket=Size(str(BUCKET)))
 VARIANTS = {
-    **{name: (name, "fp32", TRAIN) for name in SYNCS},
+    **{name: (name, "fp32", TRAIN) for name in live_strategies()},
     "in half precision": ("overlapped_sharded", "bf16", replace(TRAIN, reduce_dtype="bf16")),
     "in two micro-batches": ("overlapped", "fp32", replace(TRAIN, accumulate=2)),
     "mixed, unclipped": ("sharded", "bf16", replace(TRAIN, clip=0.0)),
@@ -123,7 +122,7 @@ def trained(folder):
         with Recording() as recording:
             run_training(
                 job,
-                strategies()[name],
+                live_strategies()[name],
                 RunOptions(val_every=STEPS, val_batches=1),
                 folder,
                 lambda _: None,

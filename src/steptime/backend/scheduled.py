@@ -11,8 +11,9 @@ from steptime.backend.flatten import parts
 from steptime.backend.host import Call
 from steptime.backend.reduction import BOR, Reduction
 from steptime.backend.transport import ScheduleTransport
-from steptime.collectives import Schedule, algorithm_named, schedule
+from steptime.collectives import Schedule, schedule
 from steptime.collectives.execute import LocalRound, execute, local_rounds, slot_offsets
+from steptime.collectives.lookup import find_algorithm
 from steptime.collectives.selection import BUILTIN, Selection, blocks_for
 
 
@@ -181,7 +182,7 @@ class ScheduledGroup:
         self, collective: str, name: str, root: int, blocks: int
     ) -> tuple[Schedule, tuple[LocalRound, ...]]:
         plan = schedule(
-            algorithm_named(collective, name),
+            find_algorithm(collective, name),
             self.ranks,
             root=root,
             hosts=self._hosts,

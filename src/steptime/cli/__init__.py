@@ -3,12 +3,14 @@
 import signal
 import sys
 from io import TextIOWrapper
+from typing import get_args
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CoercionError, CycloptsError, Parameter
 
 from steptime import __version__
 from steptime.cli.printing import tell_error
 from steptime.errors import SteptimeError, UsageError
+from steptime.units import Size
 
 _VERBS = {
     "compare": "Which gradient-sync strategy is fastest here, and where does the step go?",
@@ -55,7 +57,8 @@ def main() -> int:
     try:
         result = _call(words)
     except SteptimeError as error:
-        tell_error(error, as_json="--json" in words)
+        verb = words[0] if words and words[0] in _VERBS else ""
+        tell_error(error, verb, as_json="--json" in words)
         return error.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -66,5 +69,14 @@ def _call(words: list[str]) -> object:
     try:
         return build_app()(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        sentence = " ".join(str(error).split()).rstrip(".")
-        raise UsageError(f"{sentence}; see steptime --help") from None
+        raise UsageError(_sentence(error)) from None
+
+
+def _sentence(error: CycloptsError) -> str:
+    """What ``error`` says, in one sentence; where an option may be None, what Size says of it."""
+    if isinstance(error, CoercionError) and error.token and Size in get_args(error.target_type):
+        try:
+            Size(error.token.value)
+        except UsageError as refusal:
+            return str(refusal)
+    return " ".join(str(error).split()).partition(" Available commands:")[0].rstrip(".")

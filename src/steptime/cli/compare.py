@@ -14,9 +14,9 @@ from steptime.workloads.precision import DtypeName
 
 if TYPE_CHECKING:
     from steptime.cluster import Cluster
+    from steptime.strategies import Strategy
     from steptime.study.comparison import Comparison
     from steptime.train.job import Job
-    from steptime.train.strategy import Strategy
 
 
 def compare(
@@ -60,10 +60,10 @@ def compare(
 
     """
     from steptime.cluster.files import cluster_named
+    from steptime.strategies import check_backend, live_strategy
     from steptime.train.data import check_data
-    from steptime.train.strategies import check_backend, strategy_named
 
-    asked = [] if names == "all" else [strategy_named(n) for n in dict.fromkeys(names.split(","))]
+    asked = [] if names == "all" else [live_strategy(n) for n in dict.fromkeys(names.split(","))]
     model = replace(model, name=name)
     options = JobOptions(
         model=model,
@@ -93,10 +93,17 @@ def compare(
 
 def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> None:
     """Raise UsageError where a cluster cannot hold so many ranks, or run any strategy asked for."""
-    from steptime.study.cases import able_strategies
+    from steptime.strategies.calls import not_simulated
+    from steptime.workloads.resolve import runs_on
 
     cluster.placed(size)
-    if asked and not {strategy.name for strategy in asked} & set(able_strategies(cluster)):
+    possible = [strategy for strategy in asked if not not_simulated(strategy)]
+    if asked and not possible:
+        raise UsageError(
+            f"{asked[0].name} cannot be simulated: {not_simulated(asked[0])}; leave --cluster out "
+            "or name another strategy"
+        )
+    if asked and not any(runs_on(strategy, cluster) for strategy in possible):
         raise UsageError(
             f"the ranks of {cluster.name} have no memory in common, and {asked[0].name} needs it: "
             "leave --cluster out or name another strategy"
@@ -105,10 +112,10 @@ def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> No
 
 def _possible(place: Place, ranks: RankOptions) -> list["Strategy"]:
     """All strategies that can run on these ranks."""
-    from steptime.train.strategies import strategies
+    from steptime.strategies import live_strategies
 
     shares_memory = place.world.one_host and ranks.backend != "nccl"
-    return [s for s in strategies().values() if shares_memory or not s.in_shared_memory]
+    return [s for s in live_strategies().values() if shares_memory or not s.in_shared_memory]
 
 
 def _compare(

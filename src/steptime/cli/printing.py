@@ -41,19 +41,24 @@ def writing(path: Path) -> Iterator[None]:
         raise SteptimeError(f"cannot write {path}: {error.strerror}; name another file") from None
 
 
-def tell_error(error: SteptimeError, *, as_json: bool) -> None:
+def tell_error(error: SteptimeError, verb: str, *, as_json: bool) -> None:
     """Print ``error`` on stderr and, on rank 0 and with ``as_json``, as an object on stdout.
 
-    A rank of steptime's launcher leaves both to it.
+    One of usage names the help of the ``verb``, which is empty where none is known. A rank of
+    steptime's launcher leaves all of it to the launcher.
     """
     from steptime.launch import report_error
 
     if report_error(os.environ, error):
         return
-    print(f"steptime: {error}", file=sys.stderr)
+    text = str(error)
+    if isinstance(error, UsageError):
+        command = " ".join(filter(None, ("steptime", verb, "--help")))
+        text += f" See {command}" if text.endswith("?") else f"; see {command}"
+    print(f"steptime: {text}", file=sys.stderr)
     if as_json and _first():
         with suppress(SteptimeError):
-            say(json.dumps({"error": str(error)}))
+            say(json.dumps({"error": text}))
 
 
 def _first() -> bool:

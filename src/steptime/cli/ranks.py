@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 from steptime.cli.options import OutputOptions, RankOptions
@@ -43,11 +44,7 @@ def on_ranks(
     rank and watches over them; a single rank needs no second process. ``check`` is given the number
     of ranks and raises UsageError for what could not be done, before any rank starts.
     """
-    if options.backend == "mpi" and verb not in _WITHOUT_TORCH:
-        raise UsageError(
-            f"{verb} needs torch.distributed, and PyTorch's wheels carry no MPI: choose another "
-            "--backend"
-        )
+    _check_torch(verb, options.backend)
     world = detect(os.environ)
     if world is not None:
         check_ranks(world, options.ranks)
@@ -64,11 +61,25 @@ def on_ranks(
             command += ["--out", str(out)]
         start = run_mpi_ranks if options.backend == "mpi" else run_ranks
         return start(command, ranks, threads)
-    _as_rank(Place(world or SINGLE, threads, out), options, output, check, work)
+    _as_rank(verb, Place(world or SINGLE, threads, out), options, output, check, work)
     return 0
 
 
+def _check_torch(verb: str, backend: str) -> None:
+    """Raise UsageError where the verb needs torch and there is none, or none with this backend."""
+    if backend == "mpi":
+        if verb not in _WITHOUT_TORCH:
+            raise UsageError(
+                f"{verb} needs torch.distributed, and PyTorch's wheels carry no MPI: choose "
+                "another --backend"
+            )
+    elif find_spec("torch") is None:  # to import it would take a second, and only ranks need it
+        instead = ", or choose --backend mpi" if verb in _WITHOUT_TORCH else ""
+        raise UsageError(f"{verb} needs PyTorch: pip install 'steptime[train]'{instead}")
+
+
 def _as_rank(
+    verb: str,
     place: Place,
     options: RankOptions,
     output: OutputOptions,
@@ -85,10 +96,11 @@ def _as_rank(
                 run_folder.create(place.out)
         _work(place, options, work)
     except SteptimeError as error:
-        tell_error(error, as_json=output.json)
+        tell_error(error, verb, as_json=output.json)
         end_rank(error.exit_code)
     except OSError as error:
-        tell_error(SteptimeError(f"rank {place.world.rank} failed: {error}"), as_json=output.json)
+        failed = SteptimeError(f"rank {place.world.rank} failed: {error}")
+        tell_error(failed, verb, as_json=output.json)
         end_rank(SteptimeError.exit_code)
     except KeyboardInterrupt:
         end_rank(128 + signal.SIGINT)

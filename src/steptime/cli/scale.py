@@ -138,14 +138,16 @@ def scale(
 
 def _named(names: str, cluster: str | None, backend: str = "") -> list[str]:
     """The strategies asked for; raises UsageError for one that nobody can train under here."""
-    from steptime.train.strategies import strategies, strategy_named
+    from steptime.strategies import live_strategies, live_strategy
 
     if names != "all":
         asked = list(dict.fromkeys(names.split(",")))
-        return asked if cluster else [strategy_named(name).name for name in asked]
+        return asked if cluster else [live_strategy(name).name for name in asked]
     if cluster is None:
         return [
-            s.name for s in strategies().values() if backend != "nccl" or not s.in_shared_memory
+            s.name
+            for s in live_strategies().values()
+            if backend != "nccl" or not s.in_shared_memory
         ]
     from steptime.cluster.files import cluster_named
     from steptime.study.cases import able_strategies
@@ -156,9 +158,9 @@ def _named(names: str, cluster: str | None, backend: str = "") -> list[str]:
 def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputOptions) -> int:
     """Start the ranks of one point after the other, then read back what they left."""
     from steptime.launch import run_ranks
+    from steptime.strategies import check_backend, strategy_named
     from steptime.study.scale_live import options_at, read_cells
     from steptime.train.data import check_data
-    from steptime.train.strategies import check_backend, strategy_named
 
     config = options.model.config(vocabulary=1)
     for point in grid.points:
@@ -226,12 +228,12 @@ def _measure(
     output: OutputOptions,
 ) -> None:
     """Train under every strategy of a point, and leave what was measured."""
+    from steptime.strategies import strategy_named
     from steptime.study.compare import compare
     from steptime.study.record import training_record
     from steptime.study.scale_live import folder_of, options_at
     from steptime.timeline import write_chrome_trace
     from steptime.train.job import prepare_job
-    from steptime.train.strategies import strategy_named
 
     job = prepare_job(options_at(point, grid, options), on_gpu=ranks.backend == "nccl")
     chosen = [strategy_named(name) for name in grid.strategies_at(point)]

@@ -59,11 +59,11 @@ def train(
         Makes the initial weights and the order of the data.
 
     """
+    from steptime.strategies import check_backend, live_strategy
     from steptime.train.checkpoint import read_checkpoint_info
     from steptime.train.data import check_data
-    from steptime.train.strategies import check_backend, strategy_named
 
-    check_backend(strategy_named(strategy), ranks.backend)
+    check_backend(live_strategy(strategy), ranks.backend)
     model = replace(model, name=name)
     info = read_checkpoint_info(run.resume) if run.resume else None
     if info:
@@ -117,12 +117,12 @@ def _train(
     job: "Job", name: str, run: RunOptions, place: Place, ranks: RankOptions, output: OutputOptions
 ) -> None:
     from steptime.cli.answer import answer
+    from steptime.strategies import strategy_named
     from steptime.study.compare import summarise
     from steptime.study.programs import trained_programs
     from steptime.study.record import training_record
     from steptime.train.job import gather
     from steptime.train.run import run_training
-    from steptime.train.strategies import strategy_named
     from steptime.world.alignment import Alignment, read_clocks
     from steptime.world.clock import TorchPeers
 

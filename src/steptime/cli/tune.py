@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -41,24 +42,36 @@ def tune(
     op
         all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter or all_to_all.
     algorithms
-        Which may be selected, with commas: names as `steptime verify` lists them, and builtin for
-        the library's own; all: every one that can serve the ranks.
+        Which may be selected, with commas: names as `steptime verify` lists them, FILE.py or
+        FILE.xml with one of your own, and builtin for the library's own; all: every one that is
+        shipped and can serve the ranks.
 
     """
     from steptime.measure.place import check_place
 
     if op in ("sendrecv", "barrier"):
         raise UsageError(f"{op} has no sizes to select an algorithm for: choose a collective")
-    if ".py" in algorithms:
-        raise UsageError("a selection names shipped algorithms: measure FILE.py with bench")
 
     def check(size: int) -> None:
-        check_place(measured.bench(op, algorithms, size), ranks.backend, size, ranks_here(size))
+        check_place(_contest(measured, op, algorithms, size), ranks.backend, size, ranks_here(size))
 
     def work(place: Place) -> None:
-        _tune(measured.bench(op, algorithms, place.world.size), place, ranks, output)
+        _tune(_contest(measured, op, algorithms, place.world.size), place, ranks, output)
 
     return on_ranks("tune", ranks, output, 4, check, work)
+
+
+def _contest(measured: BenchOptions, op: str, words: str, ranks: int) -> "Bench":
+    """What is measured; an algorithm of a file goes by the file's name, as a selection finds it."""
+    from steptime.collectives.lookup import find_algorithm, is_own
+
+    asked = measured.bench(op, words, ranks)
+    file_of = {find_algorithm(op, word).name: word for word in words.split(",") if is_own(word)}
+    named = (
+        algorithm and replace(algorithm, name=file_of.get(algorithm.name, algorithm.name))
+        for algorithm in asked.algorithms
+    )
+    return replace(asked, algorithms=tuple(named))
 
 
 def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOptions) -> None:

@@ -1,8 +1,6 @@
 """Algorithms: functions that generate the rounds of a collective, and how they are found."""
 
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +9,9 @@ from typing import Any
 
 from steptime.collectives.collective import COLLECTIVES, Collective, collective_named
 from steptime.collectives.schedule import Round, Schedule
+from steptime.discovery import modules_of
 from steptime.errors import UsageError
+from steptime.nearest import mend
 
 Generator = Callable[..., Iterator[Round]]
 Count = Callable[..., int]
@@ -140,11 +140,7 @@ def algorithms(collective: str) -> Mapping[str, Algorithm]:
 
 @cache
 def _shipped(collective: str) -> Mapping[str, Algorithm]:
-    package = importlib.import_module(f"steptime.collectives.{collective}")
-    modules = [
-        importlib.import_module(f"{package.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(package.__path__)
-    ]
+    modules = modules_of(f"steptime.collectives.{collective}")
     found = [a for module in modules for a in algorithms_in(module)]
     return MappingProxyType(
         {a.name: a for a in sorted(found, key=lambda a: a.name) if a.collective.name == collective}
@@ -161,10 +157,10 @@ def algorithms_in(module: ModuleType) -> list[Algorithm]:
 
 
 def algorithm_named(collective: str, name: str) -> Algorithm:
-    """The shipped algorithm of that name, or a UsageError that lists those there are."""
+    """The shipped algorithm of that name, or a UsageError that says which there are."""
     known = algorithms(collective)
     if name not in known:
-        raise UsageError(f"there is no {collective} {name!r}: choose one of {', '.join(known)}")
+        raise UsageError(f"there is no {collective} {name!r}: {mend(name, known)}")
     return known[name]
 
 

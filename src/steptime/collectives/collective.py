@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from steptime.arrays import Ints
 from steptime.errors import UsageError
+from steptime.nearest import mend
 
 NOTHING = -1
 """The index of a slot that holds nothing, or of which nothing is asked."""
@@ -142,5 +143,5 @@ COLLECTIVES = MappingProxyType(
 def collective_named(name: str) -> Collective:
     """The collective of that name, or a UsageError that lists them."""
     if name not in COLLECTIVES:
-        raise UsageError(f"there is no collective {name!r}: choose one of {', '.join(COLLECTIVES)}")
+        raise UsageError(f"there is no collective {name!r}: {mend(name, COLLECTIVES)}")
     return COLLECTIVES[name]

@@ -34,6 +34,9 @@ class Finding:
     round: int
     what: str
 
+    def __str__(self) -> str:
+        return f"chunk {self.chunk} of rank {self.rank} {self.what}"
+
 
 @dataclass(frozen=True)
 class Proof:

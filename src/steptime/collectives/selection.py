@@ -7,7 +7,9 @@ its second number: an end is the beginning of the next range, and no size lies b
 from dataclasses import dataclass
 
 from steptime.collectives.algorithm import algorithms
+from steptime.collectives.lookup import find_algorithm, is_own
 from steptime.errors import UsageError
+from steptime.nearest import mend
 from steptime.units import Size, parse_bytes
 
 BUILTIN = "builtin"
@@ -70,12 +72,16 @@ def servable(collective: str, ranks: int) -> list[str]:
 
 
 def check_servable(name: str, collective: str, ranks: int) -> None:
-    """Raise UsageError when no algorithm of that name serves so many ranks; list those that do."""
+    """Raise UsageError when no algorithm of that name, or of that file, serves so many ranks."""
     able = servable(collective, ranks)
-    if name not in able:
-        known = name in algorithms(collective)
-        wrong = f"cannot serve {ranks} ranks" if known else "does not exist"
-        raise UsageError(f"the {collective} {name!r} {wrong}: choose one of {', '.join(able)}")
+    if name in able:
+        return
+    if not is_own(name) and name not in algorithms(collective):
+        raise UsageError(f"the {collective} {name!r} does not exist: {mend(name, able)}")
+    if not find_algorithm(collective, name).serves(ranks):
+        raise UsageError(
+            f"the {collective} {name!r} cannot serve {ranks} ranks: choose one of {', '.join(able)}"
+        )
 
 
 def blocks_for(nbytes: int) -> int:

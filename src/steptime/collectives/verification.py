@@ -9,14 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from steptime.collectives.algorithm import DEFAULT_BLOCKS, Algorithm, schedule
-from steptime.collectives.lookup import described
 from steptime.collectives.price import price
 from steptime.collectives.proof import Finding, prove
 from steptime.collectives.schedule import TRANSFER, Round, Schedule
+from steptime.discovery import described
 from steptime.errors import SteptimeError
 
 ROUNDS_PER_CHUNK = 64
 """An algorithm may take this many rounds for each rank and chunk before it counts as endless."""
+
+
+MOST_PROVED = 64
+"""So many ranks at most are proved before a user's own algorithm is used, which takes a second."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,22 @@ def verify(
         bytes_reduced_max=int(cost.bytes_reduced.max()) if cost else 0,
         findings=proof.findings,
     )
+
+
+def check_right(algorithm: Algorithm, ranks: int, *, root: int = 0) -> None:
+    """Raise SteptimeError where an algorithm that nobody has checked is wrong for so many ranks.
+
+    Of more than MOST_PROVED ranks it is proved for the most of these that it serves.
+    """
+    able = (count for count in range(min(ranks, MOST_PROVED), 0, -1) if algorithm.serves(count))
+    proved = next(able, ranks)
+    proof = prove(safe_schedule(algorithm, proved, root=min(root, proved - 1)))
+    if not proof.ok:
+        first = proof.findings[0]
+        raise SteptimeError(
+            f"the {algorithm.collective.name} {algorithm.name!r} is wrong for {proved} ranks: "
+            f"{first}; see steptime show FILE --ranks {proved}"
+        )
 
 
 def safe_schedule(

@@ -3,11 +3,12 @@
 Sizes, counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md, v2.19.6).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from steptime.collectives.call_bytes import bus_factor
 from steptime.errors import UsageError
+from steptime.nearest import mend
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,9 @@ class Operation:
 
     ``shares_in``, ``shares_out``: the input, or the output, holds ``count`` elements for each rank
     rather than ``count`` in all. ``in_place``: the output may lie where the input was.
-    ``bus(ranks)``: busbw over algbw.
     """
 
     name: str
-    bus: Callable[[int], float]
     shares_in: bool = False
     shares_out: bool = False
     rooted: bool = False
@@ -43,6 +42,10 @@ class Operation:
         """Where in a vector of all ``elements`` the output of a rank lies."""
         return _part(self.shares_in and not self.shares_out, rank, count, ranks, self)
 
+    def bus(self, ranks: int) -> float:
+        """Busbw over algbw."""
+        return bus_factor(self.name, ranks)
+
     @property
     def moves(self) -> bool:
         """Whether it moves data at all."""
@@ -55,32 +58,20 @@ def _part(one_share: bool, rank: int, count: int, ranks: int, operation: Operati
     return slice(0, operation.elements(count, ranks))
 
 
-def _twice(ranks: int) -> float:
-    return 2 * (ranks - 1) / ranks
-
-
-def _once(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-def _one(ranks: int) -> float:  # noqa: ARG001
-    return 1.0
-
-
 OPERATIONS = MappingProxyType(
     {
         operation.name: operation
         for operation in (
-            Operation("all_reduce", _twice, reduces=True),
-            Operation("all_gather", _once, shares_out=True),
-            Operation("reduce_scatter", _once, shares_in=True, reduces=True),
-            Operation("broadcast", _one, rooted=True),
-            Operation("reduce", _one, rooted=True, reduces=True),
-            Operation("gather", _once, shares_out=True, rooted=True),
-            Operation("scatter", _once, shares_in=True, rooted=True),
-            Operation("all_to_all", _once, shares_in=True, shares_out=True, in_place=False),
-            Operation("sendrecv", _one, in_place=False),
-            Operation("barrier", _one, in_place=False),
+            Operation("all_reduce", reduces=True),
+            Operation("all_gather", shares_out=True),
+            Operation("reduce_scatter", shares_in=True, reduces=True),
+            Operation("broadcast", rooted=True),
+            Operation("reduce", rooted=True, reduces=True),
+            Operation("gather", shares_out=True, rooted=True),
+            Operation("scatter", shares_in=True, rooted=True),
+            Operation("all_to_all", shares_in=True, shares_out=True, in_place=False),
+            Operation("sendrecv", in_place=False),
+            Operation("barrier", in_place=False),
         )
     }
 )
@@ -91,7 +82,7 @@ REDUCTIONS = ("sum", "avg", "min", "max", "product")
 def operation_named(name: str) -> Operation:
     """The operation of that name, or a UsageError that lists them."""
     if name not in OPERATIONS:
-        raise UsageError(f"there is no operation {name!r}: choose one of {', '.join(OPERATIONS)}")
+        raise UsageError(f"there is no operation {name!r}: {mend(name, OPERATIONS)}")
     return OPERATIONS[name]
 
 
@@ -99,5 +90,5 @@ def reduction_named(name: str) -> str:
     """The reduction of that name, nccl-tests' prod included, or a UsageError that lists them."""
     full = "product" if name == "prod" else name
     if full not in REDUCTIONS:
-        raise UsageError(f"there is no reduction {name!r}: choose one of {', '.join(REDUCTIONS)}")
+        raise UsageError(f"there is no reduction {name!r}: {mend(name, REDUCTIONS)}")
     return full

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from steptime.dtypes import dtype_named
 from steptime.errors import UsageError
-from steptime.measure.dtype import dtype_named
 from steptime.measure.operation import Operation, operation_named, reduction_named
 from steptime.measure.sizes import Sweep, parse_size
 
@@ -114,14 +114,15 @@ def chosen_algorithms(
 ) -> "tuple[Algorithm | None, ...]":
     """The algorithms that ``words`` name, with commas; None stands for the library's own.
 
-    A word is ``builtin``, the name of a shipped algorithm, or FILE.py; ``all`` alone: every one
-    that can serve so many ranks.
+    A word is ``builtin``, the name of a shipped algorithm, FILE.py or FILE.xml; ``all`` alone:
+    every one that can serve so many ranks.
 
     Raises UsageError for one that is unknown or cannot serve so many ranks; it lists those that
     can.
     """
     from steptime.collectives import COLLECTIVES
     from steptime.collectives.algorithm import algorithms
+    from steptime.collectives.lookup import is_own
     from steptime.collectives.selection import BUILTIN, check_servable, servable
 
     collective = operation.name
@@ -131,7 +132,7 @@ def chosen_algorithms(
     for word in able if words == "all" else dict.fromkeys(words.split(",")):
         if word == BUILTIN:
             chosen.append(None)
-        elif word.endswith(".py"):
+        elif is_own(word):
             chosen += _of_file(word, collective, ranks)
         elif not known:
             raise UsageError(f"{collective} has no algorithms to choose from: use {BUILTIN}")

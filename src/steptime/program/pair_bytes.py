@@ -7,42 +7,20 @@ from typing import Any
 import numpy as np
 
 from steptime.arrays import Floats
+from steptime.collectives.call_bytes import pair_bytes
 from steptime.program import Collective, Matching, Program, Recv, Send
 
 MOST_PAIRED = 256
 """Of so many ranks at most a record holds the bytes from each to each."""
 
-_RINGS = {"all_reduce": 2.0, "reduce_scatter": 1.0, "all_gather": 1.0}
 
-
-def pair_bytes(kind: str, nbytes: int, members: int, root: int = 0) -> Floats:
-    """The bytes from each member to each other in one collective, shape (members, members).
-
-    all_reduce, reduce_scatter and all_gather are taken as rings, those with a root as their
-    definition says, every rank with the root, and an all_to_all as a message for each pair.
-    """
-    sent = np.zeros((members, members))
-    others = np.arange(members) != root
-    if kind in _RINGS and members > 1:
-        here = np.arange(members)
-        sent[here, (here + 1) % members] = _RINGS[kind] * nbytes * (members - 1) / members
-    elif kind in ("broadcast", "scatter"):
-        sent[root, others] = nbytes / (members if kind == "scatter" else 1)
-    elif kind in ("reduce", "gather"):
-        sent[others, root] = nbytes / (members if kind == "gather" else 1)
-    elif kind == "all_to_all":
-        sent[:] = nbytes / members
-        np.fill_diagonal(sent, 0)
-    return sent
-
-
-def program_bytes(program: Program, met: Matching) -> Floats:
+def program_bytes(program: Program, matching: Matching) -> Floats:
     """The bytes of a step from each rank to each other, shape (ranks, ranks).
 
-    Computed: collectives as ``pair_bytes`` takes them; ``met`` is who meets whom.
+    Computed: collectives as ``pair_bytes`` takes them.
     """
     sent = np.zeros((program.ranks, program.ranks))
-    for call, when in zip(met.calls, met.instances, strict=True):
+    for call, when in zip(matching.calls, matching.instances, strict=True):
         times = np.bincount(when.group, minlength=len(when.groups))
         if not call.kind:
             np.add.at(sent, (when.groups[:, 0], when.groups[:, 1]), times * call.nbytes)

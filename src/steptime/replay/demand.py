@@ -8,13 +8,12 @@ from math import ceil, prod
 import numpy as np
 
 from steptime.arrays import Ints
-from steptime.errors import UsageError
+from steptime.collectives.call_bytes import Traffic, member_bytes
 from steptime.measure.operation import OPERATIONS
 from steptime.program import Collective, Compute, Op, Program, Recv, Send
 from steptime.replay.device import Device
 from steptime.replay.extent import extent, label_of
 from steptime.replay.placement import layout
-from steptime.world.call_bytes import Traffic, traffic_of
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,8 @@ def _predicted(
     for op in ops:
         if isinstance(op, Collective):
             members = prod(program.axes[axis] for axis in op.group)
-            moved = moved_by(op, members, places.get(op.group, 0))
+            place = places.get(op.group, 0)
+            moved = member_bytes(op.kind, op.nbytes, place, members, op.root)
         elif isinstance(op, Send):
             moved = Traffic(op.nbytes, 0)
         elif isinstance(op, Recv):
@@ -143,22 +143,6 @@ def _predicted(
             continue
         total[label_of(op)] = total.get(label_of(op), Traffic(0, 0)).plus(moved)
     return total
-
-
-def moved_by(op: Collective, members: int, rank: int) -> Traffic:
-    """What a collective makes a member of its group send and receive, in bytes."""
-    others, here = members - 1, rank == op.root
-    part = op.nbytes // members
-    match op.kind:
-        case "all_to_all":
-            return Traffic(others * part, others * part)
-        case "gather":
-            return Traffic(0, others * part) if here else Traffic(part, 0)
-        case "scatter":
-            return Traffic(others * part, 0) if here else Traffic(0, part)
-        case "all_reduce" | "reduce_scatter" | "all_gather" | "reduce" | "broadcast" | "barrier":
-            return traffic_of(op.kind, op.nbytes, rank, members, op.root)
-    raise UsageError(f"{op.name!r} is a {op.kind!r}, which cannot be replayed")
 
 
 def scaled(program: Program, fraction: Fraction, messages: str = "fp32") -> Program:

@@ -7,6 +7,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.collectives.call_bytes import Traffic
 from steptime.host_memory import resident_bytes
 from steptime.measure.exact import ExactData
 from steptime.measure.operation import OPERATIONS
@@ -21,7 +22,6 @@ from steptime.replay.standin import StandIn
 from steptime.replay.streams import Streams, Turn
 from steptime.replay.transport import Begin, GroupCall, ReplayTransport
 from steptime.world.alignment import Alignment, read_clocks
-from steptime.world.call_bytes import Traffic
 from steptime.world.wire import wire_traffic
 
 
@@ -63,7 +63,7 @@ def replay(
     seed: int = 0,
     messages: str = "fp32",
 ) -> RankReplay:
-    """Run this rank's part of ``program``, which must have passed ``check`` and ``meetings``.
+    """Run this rank's part of ``program``, which must have passed ``check`` and ``match_calls``.
 
     Every rank calls it alike. After ``warmup`` steps and a barrier ``steps`` are timed, with
     nothing between one and the next. ``compute`` stands in for what computing takes on ``device``.

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 from steptime.arrays import Ints
 from steptime.cluster import Cluster, cluster_named
 from steptime.errors import UsageError
-from steptime.program import Compute, Op, Program, check
-from steptime.program import matching as matching
+from steptime.program import Compute, Op, Program, check, match_calls
 from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record, program_bytes
 from steptime.replay.demand import Demand, demands, predicted, scaled
 from steptime.replay.device import Device
@@ -17,7 +16,7 @@ from steptime.replay.options import ProxyOptions
 from steptime.replay.spread import hosts_of, memory_record, spread, spread_record
 from steptime.replay.standin import Kind
 from steptime.replay.times import with_times
-from steptime.simulate.queues import seconds_on
+from steptime.simulate.device import seconds_on
 from steptime.units import format_bytes
 from steptime.workloads.compat import compat, compat_named
 from steptime.workloads.model_memory import Memory
@@ -91,7 +90,7 @@ def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
     program = scaled(whole, options.fraction, messages)
     ranks = program.ranks
     if ranks <= _MOST_MET:
-        matching(program)
+        match_calls(program)
     device = Device(flops=options.flops, memory=options.memory)
     if cluster:
         cluster.placed(ranks)
@@ -233,7 +232,7 @@ def _pairs(program: Program) -> dict[str, Any]:
     """The bytes from rank to rank, where there are few ranks; computed."""
     if program.ranks > MOST_PAIRED:
         return {}
-    return {"pairs": pairs_record(program_bytes(program, matching(program)))}
+    return {"pairs": pairs_record(program_bytes(program, match_calls(program)))}
 
 
 def _per_rank(proxy: Proxy) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from steptime.arrays import Floats
-from steptime.program.pair_bytes import pair_bytes
+from steptime.collectives.call_bytes import pair_bytes
 from steptime.report.about import world_size
 from steptime.report.calls import CallRow
 from steptime.report.figures import Figure, axis, label, layout

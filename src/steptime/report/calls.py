@@ -1,30 +1,21 @@
 """The table of calls: every kind of collective or message and size, what it takes and moves."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.collectives.call_bytes import bus_factor
+from steptime.collectives.collective import COLLECTIVES
 from steptime.program.pair_bytes import call_name
 from steptime.report.about import world_size
 from steptime.report.subject import Subject
 from steptime.timeline import Phase, Timeline
 
 MOST_ROWS = 40
-_BUS: Mapping[str, Callable[[int], float]] = {  # of nccl-tests: what a link must carry for a byte
-    "all_reduce": lambda n: 2 * (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-    "gather": lambda n: (n - 1) / n,
-    "scatter": lambda n: (n - 1) / n,
-    "broadcast": lambda _: 1.0,
-    "reduce": lambda _: 1.0,
-    "send": lambda _: 1.0,
-    "recv": lambda _: 1.0,
-}
+_KINDS = (*COLLECTIVES, "send", "recv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +46,8 @@ class CallRow:
     @property
     def busbw(self) -> float | None:
         """What that asks of the busiest link, in bytes/s."""
-        factor = _BUS.get(self.kind)
-        known = factor is not None and self.members > 1 and self.algbw is not None
-        return self.algbw * factor(self.members) if known and self.algbw and factor else None
+        algbw = self.algbw
+        return algbw * bus_factor(self.kind, self.members) if algbw and self.members > 1 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +104,7 @@ def _known(entry: Mapping[str, Any]) -> dict[tuple[str, str, int], Mapping[str, 
 
 def _assumed(name: str, subject: Subject) -> Mapping[str, Any]:
     """Where run.json does not say: training calls its collectives by their kinds, on all ranks."""
-    kind = name if name in _BUS or name == "barrier" else ""
+    kind = name if name in _KINDS else ""
     everyone = kind and not subject.entry.get("calls")
     return {"kind": kind, "group": "", "members": world_size(subject.run.record) * bool(everyone)}
 

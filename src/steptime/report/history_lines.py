@@ -38,6 +38,7 @@ def title(series: Mapping[str, Any]) -> str:
         f"batch {series['batch']}" if series["batch"] else "",
         series["backend"],
         f"{series['source']} on {series['machine']}",
+        *(f"{name} {value}" for name, value in series["apart"].items()),
     )
     return ", ".join(part for part in parts if part)
 

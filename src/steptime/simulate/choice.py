@@ -7,7 +7,8 @@ import numpy as np
 
 from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.collectives.algorithm import algorithm_named, algorithms, schedule
+from steptime.collectives.algorithm import algorithms, schedule
+from steptime.collectives.lookup import find_algorithm
 from steptime.collectives.selection import blocks_for
 from steptime.errors import UsageError
 from steptime.program import Call
@@ -67,7 +68,7 @@ def cheapest(cluster: Cluster, kinds: Ints, call: Call, groups: Ints) -> tuple[O
 
 def _offers(cluster: Cluster, call: Call, name: str, groups: Ints) -> Offers:
     """An offer for each pattern in which groups lie on hosts, if the algorithm looks at hosts."""
-    algorithm = algorithm_named(call.kind, name)
+    algorithm = find_algorithm(call.kind, name)
     hosts = cluster.host_of[groups]
     if "hosts" not in algorithm.takes:
         hosts = np.zeros_like(hosts)

@@ -9,14 +9,15 @@ from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.program.chakra import read_chakra
 from steptime.replay.spread import memory_record, spread, spread_record
-from steptime.train.strategies import strategies
+from steptime.strategies import live_strategies, simulated_strategy
+from steptime.strategies.calls import not_simulated
 from steptime.workloads.models import Model, Transformer, is_model_file
 from steptime.workloads.presets import Case, Preset, Published
-from steptime.workloads.resolve import model_of, shares_memory
+from steptime.workloads.resolve import model_of, runs_on
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import Step, step_of
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step
-from steptime.workloads.sync import OF_MANY_AXES, ZERO_SUMMARIES, strategy_of_zero
+from steptime.workloads.sync import strategies_of_many_axes, strategy_of_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ def case_of(step: Step, algorithms: Mapping[str, str]) -> Case:
     name = str(step.spec.strategy)
     return Case(
         name=name,
-        summary=ZERO_SUMMARIES.get(name) or strategies()[name].summary,
+        summary=simulated_strategy(name).summary,
         program=replace(step.program, name=name),
         algorithms=algorithms,
     )
@@ -138,9 +139,12 @@ def _config(model: Model, spec: StepSpec) -> dict[str, Any] | None:
 
 
 def able_strategies(cluster: Cluster) -> list[str]:
-    """The strategies that can run on a cluster."""
-    shared = shares_memory(cluster)
-    return [s.name for s in strategies().values() if shared or not s.in_shared_memory]
+    """The strategies of ``all`` on a cluster: those that can be trained, and simulated there."""
+    return [
+        strategy.name
+        for strategy in live_strategies().values()
+        if runs_on(strategy, cluster) and not not_simulated(strategy)
+    ]
 
 
 def each_of(spec: StepSpec, model: Model, cluster: Cluster) -> list[StepSpec]:
@@ -153,7 +157,8 @@ def each_of(spec: StepSpec, model: Model, cluster: Cluster) -> list[StepSpec]:
     if asked is None:
         asked = DEFAULT_STRATEGY if own else "replicated" if spec.asks_to_share else "all"
     if asked == "all":
-        names = list(OF_MANY_AXES) if spec.shares or own else able_strategies(cluster)
+        many = spec.shares or own
+        names = list(strategies_of_many_axes()) if many else able_strategies(cluster)
     else:
         names = list(dict.fromkeys(asked.split(",")))
     return [replace(spec, strategy=name, zero=None) for name in names]

@@ -8,13 +8,12 @@ import numpy as np
 import torch.distributed as dist
 
 from steptime.errors import SteptimeError
+from steptime.strategies import Strategy, strategy_named
 from steptime.study.comparison import Comparison
 from steptime.timeline import merge
 from steptime.train.figures import RankRecord, strategy_figures
 from steptime.train.job import Job, gather, measure_strategy
 from steptime.train.loop import StepOutcome
-from steptime.train.strategies import strategies
-from steptime.train.strategy import Strategy
 from steptime.world.alignment import Alignment, read_clocks
 from steptime.world.clock import TorchPeers
 
@@ -46,9 +45,8 @@ def summarise(
 
     Raises SteptimeError when the loss under one of them is no number.
     """
-    known = strategies()
     figures = {
-        name: strategy_figures(known[name], of_ranks, tokens_per_step=job.tokens_per_step)
+        name: strategy_figures(strategy_named(name), of_ranks, tokens_per_step=job.tokens_per_step)
         for name, of_ranks in records.items()
     }
     for name, of_strategy in figures.items():

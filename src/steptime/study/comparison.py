@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from steptime.strategies import BASELINE
 from steptime.timeline import Timeline
 from steptime.train.figures import StrategyFigures
-from steptime.train.strategies import BASELINE
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy as np
 
 from steptime.arrays import Floats
 from steptime.errors import UsageError
-from steptime.study.diff_runs import PHASES, Run, check_comparable, told_differences
+from steptime.runs.same_work import check_same_work, told_differences
+from steptime.study.diff_runs import PHASES, TimedRun
 from steptime.study.diff_statistics import (
     CONFIDENCE,
     DECISION,
@@ -43,8 +44,8 @@ class Diff:
     a trace kept no steps. ``step_s`` and ``phase_s``, shape (2, 4), are A's and B's.
     """
 
-    a: tuple[Run, ...]
-    b: tuple[Run, ...]
+    a: tuple[TimedRun, ...]
+    b: tuple[TimedRun, ...]
     method: str
     change: Estimate
     phases: tuple[Estimate, ...]
@@ -92,8 +93,8 @@ class Diff:
             "phases": dict(zip(PHASES, self._phase_records(), strict=False)),
             "a": [_run_record(run) for run in self.a],
             "b": [_run_record(run) for run in self.b],
-            "differs": list(told_differences(self.a, self.b)),
-            **{name: self.a[0].facts[name] for name in ("model", "ranks", "precision")},
+            "differs": list(told_differences(*([r.facts for r in s] for s in (self.a, self.b)))),
+            **{name: self.a[0].facts.work.get(name) for name in ("model", "ranks", "precision")},
         }
 
     def _phase_records(self) -> list[dict[str, Any]]:
@@ -115,11 +116,11 @@ class Diff:
         return found
 
 
-def _run_record(run: Run) -> dict[str, Any]:
+def _run_record(run: TimedRun) -> dict[str, Any]:
     return {
         "run": str(run.path),
-        "git_revision": run.facts["git_revision"],
-        "time": run.facts["time"],
+        "git_revision": run.facts.told["git_revision"],
+        "time": run.time,
         "step_time_s": run.median,
         "steps": int(run.step_s.size),
         "steps_with_phases": int(run.phases.shape[0]),
@@ -127,20 +128,21 @@ def _run_record(run: Run) -> dict[str, Any]:
 
 
 def diff(
-    a: Sequence[Run],
-    b: Sequence[Run],
+    a: Sequence[TimedRun],
+    b: Sequence[TimedRun],
     *,
     in_pairs: bool = False,
     run_to_run: float = RUN_TO_RUN,
 ) -> Diff:
     """Compare the runs ``a`` with the runs ``b``.
 
-    ``in_pairs``: they took turns, the first of each and so on. ``run_to_run``: standard deviation
-    of the medians of equal runs, relative, which is read where there is one run of each.
+    ``in_pairs``: they took turns with one command, the first of each and so on. ``run_to_run``:
+    standard deviation of the medians of equal runs, relative, read where there is one run of each.
 
     Raises UsageError where they did not do the same work, or have too few steps for an interval.
     """
-    check_comparable([*a, *b])
+    runs = [(str(run.path), run.facts) for run in (*a, *b)]
+    check_same_work(runs, same_command=in_pairs)
     if a[0].source == "simulated":
         return _answer(a, b, "simulated: both step times are exact", _exactly)
     if in_pairs and len(a) == len(b) > 1:
@@ -152,14 +154,14 @@ def diff(
     return _one_of_each(a[0], b[0], run_to_run)
 
 
-def compared(pairs: Iterable[tuple[Run, Run]], see: float | None) -> Diff:
+def compared(pairs: Iterable[tuple[TimedRun, TimedRun]], see: float | None) -> Diff:
     """Compare runs that take turns as they come: all, or until there are enough.
 
     ``see``: enough are those that would nearly always tell a difference of this part of A's step.
     Raises UsageError as ``diff`` does.
     """
-    a: list[Run] = []
-    b: list[Run] = []
+    a: list[TimedRun] = []
+    b: list[TimedRun] = []
     for one, other in pairs:
         a.append(one)
         b.append(other)
@@ -173,7 +175,10 @@ def _exactly(a: Floats, b: Floats) -> Estimate:
 
 
 def _answer(
-    a: Sequence[Run], b: Sequence[Run], method: str, compare: Callable[[Floats, Floats], Estimate]
+    a: Sequence[TimedRun],
+    b: Sequence[TimedRun],
+    method: str,
+    compare: Callable[[Floats, Floats], Estimate],
 ) -> Diff:
     logs = [np.log([run.median for run in side]) for side in (a, b)]
     step_s = (math.exp(float(logs[0].mean())), math.exp(float(logs[1].mean())))
@@ -188,7 +193,7 @@ def _answer(
     return Diff(tuple(a), tuple(b), method, compare(*logs), phases, step_s, phase_s)
 
 
-def _one_of_each(a: Run, b: Run, run_to_run: float) -> Diff:
+def _one_of_each(a: TimedRun, b: TimedRun, run_to_run: float) -> Diff:
     for run in (a, b):
         if run.step_s.size < LEAST_STEPS:
             raise UsageError(

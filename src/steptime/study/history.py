@@ -1,74 +1,19 @@
 """The runs of a folder by revision and time, and one figure of each that can be compared."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from steptime.errors import UsageError
 from steptime.runs import run_folder
+from steptime.runs.figures import Spread
+from steptime.runs.record import RunRecord, run_record, took_steps
+from steptime.runs.same_work import differing, facts_of
 
 FIGURES = ("step_time_s", "tokens_per_s", "compute_s", "exposed_comm_s", "update_s", "other_s")
-_LEFT_BEHIND = ("trace.json.gz", "report.html")
-"""What tells the folder of a run that lost its record."""
-
-Series = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Point:
-    """The figure of a run: its value and, where it was timed step by step, its deciles."""
-
-    run: str
-    time: str
-    revision: str | None
-    value: float
-    p10: float | None
-    p90: float | None
-
-
-@dataclass(frozen=True)
-class History:
-    """Points in order of time by series, each of runs that did the same work in the same place.
-
-    ``without``: runs that have no such figure, with their verb; ``damaged``: with what is wrong.
-    """
-
-    folder: Path
-    figure: str
-    series: Mapping[Series, tuple[Point, ...]]
-    without: tuple[tuple[str, str], ...]
-    damaged: tuple[tuple[str, str], ...]
-
-    def record(self) -> dict[str, Any]:
-        """What is printed as JSON."""
-        return {
-            "verb": "history",
-            "folder": str(self.folder),
-            "figure": self.figure,
-            "series": [
-                {
-                    **dict(zip(_FIELDS, series, strict=True)),
-                    "points": [
-                        {
-                            "run": point.run,
-                            "time": point.time,
-                            "git_revision": point.revision,
-                            "value": point.value,
-                            "p10": point.p10,
-                            "p90": point.p90,
-                        }
-                        for point in points
-                    ],
-                }
-                for series, points in self.series.items()
-            ],
-            "without": [{"run": run, "verb": verb} for run, verb in self.without],
-            "damaged": [{"run": run, "why": why} for run, why in self.damaged],
-        }
-
-
-_FIELDS = (
+_TITLE = (
     "verb",
     "model",
     "strategy",
@@ -80,7 +25,77 @@ _FIELDS = (
     "source",
     "machine",
 )
-"""What must be the same for the points of a series to be joined."""
+_LONGEST = 60  # characters of what tells a series from another
+_LEFT_BEHIND = (run_folder.TRACE, "report.html")
+"""What tells the folder of a run that lost its record."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """The figure of a run: its value and, where it was timed step by step, its deciles."""
+
+    run: str
+    time: str
+    git_revision: str | None
+    value: float
+    p10: float | None
+    p90: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Runs in order of time that did the same work in the same place.
+
+    The fields say what that is; ``apart``: those that tell it from another series of which they
+    all say the same.
+    """
+
+    verb: str
+    model: str
+    strategy: str
+    ranks: str
+    threads: str
+    precision: str
+    batch: str
+    backend: str
+    source: str
+    machine: str
+    apart: Mapping[str, str]
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True)
+class History:
+    """What became of a figure, series by series.
+
+    ``without``: runs that have no such figure, with their verb; ``damaged``: with what is wrong.
+    """
+
+    folder: Path
+    figure: str
+    series: Sequence[Series]
+    without: Sequence[tuple[str, str]]
+    damaged: Sequence[tuple[str, str]]
+
+    def record(self) -> dict[str, Any]:
+        """What is printed as JSON."""
+        return {
+            "verb": "history",
+            "folder": str(self.folder),
+            "figure": self.figure,
+            "series": [asdict(series) for series in self.series],
+            "without": [{"run": run, "verb": verb} for run, verb in self.without],
+            "damaged": [{"run": run, "why": why} for run, why in self.damaged],
+        }
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A point with what it is of: the fields that name its series, and all of its work."""
+
+    title: tuple[str, ...]
+    work: Mapping[str, Any]
+    point: Point
 
 
 def history(folder: Path, figure: str = "step_time_s") -> History:
@@ -92,33 +107,45 @@ def history(folder: Path, figure: str = "step_time_s") -> History:
         raise UsageError(f"--figure is {figure!r}: choose one of {', '.join(FIGURES)}")
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder: give the one that holds your runs")
-    found: dict[Series, list[Point]] = {}
+    samples: list[_Sample] = []
     without, damaged = [], []
     for run in _runs(folder):
         name = str(run.relative_to(folder)) if run != folder else str(run)
         try:
-            record = run_folder.read_record(run)
-            points = list(_points(name, record, figure))
+            raw = run_folder.read_record(run)
+            found = list(_samples(name, run_record(raw, name), figure)) if took_steps(raw) else []
         except UsageError as error:
             damaged.append((name, str(error)))
             continue
-        except (KeyError, TypeError, ValueError, AttributeError):
-            damaged.append((name, f"{run / run_folder.RECORD} lacks what a run of its verb has"))
-            continue
-        if not points:
-            without.append((name, str(record["verb"])))
-        for series, point in points:
-            found.setdefault(series, []).append(point)
-    if not (found or without or damaged):
+        if not found:
+            without.append((name, str(raw["verb"])))
+        samples += found
+    if not (samples or without or damaged):
         raise UsageError(f"{folder} holds no runs: run one, or give another folder")
-    ordered = sorted(found.items(), key=lambda item: min(p.time for p in item[1]))
-    return History(
-        folder,
-        figure,
-        {series: tuple(sorted(points, key=lambda p: p.time)) for series, points in ordered},
-        tuple(without),
-        tuple(damaged),
-    )
+    return History(folder, figure, _series(samples), without, damaged)
+
+
+def _series(samples: Sequence[_Sample]) -> list[Series]:
+    """The samples that did the same work together, the series that began first in front."""
+    ordered = sorted(samples, key=lambda sample: sample.point.time)
+    works: dict[tuple[str, ...], dict[str, list[_Sample]]] = {}
+    for sample in ordered:
+        of_title = works.setdefault(sample.title, {})
+        of_title.setdefault(json.dumps(sample.work, sort_keys=True), []).append(sample)
+    found = []
+    for title, of_title in works.items():
+        apart = differing([same[0].work for same in of_title.values()])
+        for same in of_title.values():
+            said = {name: _short(same[0].work.get(name, "not said")) for name in apart}
+            points = [sample.point for sample in same]
+            fields = dict(zip(_TITLE, title, strict=True))
+            found.append(Series(**fields, apart=said, points=points))
+    return sorted(found, key=lambda series: series.points[0].time)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _runs(folder: Path) -> Iterator[Path]:
@@ -130,36 +157,38 @@ def _runs(folder: Path) -> Iterator[Path]:
         yield from _runs(below)
 
 
-def _points(name: str, record: Mapping[str, Any], figure: str) -> Iterator[tuple[Series, Point]]:
-    strategies = record.get("strategies")
-    entries = dict(strategies) if isinstance(strategies, Mapping) else {}
-    if not entries and "steps_s" in record:
-        entries = {"": record}
-    about = record["environment"]
-    for strategy, entry in entries.items():
-        found = entry.get(figure)
+def _samples(name: str, record: RunRecord, figure: str) -> Iterator[_Sample]:
+    about, place = record.environment, record.place
+    for strategy, entry in record.strategies.items():
+        found = getattr(entry, figure)
         if found is None:
             continue
-        spread = found if isinstance(found, Mapping) else {"median": found}
-        simulated = entry["source"] == "simulated"
-        where = record.get("cluster") if simulated else f"{about['cpu']}, {about['cores']} cores"
-        facts = {
-            **record,
-            "strategy": strategy,
-            "ranks": record.get("world_size", record.get("ranks")),
-            "source": entry["source"],
-            "machine": where,
-        }
-        series = tuple("" if facts.get(f) is None else str(facts[f]) for f in _FIELDS)
-        exact = simulated or "p10" not in spread
-        yield (
-            series,
+        simulated = entry.source == "simulated"
+        spread = found if isinstance(found, Spread) and not simulated else None
+        facts = facts_of(record, strategy)
+        title = (
+            record.verb,
+            record.work.model,
+            "" if record.work.program else strategy,
+            place.world_size,
+            place.threads,
+            record.work.precision,
+            record.work.batch,
+            place.backend,
+            entry.source,
+            place.cluster if simulated else f"{about.cpu}, {about.cores} cores",
+        )
+        # Nobody knows whether a run that does not say what it did did what another one did.
+        unknown = {} if facts.known else {"run": name}
+        yield _Sample(
+            tuple("" if one is None else str(one) for one in title),
+            {**facts.work, **unknown},
             Point(
                 run=name,
-                time=str(about["time"]),
-                revision=about["git_revision"],
-                value=float(spread["median"]),
-                p10=None if exact else float(spread["p10"]),
-                p90=None if exact else float(spread["p90"]),
+                time=about.time,
+                git_revision=about.git_revision,
+                value=found.median if isinstance(found, Spread) else float(found),
+                p10=spread.p10 if spread else None,
+                p90=spread.p90 if spread else None,
             ),
         )

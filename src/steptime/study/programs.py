@@ -7,7 +7,9 @@ from types import MappingProxyType
 from steptime.cluster.cluster import Device
 from steptime.program import Compute, Program
 from steptime.program.stored import StoredProgram
-from steptime.simulate.queues import seconds_on
+from steptime.simulate.device import seconds_on
+from steptime.strategies import strategy_named
+from steptime.strategies.calls import not_simulated
 from steptime.study.comparison import Comparison
 from steptime.study.resimulate import measured_case
 from steptime.study.simulate import Study
@@ -29,13 +31,17 @@ def simulated_programs(study: Study) -> list[StoredProgram]:
 def trained_programs(
     comparison: Comparison, options: JobOptions, config: GPT2Config
 ) -> list[StoredProgram]:
-    """The steps that were trained, with the compute and update measured, shared out by FLOP."""
+    """The steps that were trained, with the compute and update measured, shared out by FLOP.
+
+    A strategy of which no Program can be made has none.
+    """
     return [
         _stored(
             replace(measured_case(name, figures, options, config).program, name=name),
             lambda op: op.seconds or 0.0,
         )
         for name, figures in comparison.strategies.items()
+        if not not_simulated(strategy_named(name))
     ]
 
 

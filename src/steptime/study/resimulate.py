@@ -3,7 +3,9 @@
 from typing import Any
 
 from steptime.cluster import Cluster
-from steptime.study.cases import Asked, able_strategies
+from steptime.strategies import Strategy, strategy_named
+from steptime.strategies.calls import not_simulated
+from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
 from steptime.study.simulate import Study
 from steptime.train.config import GPT2Config, name_of
@@ -11,6 +13,7 @@ from steptime.train.figures import StrategyFigures
 from steptime.train.options import JobOptions
 from steptime.workloads.models import Transformer
 from steptime.workloads.presets import Case
+from steptime.workloads.resolve import runs_on
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import Measured, Step, step_of
 
@@ -20,19 +23,23 @@ def asked_of_comparison(
 ) -> Asked:
     """The steps that were measured, each with the compute and update that its strategy took here.
 
-    Strategies that cannot run on the cluster are left out.
+    Strategies that cannot run on the cluster, or not be simulated, are left out.
     """
-    able = able_strategies(cluster)
     return Asked(
         cluster=cluster,
         cases=[
             measured_case(name, figures, options, config)
             for name, figures in comparison.strategies.items()
-            if name in able
+            if can_be_resimulated(strategy_named(name), cluster)
         ],
         facts={},
         tokens=options.train.batch * options.model.row(config),
     )
+
+
+def can_be_resimulated(strategy: Strategy, cluster: Cluster) -> bool:
+    """Whether the steps of a strategy can be simulated on a cluster."""
+    return runs_on(strategy, cluster) and not not_simulated(strategy)
 
 
 def measured_case(

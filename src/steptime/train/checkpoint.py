@@ -18,8 +18,8 @@ import numpy as np
 
 from steptime.errors import SteptimeError, UsageError
 from steptime.files import atomic_file, write_json
+from steptime.strategies import Span
 from steptime.train.config import GPT2Config
-from steptime.train.layout import Span
 from steptime.train.llmc import CheckpointDtype, check_dimensions, write_checkpoint
 
 if TYPE_CHECKING:

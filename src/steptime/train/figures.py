@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.collectives.call_bytes import Traffic
+from steptime.strategies import Strategy
 from steptime.timeline import Source, Timeline, phases_of_steps
-from steptime.train.strategy import Strategy
-from steptime.world.call_bytes import Traffic
 
 
 @dataclass(frozen=True, kw_only=True)

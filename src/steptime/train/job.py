@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime.collectives.call_bytes import Traffic
+from steptime.strategies import Strategy
 from steptime.train.config import GPT2Config, name_of, suitable_learning_rate
 from steptime.train.data import Batches
 from steptime.train.figures import RankRecord
@@ -19,10 +21,8 @@ from steptime.train.llmc import load_into, read_checkpoint
 from steptime.train.loop import StepOutcome, training_steps
 from steptime.train.options import JobOptions
 from steptime.train.precision import precision_of
-from steptime.train.strategy import Strategy
 from steptime.train.tokens import Tokens, check_vocabulary, load_tokens
 from steptime.train.training import Training, build_training, new_model
-from steptime.world.call_bytes import Traffic
 from steptime.world.clock import recorder_for
 from steptime.world.wire import wire_traffic
 

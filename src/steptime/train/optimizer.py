@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from steptime.strategies import Span
 from steptime.train.flat import FlatModel
-from steptime.train.layout import Span
 
 BETAS = (0.9, 0.95)
 EPSILON = 1e-8

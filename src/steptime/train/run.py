@@ -9,13 +9,13 @@ from pathlib import Path
 from torch import Tensor
 
 from steptime.errors import SteptimeError, UsageError
+from steptime.strategies import Strategy
 from steptime.train.checkpoint import load_checkpoint, save_checkpoint
 from steptime.train.data import validation_batches
 from steptime.train.figures import RankRecord
 from steptime.train.job import Job, bring_home, no_collection, read_counters, start_training
 from steptime.train.loop import StepOutcome, evaluate, mean_over_ranks, training_steps
 from steptime.train.options import RunOptions
-from steptime.train.strategy import Strategy
 from steptime.train.training import Training
 
 

@@ -5,10 +5,10 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from steptime.strategies import Strategy, Work
 from steptime.train.flat import FlatModel
 from steptime.train.layout import Slot
-from steptime.train.strategy import Strategy
-from steptime.world.communicator import Communicator, Work
+from steptime.world.communicator import Communicator
 
 
 class GradientSync:

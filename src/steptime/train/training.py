@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from steptime.strategies import Strategy
 from steptime.timeline import Recorder
 from steptime.train.config import GPT2Config
 from steptime.train.data import Batches
@@ -14,7 +15,6 @@ from steptime.train.optimizer import ShardedAdamW
 from steptime.train.options import TrainOptions
 from steptime.train.precision import Precision
 from steptime.train.schedule import learning_rate
-from steptime.train.strategy import Strategy
 from steptime.train.sync import GradientSync
 from steptime.world.communicator import Communicator
 

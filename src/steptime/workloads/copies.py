@@ -14,16 +14,17 @@ from steptime.program.program import After
 from steptime.timeline import Phase
 from steptime.workloads.listing import add, follow_step_before
 from steptime.workloads.precision import element_bytes, update_bytes
-from steptime.workloads.sync import OF_MANY_AXES, Sync, sync_named
+from steptime.workloads.sync import Calls, Sync, strategies_of_many_axes, sync_named
 
 
 def sync_of(strategy: str, model: str) -> Sync:
-    """The calls of a strategy; raises UsageError where it is none of OF_MANY_AXES."""
+    """The calls of a strategy; raises UsageError where it is not for any group of ranks."""
     sync = sync_named(strategy)
-    if strategy not in OF_MANY_AXES:
+    if not sync.symmetric or sync.zero > 1:
+        *most, last = strategies_of_many_axes()
         raise UsageError(
             f"the strategy {strategy} is of ranks that hold the same layers, and {model} is on "
-            f"different ones: choose {', '.join(OF_MANY_AXES[:-1])} or {OF_MANY_AXES[-1]}"
+            f"different ones: choose {', '.join(most)} or {last}"
         )
     return sync
 
@@ -95,7 +96,7 @@ class Summing:
                 self._reduce(filled)
         every = list(zip(self._filled, self._reduced, strict=True))
         # What is gathered is needed from the first layer on; what is not, as it comes in.
-        order = reversed(every) if self._sync.share else every
+        order = reversed(every) if self._sync.shares else every
         shared = [(filled.forward, self._update(filled, reduced)) for filled, reduced in order]
         waited = tuple(place for _, places in shared for place in places)
         if self._sync.overlapped:
@@ -107,8 +108,8 @@ class Summing:
     def _reduce(self, filled: _Filled) -> None:
         reduced: After = ()
         if filled.layers.ranks > 1:
-            kind, dtype = self._sync.reduce, self._reduce_dtype
-            reduced = add(self._ops, self._call(kind, filled.layers, dtype, filled.after))
+            calls, dtype = self._sync.reduce, self._reduce_dtype
+            reduced = self._call(calls, filled.layers, dtype, filled.after)
         self._reduced.append(reduced)
 
     def _update(self, filled: _Filled, reduced: After) -> After:
@@ -122,26 +123,31 @@ class Summing:
             after=reduced,
         )
         updated = add(self._ops, update)
-        if not self._sync.share or layers.ranks == 1:
+        if layers.ranks == 1:
             return ()
-        return add(self._ops, self._call(self._sync.share, layers, self._dtype, updated))
+        return self._call(self._sync.share, layers, self._dtype, updated)
 
     def _elements(self, layers: Copied) -> int:
         """Elements that are moved: of a sharded strategy as many for each rank."""
-        if not self._sync.share:
+        if not self._sync.shares:
             return layers.elements
         return -(-layers.elements // layers.ranks) * layers.ranks
 
-    def _call(self, kind: str, layers: Copied, dtype: str, after: After) -> Collective:
-        return Collective(
-            name=f"{kind} {layers.name}",
-            kind=kind,
-            group=layers.group,
-            nbytes=self._elements(layers) * element_bytes(dtype),
-            dtype=dtype,
-            stream=f"gradients {'+'.join(layers.group)}",
-            after=after,
-        )
+    def _call(self, calls: Calls, layers: Copied, dtype: str, after: After) -> After:
+        """Append the collectives of some layers; where they are."""
+        places: After = ()
+        for call in calls(self._elements(layers), layers.ranks):
+            collective = Collective(
+                name=f"{call.kind} {layers.name}",
+                kind=call.kind,
+                group=layers.group,
+                nbytes=call.elements * element_bytes(dtype),
+                dtype=dtype,
+                stream=f"gradients {'+'.join(layers.group)}",
+                after=after,
+            )
+            places += add(self._ops, collective)
+        return places
 
 
 def _together(filled: Iterable[_Filled]) -> Iterable[_Filled]:

@@ -18,7 +18,7 @@ from steptime.workloads.gathers import Gathers, needed
 from steptime.workloads.listing import follow_step_before
 from steptime.workloads.models import Model, Transformer, Unit
 from steptime.workloads.precision import element_bytes, update_bytes
-from steptime.workloads.sync import Sync, sync_named
+from steptime.workloads.sync import Calls, Sync, sync_named
 
 AXIS = "data"
 
@@ -175,17 +175,17 @@ def _fully_sharded(plan: _Plan) -> tuple[Op, ...]:
     gathers = Gathers(ops)
     places = range(len(plan.units))
 
-    def calls(kind: str, dtype: str, units: set[int]) -> Iterator[Collective]:
+    def calls(made: Calls, dtype: str, units: set[int]) -> Iterator[Collective]:
         for number, bucket in enumerate(plan.buckets):
             if bucket.first in units:
-                yield from _calls(plan, kind, number, dtype)
+                yield from _calls(plan, made, number, dtype)
 
     for _ in range(plan.accumulate):
         for direction, order in (("forward", places), ("backward", reversed(places))):
             for place in order:
                 forward = direction == "forward"
                 wanted = needed(place, places[-1], forward=forward, tied=plan.tied)
-                there = gathers.before(calls("all_gather", plan.dtype, wanted))
+                there = gathers.before(calls(plan.sync.gather, plan.dtype, wanted))
                 ops.append(replace(_compute(plan, direction, plan.units[place]), after=there))
                 ready = set() if forward else {place}
                 sums = calls(plan.sync.reduce, plan.reduce_dtype, ready)
@@ -212,20 +212,18 @@ def _compute(plan: _Plan, direction: str, unit: Unit) -> Compute:
     )
 
 
-def _calls(plan: _Plan, kind: str, number: int, dtype: str) -> Iterator[Collective]:
-    """The collectives of one kind that a bucket takes."""
-    if plan.ranks == 1 or not kind:
+def _calls(plan: _Plan, calls: Calls, number: int, dtype: str) -> Iterator[Collective]:
+    """The collectives that a bucket takes."""
+    if plan.ranks == 1:
         return
-    roots = range(plan.ranks) if plan.sync.slices else (plan.root,)
-    elements = 0 if kind == "barrier" else plan.buckets[number].elements // len(roots)
-    for root in roots:
+    for call in calls(plan.buckets[number].elements, plan.ranks):
         yield Collective(
-            name=f"{kind} {number}" if len(plan.buckets) > 1 else kind,
-            kind=kind,
+            name=f"{call.kind} {number}" if len(plan.buckets) > 1 else call.kind,
+            kind=call.kind,
             group=(AXIS,),
-            nbytes=elements * element_bytes(dtype),
+            nbytes=call.elements * element_bytes(dtype),
             dtype=dtype,
-            root=root,
+            root=(plan.root + call.root) % plan.ranks,
         )
 
 

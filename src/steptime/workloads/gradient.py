@@ -11,6 +11,7 @@ from steptime.workloads.listing import add, follow_step_before
 from steptime.workloads.mesh import DATA, EXPERT, PIPELINE, TENSOR
 from steptime.workloads.pools import Gradients, Pool
 from steptime.workloads.precision import element_bytes, update_bytes
+from steptime.workloads.sync import Calls
 
 _TABLE_TAG = 2
 
@@ -36,7 +37,7 @@ class Summing:
         if plan.sync.zero < 3:
             return ()
         units = needed(unit, len(plan.units) - 1, forward=forward, tied=plan.tied)
-        return self._gathers.before(self._calls("all_gather", plan.dtype, units))
+        return self._gathers.before(self._calls(plan.sync.gather, plan.dtype, units))
 
     def computed(self, unit: int, begin: int, place: int, *, final: bool, complete: bool) -> None:
         """A unit was computed, from the op at ``begin`` to that at ``place``.
@@ -67,15 +68,15 @@ class Summing:
 
     def _reduce(self, pool: Pool, number: int, after: After) -> None:
         sync, dtype = self._plan.sync, self._plan.reduce_dtype
-        for one in _call(pool, sync.reduce, dtype, number):
+        for one in _of_bucket(pool, sync.reduce, dtype, number):
             self._reduced = add(self._ops, replace(one, after=after))
 
-    def _calls(self, kind: str, dtype: str, units: set[int]) -> Iterator[Collective]:
+    def _calls(self, calls: Calls, dtype: str, units: set[int]) -> Iterator[Collective]:
         """The collectives of the buckets that begin with these units."""
         for pool in self._plan.pools:
             for number, bucket in enumerate(pool.buckets):
                 if bucket.first in units:
-                    yield from _call(pool, kind, dtype, number)
+                    yield from _of_bucket(pool, calls, dtype, number)
 
     def finish(self, after: After) -> None:
         """Append what follows the last backward, which is done at ``after``."""
@@ -164,7 +165,7 @@ class Summing:
                 nbytes = elements * per_element
                 update = Compute(name="update", nbytes=nbytes, phase=Phase.UPDATE, after=after)
                 after = add(ops, update)
-                for share in _call(pool, plan.sync.share, plan.dtype, number):
+                for share in _of_bucket(pool, plan.sync.share, plan.dtype, number):
                     (place,) = add(ops, replace(share, after=after))
                     shared.append((pool.buckets[number].first, pool.buckets[number].last, place))
                     waited += (place,)
@@ -182,16 +183,17 @@ class Summing:
             follow_step_before(self._ops, place, wanted)
 
 
-def _call(pool: Pool, kind: str, dtype: str, number: int) -> Iterator[Collective]:
-    """The collective of one kind that a bucket takes, where there is any."""
-    if pool.ranks == 1 or not kind:
+def _of_bucket(pool: Pool, calls: Calls, dtype: str, number: int) -> Iterator[Collective]:
+    """The collectives that a bucket takes."""
+    if pool.ranks == 1:
         return
-    words = (kind, pool.name, str(number) if len(pool.buckets) > 1 else "")
-    yield Collective(
-        name=" ".join(word for word in words if word),
-        kind=kind,
-        group=pool.axes,
-        nbytes=pool.buckets[number].elements * element_bytes(dtype),
-        dtype=dtype,
-        stream=DATA,
-    )
+    for call in calls(pool.buckets[number].elements, pool.ranks):
+        words = (call.kind, pool.name, str(number) if len(pool.buckets) > 1 else "")
+        yield Collective(
+            name=" ".join(word for word in words if word),
+            kind=call.kind,
+            group=pool.axes,
+            nbytes=call.elements * element_bytes(dtype),
+            dtype=dtype,
+            stream=DATA,
+        )

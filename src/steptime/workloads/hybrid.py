@@ -25,7 +25,7 @@ from steptime.workloads.pools import Gradients, Table
 from steptime.workloads.precision import element_bytes
 from steptime.workloads.segment import Cut, Recompute
 from steptime.workloads.stage import Stage, stage_ops
-from steptime.workloads.sync import OF_MANY_AXES, ZERO, Sync, sync_named
+from steptime.workloads.sync import Sync, strategies_of_many_axes, sync_named
 
 BUCKET_BYTES = 25 << 20
 
@@ -104,15 +104,14 @@ class Hybrid:
         _ = self.order
 
     def _check_sync(self) -> None:
-        known = (*OF_MANY_AXES, *ZERO)
-        sync_named(self.strategy)
-        if self.strategy not in known:
+        sync = self.sync
+        if not sync.symmetric:
             raise UsageError(
                 f"hybrid parallelism has no strategy {self.strategy!r}: choose "
-                f"{', '.join(known[:-1])} or {known[-1]}"
+                f"{', '.join((*strategies_of_many_axes(), 'zero2'))} or zero3"
             )
         stages = self.mesh.pipeline
-        if self.strategy in ZERO and stages > 1:
+        if sync.zero > 1 and stages > 1:
             raise UsageError(
                 f"{self.strategy} does not go with {stages} pipeline stages, for it would reduce "
                 "gradients or gather parameters anew for each of their many micro-batches, which "

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from steptime.errors import UsageError
+from steptime.nearest import mend
 from steptime.program import Program
 from steptime.timeline import Phase, Timeline
 from steptime.workloads.data_parallel import data_parallel
@@ -70,7 +71,7 @@ def preset_names() -> tuple[str, ...]:
 def preset_named(name: str) -> Preset:
     """The preset of that name; raises UsageError, naming all there are, where there is none."""
     if name not in preset_names():
-        raise UsageError(f"there is no preset {name!r}: choose one of {', '.join(preset_names())}")
+        raise UsageError(f"there is no preset {name!r}: {mend(name, preset_names())}")
     text = tomllib.loads((_FOLDER / f"{name}.toml").read_text())
     return Preset(
         name=name,

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
+from steptime.strategies import Strategy, simulated_strategy
 from steptime.units import Size
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Model, Transformer, model_named, transformer_of
 from steptime.workloads.spec import Precision, StepSpec
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step
-from steptime.workloads.sync import strategies_of_zero, strategy_of_zero, sync_named
+from steptime.workloads.sync import strategies_of_zero, strategy_of_zero
 
 _BUCKET = Size("25MiB")
 _ROWS = 8  # of a micro-batch in plain data parallelism
@@ -102,15 +103,20 @@ def _check_read(spec: StepSpec, own: str) -> None:
         )
 
 
-def shares_memory(cluster: Cluster) -> bool:
-    """Whether all ranks see the same memory: only devices on a bus do, as a CPU's ranks."""
-    return cluster.hosts == 1 and cluster.inside is not None and cluster.inside.kind == "bus"
+def runs_on(strategy: Strategy, cluster: Cluster) -> bool:
+    """Whether the devices of a cluster have what a strategy needs.
+
+    Only devices on a bus, as the ranks of a CPU's host are, have memory that all of them see.
+    """
+    inside = cluster.inside
+    shares_memory = cluster.hosts == 1 and inside is not None and inside.kind == "bus"
+    return shares_memory or not strategy.in_shared_memory
 
 
 def _check_strategy(name: str, cluster: Cluster | None) -> None:
     """Raise UsageError where there is no such strategy, or it cannot run on the cluster."""
-    sync = sync_named(name)
-    if cluster is not None and sync.in_shared_memory and not shares_memory(cluster):
+    strategy = simulated_strategy(name)
+    if cluster is not None and not runs_on(strategy, cluster):
         raise UsageError(
             f"the strategy {name} keeps parameters in memory that ranks share, and the devices "
             f"of {cluster.name} share none: choose another"

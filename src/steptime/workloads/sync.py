@@ -1,43 +1,80 @@
-"""Gradient sync: which collectives each strategy calls, by the names that ``train`` knows them."""
+"""Gradient sync in a Program: which collectives a strategy calls, and what each rank updates."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
 from steptime.errors import UsageError
+from steptime.strategies import Span, Strategy, simulated_strategy, strategies
+from steptime.strategies.calls import Call, calls, not_simulated
 
 Updates: TypeAlias = Literal["root", "shard", "all"]
+Calls: TypeAlias = Callable[[int, int], tuple[Call, ...]]
+"""What a bucket of so many elements takes among so many ranks."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Sync:
-    """The calls of a strategy: how a bucket of gradients is summed and its parameters shared.
+    """A strategy as the generators of steps ask about it."""
 
-    ``reduce`` and ``share`` are kinds of collectives; no ``share`` where every rank updates
-    everything. ``updates``: whether the optimizer of a rank runs on all of a bucket, on its shard
-    of it, or on all of it at the root and nothing elsewhere. Where ``overlapped``, buckets are
-    reduced behind backward and shared behind the update and the next forward. ``zero``: how much
-    is sharded besides (Rajbhandari et al., arXiv 1910.02054): from 1 on the optimizer's state, from
-    2 on gradients, which are reduced after every micro-batch, and with 3 parameters, which are
-    gathered unit by unit before each forward and backward.
-    """
-
-    reduce: str
-    share: str
-    updates: Updates
-    overlapped: bool = False
-    zero: int = 0
+    strategy: Strategy
 
     @property
-    def in_shared_memory(self) -> bool:
-        """Whether all ranks see the same parameters, so that sharing them is but a barrier."""
-        return self.share == "barrier"
+    def overlapped(self) -> bool:
+        """Whether buckets are reduced behind backward and shared behind the next forward."""
+        return self.strategy.overlapped
 
     @property
-    def slices(self) -> bool:
-        """Whether each rank is the root of a call for its own slice of a bucket."""
-        return self.reduce == "reduce" and self.updates == "shard"
+    def zero(self) -> int:
+        """The stage of ZeRO that it is, 0 where it is none."""
+        return self.strategy.zero or 0
+
+    @property
+    def reduce(self) -> Calls:
+        """How gradients are summed."""
+        return partial(calls, self.strategy.reduce)
+
+    @property
+    def share(self) -> Calls:
+        """How updated parameters get to all ranks."""
+        return partial(calls, self.strategy.share)
+
+    @property
+    def gather(self) -> Calls:
+        """How parameters get to all ranks before they are computed with, in ZeRO's stage 3."""
+        return partial(calls, self.strategy.gather or (lambda *_: ()))
+
+    @cached_property
+    def shares(self) -> bool:
+        """Whether updated parameters are moved at all."""
+        return bool(self.share(2, 2))
+
+    @cached_property
+    def updates(self) -> Updates:
+        """Whether a rank updates all of a bucket, its shard of it, or all of it at the root alone.
+
+        Raises UsageError where ranks own other parts than these.
+        """
+        owned = [len(self.strategy.owned(Span(0, 4), rank, 4)) for rank in range(4)]
+        known: dict[tuple[int, ...], Updates] = {
+            (4, 4, 4, 4): "all",
+            (1, 1, 1, 1): "shard",
+            (4, 0, 0, 0): "root",
+        }
+        if tuple(owned) not in known:
+            raise UsageError(
+                f"of 4 elements the ranks of {self.strategy.name} own {owned}: a simulated step "
+                "takes all on every rank, all on rank 0, or a share of its own on each"
+            )
+        return known[tuple(owned)]
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether all ranks do the same, so that it serves any group of them."""
+        asked = (*self.reduce(2, 2), *self.share(2, 2))
+        rooted = any(call.kind in ("reduce", "broadcast", "barrier") for call in asked)
+        return not rooted and self.updates != "root" and not self.strategy.in_shared_memory
 
     def owned(self, elements: int, ranks: int, *, is_root: bool) -> int:
         """How many of the ``elements`` of a bucket a rank updates."""
@@ -50,54 +87,26 @@ class Sync:
                 return elements
 
 
-_REPLICATED = Sync(reduce="all_reduce", share="", updates="all")
-_SHARDED = Sync(reduce="reduce_scatter", share="all_gather", updates="shard", zero=1)
-
-SYNCS: Mapping[str, Sync] = MappingProxyType(
-    {
-        "server": Sync(reduce="reduce", share="broadcast", updates="root"),
-        "replicated": _REPLICATED,
-        "sharded": _SHARDED,
-        "shared": replace(_SHARDED, share="barrier"),
-        "sliced": Sync(reduce="reduce", share="broadcast", updates="shard", zero=1),
-        "overlapped": replace(_REPLICATED, overlapped=True),
-        "overlapped_sharded": replace(_SHARDED, overlapped=True),
-    }
-)
-"""Every strategy's calls, in the order in which ``compare`` runs them."""
-
-_OVERLAPPED_SHARDED = SYNCS["overlapped_sharded"]
-ZERO: Mapping[str, Sync] = MappingProxyType(
-    {
-        "zero2": replace(_OVERLAPPED_SHARDED, zero=2),
-        "zero3": replace(_OVERLAPPED_SHARDED, share="", zero=3),
-    }
-)
-"""What ``train`` has no strategy for: gradients are sharded too, and parameters too."""
-
-ZERO_SUMMARIES: Mapping[str, str] = MappingProxyType(
-    {
-        "zero2": "Optimizer state and gradients are sharded: reduced after every micro-batch.",
-        "zero3": "Parameters are sharded too: gathered before each forward and backward.",
-    }
-)
-
-OF_MANY_AXES = ("replicated", "sharded", "overlapped", "overlapped_sharded")
-"""The strategies of hybrid parallelism, beside those of ``ZERO``."""
-
-
 def sync_named(name: str) -> Sync:
     """The calls of the strategy ``name``; raises UsageError, naming all, where there is none."""
-    known = {**SYNCS, **ZERO}
-    if name not in known:
-        raise UsageError(f"there is no strategy '{name}'; choose from {', '.join(known)}")
-    return known[name]
+    return Sync(simulated_strategy(name))
+
+
+def strategies_of_many_axes() -> tuple[str, ...]:
+    """The strategies of hybrid parallelism that ``train`` knows too: where all ranks do the same.
+
+    ZeRO's stages 2 and 3 go with it besides.
+    """
+    return tuple(
+        name
+        for name, strategy in strategies().items()
+        if not strategy.not_trained and not not_simulated(strategy) and Sync(strategy).symmetric
+    )
 
 
 def strategies_of_zero(stage: int) -> tuple[str, ...]:
     """The strategies that are this stage of ZeRO, the plainest first; none of a stage below 0."""
-    plain = {0: ("replicated", "overlapped"), 1: ("sharded", "overlapped_sharded")}
-    return plain.get(stage, (f"zero{stage}",) if f"zero{stage}" in ZERO else ())
+    return tuple(name for name, strategy in strategies().items() if strategy.zero == stage)
 
 
 def strategy_of_zero(stage: int | None, strategy: str | None) -> str | None:

@@ -7,8 +7,8 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime.collectives.call_bytes import Traffic, member_bytes
 from steptime.timeline import Phase, Recorder, recording
-from steptime.world.call_bytes import Collective, Traffic, traffic_of
 
 
 class Work:
@@ -90,13 +90,11 @@ class Communicator:
         """This rank's equal share of a 1-D tensor whose length the ranks divide."""
         return tensor.chunk(self.ranks)[self.rank]
 
-    def _start(
-        self, kind: Collective, tensor: Tensor | None, root: int, call: Callable[[], Any]
-    ) -> Work:
+    def _start(self, kind: str, tensor: Tensor | None, root: int, call: Callable[[], Any]) -> Work:
         if self.ranks == 1:
             return Work(None)
         payload = 0 if tensor is None else tensor.nbytes
-        self.traffic = self.traffic.plus(traffic_of(kind, payload, self.rank, self.ranks, root))
+        self.traffic = self.traffic.plus(member_bytes(kind, payload, self.rank, self.ranks, root))
         if self.recorder is None:
             return Work(call())
         finish = _interval(self.recorder, kind, payload)

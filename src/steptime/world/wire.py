@@ -9,7 +9,7 @@ import socket
 import struct
 from pathlib import Path
 
-from steptime.world.call_bytes import Traffic
+from steptime.collectives.call_bytes import Traffic
 
 _RECEIVED, _SENT = 128, 200
 

@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 
 from steptime.errors import UsageError
+from steptime.nearest import mend
 from steptime.program import Program
 
 Generate = Callable[..., Program]
@@ -97,8 +98,7 @@ def compat_named(name: str) -> Original:
     """The original of that name; raises UsageError, naming all there are, where there is none."""
     if name not in _originals():
         raise UsageError(
-            f"there is no proxy {name!r} in dnn-cpp-proxies: choose one of "
-            f"{', '.join(_originals())}"
+            f"there is no proxy {name!r} in dnn-cpp-proxies: {mend(name, compat_names())}"
         )
     return _originals()[name]
 

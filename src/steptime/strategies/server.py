@@ -3,30 +3,21 @@
 Strategy 1 of the MPI port of llm.c at the Barcelona Supercomputing Center (2024).
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import TYPE_CHECKING
-
-from steptime.train.layout import Span
-from steptime.train.strategy import Strategy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Tensor
-
-    from steptime.world.communicator import Communicator, Work
+from steptime.strategies.span import Span
+from steptime.strategies.strategy import Communicator, Strategy, Vector, Work
 
 
 def owned(bucket: Span, rank: int, ranks: int) -> Span:
     return bucket if rank == 0 else Span(bucket.start, bucket.start)
 
 
-def reduce(comm: Communicator, gradients: Tensor) -> Iterable[Work]:
+def reduce(comm: Communicator, gradients: Vector) -> Iterable[Work]:
     return [comm.reduce(gradients, root=0)]
 
 
-def share(comm: Communicator, parameters: Tensor) -> Iterable[Work]:
+def share(comm: Communicator, parameters: Vector) -> Iterable[Work]:
     return [comm.broadcast(parameters, root=0)]
 
 
@@ -36,4 +27,5 @@ STRATEGY = Strategy(
     owned=owned,
     reduce=reduce,
     share=share,
+    known_as=("ps", "parameter_server"),
 )

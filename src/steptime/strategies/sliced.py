@@ -3,30 +3,21 @@
 Strategy 2 of the MPI port of llm.c at the Barcelona Supercomputing Center (2024).
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import TYPE_CHECKING
-
-from steptime.train.layout import Span
-from steptime.train.strategy import Strategy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Tensor
-
-    from steptime.world.communicator import Communicator, Work
+from steptime.strategies.span import Span
+from steptime.strategies.strategy import Communicator, Strategy, Vector, Work
 
 
 def owned(bucket: Span, rank: int, ranks: int) -> Span:
     return bucket.share(rank, ranks)
 
 
-def reduce(comm: Communicator, gradients: Tensor) -> Iterable[Work]:
+def reduce(comm: Communicator, gradients: Vector) -> Iterable[Work]:
     return [comm.reduce(part, root) for root, part in enumerate(gradients.chunk(comm.ranks))]
 
 
-def share(comm: Communicator, parameters: Tensor) -> Iterable[Work]:
+def share(comm: Communicator, parameters: Vector) -> Iterable[Work]:
     return [comm.broadcast(part, root) for root, part in enumerate(parameters.chunk(comm.ranks))]
 
 

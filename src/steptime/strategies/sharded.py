@@ -3,30 +3,21 @@
 Rajbhandari et al., "ZeRO" (arXiv 1910.02054), stage 1.
 """
 
-from __future__ import annotations
+from collections.abc import Iterable
 
-from typing import TYPE_CHECKING
-
-from steptime.train.layout import Span
-from steptime.train.strategy import Strategy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Tensor
-
-    from steptime.world.communicator import Communicator, Work
+from steptime.strategies.span import Span
+from steptime.strategies.strategy import Communicator, Strategy, Vector, Work
 
 
 def owned(bucket: Span, rank: int, ranks: int) -> Span:
     return bucket.share(rank, ranks)
 
 
-def reduce(comm: Communicator, gradients: Tensor) -> Iterable[Work]:
+def reduce(comm: Communicator, gradients: Vector) -> Iterable[Work]:
     return [comm.reduce_scatter(gradients)]
 
 
-def share(comm: Communicator, parameters: Tensor) -> Iterable[Work]:
+def share(comm: Communicator, parameters: Vector) -> Iterable[Work]:
     return [comm.all_gather(parameters)]
 
 
@@ -36,4 +27,6 @@ STRATEGY = Strategy(
     owned=owned,
     reduce=reduce,
     share=share,
+    zero=1,
+    known_as=("zero1", "zero-1", "zero"),
 )

@@ -5,22 +5,14 @@ of the parameters where all read them, so nothing has to be gathered. (p + 1)S b
 memory for gradients of S bytes on p ranks, where an all-reduce by copies moves (5p + 1)S.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from steptime.train.strategies import sharded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Tensor
-
-    from steptime.world.communicator import Communicator, Work
+from steptime.strategies import sharded
+from steptime.strategies.strategy import Communicator, Vector, Work
 
 
-def share(comm: Communicator, parameters: Tensor) -> Iterable[Work]:
+def share(comm: Communicator, parameters: Vector) -> Iterable[Work]:
     return [comm.barrier()]
 
 
@@ -30,4 +22,6 @@ STRATEGY = replace(
     summary="reduce and update one shard a rank, in memory that all ranks of the host share",
     share=share,
     in_shared_memory=True,
+    zero=None,
+    known_as=(),
 )

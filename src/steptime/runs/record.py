@@ -1,0 +1,280 @@
+"""The record of a run whose steps were timed or simulated: what ran, on what, what came out.
+
+Everything that looks at such a run afterwards (page, terminal, diff, history, export) reads a
+``RunRecord`` and its Timeline, and nothing else. There is one writer, ``to_json``, and one reader,
+``run_record``; what run.json holds is flat, and each group of fields here is a part of it.
+
+The types are frozen dataclasses, as everywhere; msgspec decodes them. A decoder of our own would
+be a hundred lines to check nested types, unions and literals, and msgspec, which depends on
+nothing, does it in C and tells the path of what is wrong. Unknown fields are let pass, so a record
+may grow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
+
+from steptime.errors import UsageError
+from steptime.runs.environment import Environment
+from steptime.runs.figures import ALWAYS, RankFigures, StepFigures, fastest
+from steptime.timeline import Clock, Source
+
+T = TypeVar("T")
+TOLD: Mapping[str, Any] = {"told": True}
+"""Metadata of what two runs that are compared may differ in, and are told to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What ran.
+
+    ``spec``: the resolved StepSpec, field by field, None in a record of version 1. The others say
+    it for people, and for other tools, and in a record of version 1 alone. Of a proxy, ``program``
+    is what its steps are called in its timeline, ``scale_bytes`` the part of their bytes that its
+    messages have, and ``compute`` what stands in for computing.
+    """
+
+    model: str
+    spec: Mapping[str, Any] | None = None
+    model_config: Mapping[str, Any] | None = field(default=None, metadata=ALWAYS)
+    precision: str | None = field(default=None, metadata=ALWAYS)
+    reduce_dtype: str | None = None
+    batch: int | None = None
+    micro_batches: int | None = None
+    accumulate: int | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
+    scale_bytes: str | None = None
+    program: str | None = None
+    compute: Mapping[str, str] | None = None
+    preset: str | None = None
+    preset_source: str | None = None
+    compiled: bool | None = field(default=None, metadata=TOLD)
+    seed: int | None = field(default=None, metadata=TOLD)
+    data: str | None = field(default=None, metadata=TOLD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """On what it ran: so many ranks here, with their threads, or on a cluster that it names."""
+
+    world_size: int
+    threads: int | None = None
+    backend: str | None = None
+    launcher: str | None = None
+    cluster: str | None = None
+    cluster_title: str | None = None
+    cluster_source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How the steps were timed or simulated.
+
+    ``steps`` in all, of which ``warmup`` are not timed; of a simulation ``simulated_steps``, the
+    last of which counts, in ``wall_s`` seconds, with so many ``messages``.
+    """
+
+    steps: int | None = None
+    warmup: int | None = None
+    fidelity: str | None = None
+    simulated_steps: int | None = None
+    messages: int | None = None
+    wall_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkLoad:
+    """What a link carries in a step, and which part of its bandwidth that is."""
+
+    name: str
+    bytes: int
+    utilisation: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseTime:
+    """Seconds of a step: mean of the ranks, and the most of any."""
+
+    mean_s: float
+    max_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """The same steps once more: on a cluster, or, with ``changes``, on a changed one."""
+
+    source: Source = "simulated"
+    changes: str | None = None
+    cluster: str = ""
+    cluster_title: str | None = None
+    fidelity: str | None = None
+    winner: str | None = None
+    strategies: Mapping[str, StepFigures] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedRow:
+    """A published time beside the simulated one, and ``how`` that came to agree."""
+
+    label: str
+    strategy: str = ""
+    published_s: float
+    simulated_s: float
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The published figures of a preset, and where they stand."""
+
+    source: str
+    rows: Sequence[PublishedRow]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """A run whose steps were timed or simulated.
+
+    ``strategies``: the figures of each, by name; a proxy has one, by the name of its model.
+    ``phases`` and ``under_way``: how a proxy's step is spent on waiting for each axis, and how long
+    its calls were under way; ``steps_s``: each of its steps; ``buffer_bytes`` of its ranks.
+    """
+
+    verb: str
+    run: str = ""
+    work: Work
+    place: Place
+    timing: Timing = Timing()
+    strategies: Mapping[str, StepFigures]
+    winner: str | None = None
+    val_loss: float | None = None
+    validation: Sequence[Mapping[str, Any]] = ()
+    links: Sequence[LinkLoad] = ()
+    what_if: Elsewhere | None = None
+    simulated: Elsewhere | None = None
+    published: Published | None = None
+    phases: Mapping[str, PhaseTime] = field(default_factory=dict)
+    under_way: Mapping[str, float] = field(default_factory=dict)
+    steps_s: Sequence[float] = ()
+    buffer_bytes: Sequence[int] = ()
+    clock: Sequence[Clock] = ()
+    environment: Environment
+
+    @property
+    def fastest(self) -> str:
+        """The strategy that won, by name."""
+        return self.winner or fastest(self.strategies)
+
+    @property
+    def best(self) -> StepFigures:
+        """Its figures."""
+        return self.strategies[self.fastest]
+
+    def step_name(self, strategy: str) -> str:
+        """What the steps of a strategy are called in the timeline."""
+        return self.work.program or strategy
+
+
+def took_steps(record: Mapping[str, Any]) -> bool:
+    """Whether the run behind some JSON timed or simulated steps, or is of another kind."""
+    return bool(record.get("strategies")) or bool(
+        record.get("step_time_s") and (record.get("phases") or record.get("steps_s"))
+    )
+
+
+def run_record(record: Mapping[str, Any], name: str = "") -> RunRecord:
+    """What JSON says of the run ``name``, checked, of this version or the one before.
+
+    Raises UsageError where a field is missing or of another type; ask ``took_steps`` first.
+    """
+    from steptime.runs.proxy_step import proxy_parts
+
+    raw = dict(record)
+    try:
+        if "strategies" not in raw:
+            raw |= proxy_parts(raw)
+        if "simulated" in raw and "strategies" not in raw["simulated"]:
+            raw["simulated"] = {**raw["simulated"], **proxy_parts(raw["simulated"], of=raw)}
+        raw["world_size"] = raw["world_size"] if "world_size" in raw else raw["ranks"]
+        raw["buffer_bytes"] = [one.get("memory_bytes", 0) for one in raw.get("per_rank", ())]
+        raw |= {
+            "work": _decoded(raw, Work, name),
+            "place": _decoded(raw, Place, name),
+            "timing": _decoded(raw, Timing, name),
+        }
+        return _decoded(raw, RunRecord, name)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise _not_whole(name, f"{type(error).__name__}: {error}") from error
+
+
+def _decoded(raw: Mapping[str, Any], of: type[T], name: str) -> T:
+    import msgspec
+
+    try:
+        return msgspec.convert(raw, of)
+    except msgspec.ValidationError as error:
+        raise _not_whole(name, str(error)) from error
+
+
+def _not_whole(name: str, why: str) -> UsageError:
+    return UsageError(f"the run.json of {name} is not whole ({why}): run steptime again")
+
+
+def to_json(record: RunRecord) -> dict[str, Any]:
+    """The content of run.json, as docs/cli and the readers of other programs know it."""
+    raw: dict[str, Any] = plain(record)
+    for group in ("work", "place", "timing"):
+        raw |= raw.pop(group)
+    if record.verb == "simulate":
+        raw |= _simulated(record)
+    else:
+        raw["ranks"] = record.place.world_size
+    return raw
+
+
+def _simulated(record: RunRecord) -> dict[str, Any]:
+    """What a simulation says at the top: the figures of the fastest case, rank by rank."""
+    best = record.best
+    memory = plain(best.model_memory) if best.model_memory else None
+    return {
+        "source": best.source,
+        "step_time_s": best.step_time_s.median,
+        "ranks": _rank_rows(best.ranks),
+        **({"placement": plain(best.placement)} if best.model_memory else {}),
+        **({"model_memory": memory} if memory else {}),
+    }
+
+
+def _rank_rows(ranks: Sequence[RankFigures]) -> list[dict[str, float]]:
+    """Of every rank what it does in a step; idle is what is left of the longest rank's."""
+    longest = max(rank.step_time_s for rank in ranks)
+    return [
+        {
+            "rank": rank.rank,
+            "compute_s": rank.compute_s,
+            "exposed_comm_s": rank.exposed_comm_s,
+            "update_s": rank.update_s,
+            "idle_s": max(0.0, longest - rank.compute_s - rank.exposed_comm_s - rank.update_s),
+        }
+        for rank in ranks
+    ]
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses as JSON has them: without the fields of which nothing is known."""
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {one: getattr(value, one.name) for one in fields(value)}
+        return {
+            one.name: plain(of)
+            for one, of in found.items()
+            if one.metadata.get("always") or not _empty(of)
+        }
+    if isinstance(value, Mapping):
+        return {name: plain(of) for name, of in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(of) for of in value]
+    return value
+
+
+def _empty(value: Any) -> bool:
+    return value is None or (isinstance(value, Mapping | list | tuple) and not value)
