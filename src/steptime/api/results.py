@@ -85,7 +85,7 @@ class Run:
 
         if self.timeline is None:
             raise UsageError(f"the run has no timeline: {TRACE} is missing or cannot be read")
-        write_report(Path(path), self.content, self.timeline)
+        write_report(Path(path), self.record, self.timeline)
         return Path(path)
 
     def save(self, folder: str | Path) -> Path:
@@ -102,7 +102,7 @@ class Run:
         """Print its table, and what it says in sentences."""
         from steptime.report.terminal import print_run
 
-        print_run(console, self.content)
+        print_run(console, self.record)
 
     def __repr__(self) -> str:
         return text_of(self.print)
