@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from steptime.api.arguments import bytes_of, hosts_of
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.pipelines import PipelineOptions, show_pipeline
 from steptime.cli.printing import say, writing
-from steptime.cli.schedules import bytes_of, hosts_of
 from steptime.errors import UsageError
 from steptime.units import parse_rate, parse_seconds
 
@@ -130,10 +130,10 @@ def show(
             findings = prove(schedule).findings if is_own(name) else None
             shown.append(panel(algorithm, schedule, bytes_of(ranks, size), link, place, findings))
     if html is not None:
-        from steptime.report.collective.page import write_page
+        from steptime.api.pictures import Picture
 
         with writing(html):
-            write_page(html, shown)
+            Picture(tuple(shown)).save(html)
     _answer(shown, html, output)
     return 1 if any(one.findings for one in shown) else 0
 

@@ -12,7 +12,7 @@ from steptime.cluster import Cluster
 from steptime.cluster.files import cluster_named
 from steptime.collectives import Round, Schedule, algorithm, all_algorithms, prove, schedule, send
 from steptime.collectives.lookup import find_algorithms
-from steptime.report.collective.page import write_page
+from steptime.report.collective.page import player_page
 from steptime.report.collective.panel import Link, panel
 
 LINK = Link(alpha=5e-6, bandwidth=10e9)
@@ -39,7 +39,7 @@ def open_page(open_html: Callable[..., Any], tmp_path: Path) -> Callable[..., An
             panel(algorithm, made, made.ranks << 20, LINK, cluster)
             for algorithm, made in zip(found, schedules, strict=True)
         ]
-        write_page(path, shown)
+        path.write_text(player_page(shown))
         return open_html(path, **options)
 
     return show
@@ -219,7 +219,8 @@ def test_a_wrong_algorithm_is_played_with_what_is_wrong_marked(
 ) -> None:
     made = schedule(short_ring, 4)
     findings = prove(made).findings
-    write_page(tmp_path / "a.html", [panel(short_ring, made, 4 << 20, LINK, findings=findings)])
+    shown = panel(short_ring, made, 4 << 20, LINK, findings=findings)
+    (tmp_path / "a.html").write_text(player_page([shown]))
     page = open_html(tmp_path / "a.html")
     assert page.locator(".findings li").count() == len(findings)
     rounds = {finding.round for finding in findings if finding.round >= 0}
