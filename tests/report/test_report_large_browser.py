@@ -28,7 +28,7 @@ def sections(page: Any) -> list[str]:
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compared")
     tiny = "--layers 2 --embd 32 --heads 2 --context 16 --batch 8 --steps 4 --warmup 1"
-    words = ["compare", "gpt2", "--ranks", "4", *tiny.split(), "--threads", "1"]
+    words = ["compare", "--ranks", "4", *tiny.split(), "--threads", "1"]
     done = run(*words, "--strategies", "replicated,overlapped", "--out", str(out), folder=out)
     assert done.code == 0, done.err
     return out
