@@ -53,7 +53,7 @@ def leave(
     hashes = {name: set(entry["parameter_hash"]) for name, entry in run["strategies"].items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
-        told = output.told(lambda console: print_run(console, run))
+        told = output.rendered(lambda console: print_run(console, run))
         say(f"{told}\n\nreport: {out / 'report.html'}")
     elif not diverged:
         say(json.dumps(run))
@@ -77,7 +77,7 @@ def leave_flows(
     if output.json:
         say(json.dumps(run))
         return
-    say(f"{output.told(lambda console: print_flows(console, run))}\n\nrun: {out}")
+    say(f"{output.rendered(lambda console: print_flows(console, run))}\n\nrun: {out}")
 
 
 def _write(

@@ -83,7 +83,7 @@ def _answer(verdicts: Sequence["Verdict"], output: PrintOptions) -> None:
         ok = all(verdict.ok for verdict in verdicts)
         say(json.dumps({"verb": "verify", "ok": ok, "results": results}))
         return
-    say(output.told(lambda console: print_verdicts(console, verdicts)))
+    say(output.rendered(lambda console: print_verdicts(console, verdicts)))
 
 
 def _check_export(path: Path | None, found: Sequence["Algorithm"], counts: Sequence[int]) -> None:
