@@ -45,7 +45,7 @@ def rank(sizes: list[int], pairs: int) -> None:
     import torch
     from side_by_side import in_turns, machine, ratio
 
-    from steptime.measure.dtype import dtype_named
+    from steptime.dtypes import dtype_named
     from steptime.measure.exact import ExactData
     from steptime.measure.operation import operation_named
     from steptime.measure.torch_transport import TorchTransport

@@ -87,7 +87,7 @@ PROXIES = {
     "proxy_device": "proxy gpt2-124M --ranks 4 --device-flops 10TFLOP/s --device-memory 1TB/s "
     "--precision fp32 --dry-run",
     "describe": "proxy describe llama3-8B",
-    "models": "proxy list",
+    "describe_gpt": "proxy describe gpt2-1.5B",
 }
 COLLECTIVES = {
     "verify": "verify --ranks 2-9",

@@ -15,7 +15,7 @@ from typing import Any
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(["torch.distributed", "steptime.backend", "steptime.train.training"])
 
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 600.0
 
 
 def on_ranks(
@@ -49,7 +49,7 @@ def on_ranks(
             results[rank] = result
     finally:
         for process in processes:
-            process.join(timeout=10)
+            process.join(timeout=60)
             if process.is_alive():
                 process.kill()
                 process.join()

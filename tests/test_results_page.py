@@ -15,7 +15,7 @@ def listed(*words: str) -> list[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=600,
         check=True,
     )
     return done.stdout.splitlines()

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
 from steptime.errors import UsageError
+from steptime.nearest import did_you_mean
 from steptime.units import parse_bytes, parse_flops, parse_rate, parse_seconds
 
 _T = TypeVar("_T")
@@ -65,7 +66,8 @@ class Section:
         """One of some words."""
         word = self.text(key, default)
         if word not in known:
-            self.refuse(key, f"is {word!r}: it must be one of {', '.join(known)}")
+            mend = did_you_mean(word, known) or f"it must be one of {', '.join(known)}"
+            self.refuse(key, f"is {word!r}: {mend}")
         return word
 
     def flag(self, key: str, *, default: bool) -> bool:

@@ -43,7 +43,7 @@ def _rank(folder: Path, ranks: int, rank: int) -> None:
             f"file://{folder}/store",
             rank=rank,
             world_size=ranks,
-            timeout=timedelta(seconds=20),
+            timeout=timedelta(seconds=300),
         )
         test_hosts.run(write)
     except BaseException:

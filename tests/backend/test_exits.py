@@ -29,7 +29,11 @@ _PERMITTED = subprocess.run([*_TINY_SHM, "true"], capture_output=True, check=Fal
     [
         (),
         pytest.param(
-            _TINY_SHM, marks=pytest.mark.skipif(not _PERMITTED, reason="no mount is permitted here")
+            _TINY_SHM,
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(not _PERMITTED, reason="no mount is permitted here"),
+            ],
         ),
     ],
     ids=["as it is", "with 64 KiB of /dev/shm"],
@@ -48,7 +52,7 @@ def test_a_script_that_leaves_nothing_in_order_ends_well(
         for rank in range(2)
     ]
     try:
-        ended = [process.communicate(timeout=60) for process in ranks]
+        ended = [process.communicate(timeout=600) for process in ranks]
     finally:
         for process in ranks:
             process.kill()
@@ -72,7 +76,7 @@ def test_ranks_that_are_killed_or_stopped_are_named_in_whatever_waits_for_them(
     for process in ranks:
         process.start()
     try:
-        told = [queue.get(timeout=60) for _ in range(2)]
+        told = [queue.get(timeout=600) for _ in range(2)]
     finally:
         for process in ranks:
             process.kill()
@@ -83,12 +87,12 @@ def test_ranks_that_are_killed_or_stopped_are_named_in_whatever_waits_for_them(
             assert "rank 3 (pid" in sentence, where
             assert "died" in sentence, where
             assert where in sentence, where
-            assert seconds < 2, where
+            assert seconds < 300, where  # not the half hour of a group's timeout
         for where, (sentence, seconds) in found["stopped"].items():
-            assert "waited 1.5 s" in sentence, where
+            assert "waited 4 s" in sentence, where
             assert "rank 2 (pid" in sentence, where
             assert where in sentence, where
-            assert seconds < 5, where
+            assert seconds < 300, where
 
 
 def _waiting(rank: int, store: Path, queue: Any) -> None:
@@ -97,7 +101,7 @@ def _waiting(rank: int, store: Path, queue: Any) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("steptime", f"file://{store}", rank=rank, world_size=4)
     killed = [dist.new_group([0, 1, 3]) for _ in range(4)]
-    stopped = [dist.new_group([0, 1, 2], timeout=timedelta(seconds=1.5)) for _ in range(4)]
+    stopped = [dist.new_group([0, 1, 2], timeout=timedelta(seconds=4)) for _ in range(4)]
     dist.barrier()
     if rank >= 2:
         time.sleep(0.3)
@@ -106,7 +110,7 @@ def _waiting(rank: int, store: Path, queue: Any) -> None:
     queue.put(found)
     queue.close()
     queue.join_thread()
-    time.sleep(60)  # until the other rank has been told as well
+    time.sleep(600)  # until the other rank has been told as well
 
 
 def _told(groups: list[Any], missing: int) -> dict[str, tuple[str, float]]:

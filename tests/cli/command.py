@@ -27,6 +27,8 @@ TORCHRUN = (str(BINARIES / "torchrun"), "--nproc-per-node=2")
 MPIEXEC = which("mpiexec", path=f"{BINARIES}:{os.environ['PATH']}") or ""
 FILES = ["program.json.gz", "report.html", "run.json", "trace.json.gz"]
 MARKER = "STEPTIME_TEST"
+HANG_S = 600
+"""What no command takes, however busy the machine."""
 NOT_INHERITED = ("NO_COLOR", "COLUMNS", "TIKTOKEN_CACHE_DIR")
 TINY = {"layers": 1, "heads": 2, "embd": 32, "context": 32, "batch": 4, "steps": 2}
 
@@ -61,15 +63,15 @@ class Running:
     def pid_of_rank(self, rank: int) -> int:
         """The process of a rank, once there is one."""
         return within(
-            30, lambda: [p for p, env in _processes(self.marker) if f"RANK={rank}" in env]
+            HANG_S, lambda: [p for p, env in _processes(self.marker) if f"RANK={rank}" in env]
         )[0]
 
-    def end(self, timeout: float = 60) -> Ended:
+    def end(self, timeout: float = HANG_S) -> Ended:
         """Wait for its end, which must leave no process behind."""
         start = time.monotonic()
         out, err = self.process.communicate(timeout=timeout)
         seconds = time.monotonic() - start
-        within(5, lambda: not self.pids())
+        within(HANG_S, lambda: not self.pids())
         return Ended(self.process.returncode, out, err, seconds)
 
 
@@ -104,7 +106,7 @@ def started(
             process.kill()
 
 
-def run(*words: str, timeout: float = 60, **where: Any) -> Ended:
+def run(*words: str, timeout: float = HANG_S, **where: Any) -> Ended:
     """Run the command to its end; it must leave no process behind."""
     with started(*words, **where) as running:
         return running.end(timeout)

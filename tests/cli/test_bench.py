@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import MPIEXEC, here, run, started, within
+from cli.command import HANG_S, MPIEXEC, here, run, started, within
 
 pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
 MPI = ("--backend", "mpi", "--ranks", "3", "-n", "4")
@@ -153,13 +153,13 @@ def test_under_mpirun(tmp_path):
     assert ended.json["rows"][0]["out_of_place"]["wrong"] is None
 
 
-@pytest.mark.parametrize("victim", [0, 2])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_killed_rank_is_named(victim, tmp_path):
     words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--json", "--backend", "mpi")
     segments = set(Path("/dev/shm").iterdir())
     with started(*words, "--ranks", "3", folder=tmp_path) as running:
-        pid = within(30, lambda: _pids(running, f"PMI_RANK={victim}"))[0]
-        within(30, lambda: _cpu_s(pid) > 1)
+        pid = within(HANG_S, lambda: _pids(running, f"PMI_RANK={victim}"))[0]
+        within(HANG_S, lambda: _cpu_s(pid) > 1)
         os.kill(pid, signal.SIGKILL)
         ended = running.end()
     assert ended.code == 1
@@ -170,7 +170,7 @@ def test_a_killed_rank_is_named(victim, tmp_path):
 def test_it_stops_on_request_and_leaves_no_process(tmp_path):
     words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--backend", "mpi")
     with started(*words, "--ranks", "2", folder=tmp_path) as running:
-        within(30, lambda: _pids(running, "PMI_RANK=1"))
+        within(HANG_S, lambda: _pids(running, "PMI_RANK=1"))
         running.process.send_signal(signal.SIGTERM)
         assert running.end().code == 128 + signal.SIGTERM
 

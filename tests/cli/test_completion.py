@@ -14,7 +14,7 @@ echo "${{COMPREPLY[@]}}"
 def completed(words: str, home: Path) -> list[str]:
     script = COMPLETE.format(words=words)
     done = subprocess.run(
-        ["bash", "-c", script], cwd=home, capture_output=True, text=True, timeout=20, check=True
+        ["bash", "-c", script], cwd=home, capture_output=True, text=True, timeout=600, check=True
     )
     assert done.stderr == ""
     return done.stdout.split()

@@ -226,7 +226,7 @@ def test_a_simulated_run_exports_its_links_messages_and_program(tmp_path: Path) 
 def own_clocks() -> bool:
     with suppress(OSError):
         tried = [*ALONE, "5000", "true"]
-        return subprocess.run(tried, capture_output=True, timeout=20).returncode == 0
+        return subprocess.run(tried, capture_output=True, timeout=600).returncode == 0
     return False
 
 
@@ -240,7 +240,7 @@ def test_ranks_whose_clocks_differ_leave_one_merged_trace(tmp_path: Path) -> Non
     rank = ["-n", "1", *ALONE]
     command = [MPIEXEC, *rank, "0", STEPTIME, "proxy", *words]
     command += [":", *rank, "5000", STEPTIME, "proxy", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     answer = exported(tmp_path / "run", "--to", "csv")
     ahead = [clock["offset_s"] for clock in answer["clock"]]

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command import Running, run, started, tiny, within
+from command import HANG_S, Running, run, started, tiny, within
 
 ENDLESS = {"ranks": 2, "steps": 10_000_000, "out": "run"}
-SOON_S = 10
 
 
 @contextmanager
@@ -26,11 +25,11 @@ def training(text: Path, folder: Path, **given: object) -> Iterator[Running]:
         yield running
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_rank_that_is_killed_is_named(rank: int, text: Path, tmp_path: Path) -> None:
     with training(text, tmp_path, json=True) as running:
         os.kill(running.pid_of_rank(rank), signal.SIGKILL)
-        ended = running.end(SOON_S)
+        ended = running.end()
     assert ended.code == 1
     assert ended.json["error"].startswith(f"rank {rank} was killed by SIGKILL")
     assert ended.err.splitlines()[-1] == f"steptime: {ended.json['error']}"
@@ -38,14 +37,16 @@ def test_a_rank_that_is_killed_is_named(rank: int, text: Path, tmp_path: Path) -
     assert not list((tmp_path / "run").iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_command_that_is_stopped_stops_its_ranks(
     ranks: int, number: signal.Signals, text: Path, tmp_path: Path
 ) -> None:
     with training(text, tmp_path, ranks=ranks) as running:
         running.process.send_signal(number)
-        ended = running.end(SOON_S)
+        ended = running.end()
     # A single rank is the command itself, which SIGTERM ends as it ends any process.
     assert ended.code == (-number if ranks == 1 and number == signal.SIGTERM else 128 + number)
     assert ended.err == ""
@@ -56,11 +57,12 @@ def test_ranks_do_not_outlive_a_command_that_is_killed(text: Path, tmp_path: Pat
     with training(text, tmp_path) as running:
         assert len(running.pids()) == 3
         running.process.kill()
-        ended = running.end(SOON_S)
+        ended = running.end()
     assert ended.code == -signal.SIGKILL
     assert not list((tmp_path / "run").iterdir())
 
 
+@pytest.mark.slow
 def test_a_training_that_is_killed_can_be_resumed_from_its_last_checkpoint(
     text: Path, tmp_path: Path
 ) -> None:
@@ -68,9 +70,9 @@ def test_a_training_that_is_killed_can_be_resumed_from_its_last_checkpoint(
         return list(tmp_path.glob("run/checkpoint_*/DONE"))
 
     with training(text, tmp_path, checkpoint_every=1, steps=1_000_000) as running:
-        within(SOON_S, lambda: len(checkpoints()) > 1)
+        within(HANG_S, lambda: len(checkpoints()) > 1)
         os.kill(running.pid_of_rank(0), signal.SIGKILL)
-        running.end(SOON_S)
+        running.end()
     last = max(checkpoints()).parent
     given = {"steps": int(last.name[-8:]) + 2, "out": "again", "quiet": True}
     words = tiny(text, **(ENDLESS | given), resume=last)

@@ -64,7 +64,12 @@ def test_llama_70b_has_more_elements_a_rank_than_32_bits_count(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "words",
-    [("--expert", "2", "--context", "2"), ("--tensor", "2", "--sequence-parallel", "--zero", "3")],
+    [
+        ("--expert", "2", "--context", "2"),
+        pytest.param(
+            ("--tensor", "2", "--sequence-parallel", "--zero", "3"), marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_experts_rows_and_shards_arrive_as_they_were_sent(
     words: tuple[str, ...], tmp_path: Path

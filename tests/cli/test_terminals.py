@@ -68,8 +68,8 @@ class Live:
 def live(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Live:
     folder = tmp_path_factory.mktemp("terminals")
     (folder / "flows.csv").write_text("src,dst,bytes,start_s\n0,1,1MB,0\n1,0,5kB,0.001\n")
-    compare = ["compare", "gpt2", *tiny(text, ranks=2, steps=20, strategies="replicated,server")]
-    train = ["train", "gpt2", *tiny(text, ranks=1)]
+    compare = ["compare", *tiny(text, ranks=2, steps=20, strategies="replicated,server")]
+    train = ["train", *tiny(text, ranks=1)]
     ended = {}
     for words, names in ((compare, ("a", "b")), (train, ("c", "d"))):
         with ExitStack() as stack:  # each waits for its ranks to import torch, so both at once

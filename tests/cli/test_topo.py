@@ -24,7 +24,7 @@ sys.exit(code)
 
 def test_this_machine_without_torch(tmp_path):
     command = [sys.executable, "-c", WITHOUT, "topo", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "\n")
     host = json.loads(done.stdout)
     assert host["verb"] == "topo"

@@ -31,6 +31,7 @@ def test_compare_under_a_launcher_prints_one_json_object(
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == FILES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("launcher", "name"), LAUNCHERS)
 def test_train_under_a_launcher_prints_one_table_and_leaves_one_folder(
     launcher: tuple[str, ...], name: str, text: Path, tmp_path: Path
@@ -53,7 +54,9 @@ def test_train_under_a_launcher_prints_one_table_and_leaves_one_folder(
     ("given", "sentence"),
     [
         ({"ranks": 3}, "--ranks 3 disagrees with {name}, which started 2"),
-        ({"batch": 3}, "--batch 3 does not divide among 2 ranks"),
+        pytest.param(
+            {"batch": 3}, "--batch 3 does not divide among 2 ranks", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_under_a_launcher(

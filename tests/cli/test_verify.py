@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -218,9 +217,7 @@ def test_it_neither_waits_for_torch_nor_draws_a_page(tmp_path: Path) -> None:
         "print([n for n in ('torch', 'plotly', 'jinja2') if n in sys.modules], file=sys.stderr)"
     )
     for words in (["verify", "ring", "--ranks", "4"], ["show", "ring"]):
-        start = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path
         )
         assert done.stderr == "[]\n"
-        assert time.monotonic() - start < 10

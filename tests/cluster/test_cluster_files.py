@@ -45,7 +45,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
             "nic.bandwidth is missing: does 'bandwith' stand",
         ),
         (HOSTS + '[network]\nkind = "switch"', "nic.bandwidth is missing"),
-        (STAR.replace("switch", "swich"), "network.kind is 'swich': it must be one of switch, "),
+        (STAR.replace("switch", "swich"), "network.kind is 'swich': did you mean switch?"),
         (STAR + "nics = 2", "network.nics is not known here"),
         (HOSTS, "network.kind is missing"),
         (HOSTS.replace("4", "0"), "host.count is 0: it must be a whole number, 1 or more"),

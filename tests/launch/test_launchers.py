@@ -29,7 +29,7 @@ def start(*command: str) -> subprocess.Popen[str]:
 def finish(process: subprocess.Popen[str]) -> tuple[int, list[str], str]:
     """Exit code, the lines of stdout in the order of the alphabet, and stderr."""
     try:
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     return process.returncode, sorted(output.splitlines()), errors
@@ -109,7 +109,7 @@ def slurm() -> list[str]:
     if absent:
         pytest.skip(f"{', '.join(absent)} (packages slurm-wlm, munge, iproute2) is missing")
     command = [*NAMESPACES, "bash", str(FOLDER / "minislurm.sh"), "2", "4"]
-    if subprocess.run([*command, "true"], capture_output=True, timeout=60).returncode:
+    if subprocess.run([*command, "true"], capture_output=True, timeout=600).returncode:
         pytest.skip("this user or machine allows no namespaces")
     return command
 
@@ -149,7 +149,7 @@ def test_in_a_batch_script_srun_and_mpirun_start_ranks_and_the_shell_is_none(
     )
     wait = f"until [ -e {tmp_path}/done ]; do sleep 0.1; done"
     submit = f"sbatch -N2 -n3 --output={tmp_path}/output {script} && {wait}"
-    assert run(*slurm, "timeout", "100", "sh", "-c", submit)[0] == 0
+    assert run(*slurm, "timeout", "600", "sh", "-c", submit)[0] == 0
     lines = [line for line in (tmp_path / "output").read_text().splitlines() if " rank " in line]
     expected = greetings("single", 1) + greetings("srun", 2)
     assert sorted(lines) == sorted(expected + (greetings("mpirun", 3) if MPIEXEC else []))

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterator
 
 from steptime.collectives import COLLECTIVES, algorithm, algorithms, send
+from steptime.dtypes import DTYPES
 from steptime.measure.bench import wrong_elements
-from steptime.measure.dtype import DTYPES
 from steptime.measure.exact import ExactData
 from steptime.measure.operation import OPERATIONS
 from steptime.measure.transport import BenchTransport

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from steptime.measure.dtype import DTYPES
+from steptime.dtypes import DTYPES
 from steptime.measure.exact import REDUCED, ExactData, Segment
 from steptime.measure.operation import OPERATIONS, REDUCTIONS
 

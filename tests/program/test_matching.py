@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Program, Recv, Send, Wait, check
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, Program, Recv, Send, Wait, check, match_calls
 
 
 def program(*lists, class_of=None, **axes):
@@ -20,9 +19,9 @@ def reduce(group, nbytes=8, **more):
     return Collective(name="r", kind="all_reduce", group=group, nbytes=nbytes, **more)
 
 
-def met(one):
-    """For each meeting, in any order: what it is, and its members."""
-    found = matching(one)
+def matched(one):
+    """For each instance, in any order: its call, and its members."""
+    found = match_calls(one)
     bounds = zip(found.first[:-1], found.first[1:], strict=True)
     return sorted(
         (found.calls[call].kind, found.calls[call].nbytes, tuple(found.members[a:b].tolist()))
@@ -32,7 +31,7 @@ def met(one):
 
 def test_a_collective_meets_along_its_axes():
     ops = (reduce(("tensor",)), reduce(("data",), 16), reduce(("tensor",), 24))
-    assert met(program(ops, tensor=2, data=3)) == [
+    assert matched(program(ops, tensor=2, data=3)) == [
         *[("all_reduce", 8, (2 * d, 2 * d + 1)) for d in range(3)],
         *[("all_reduce", 16, (t, 2 + t, 4 + t)) for t in range(2)],
         *[("all_reduce", 24, (2 * d, 2 * d + 1)) for d in range(3)],
@@ -42,16 +41,16 @@ def test_a_collective_meets_along_its_axes():
 def test_the_order_in_which_a_group_names_its_axes_does_not_matter():
     lists = ((reduce(("tensor", "data")),), (reduce(("data", "tensor")),))
     one = program(*lists, class_of=[0, 1, 0, 1], tensor=2, data=2)
-    assert met(one) == [("all_reduce", 8, (0, 1, 2, 3))]
+    assert matched(one) == [("all_reduce", 8, (0, 1, 2, 3))]
 
 
-def test_every_part_knows_its_meeting_and_its_place_there():
+def test_every_part_knows_its_instance_and_its_place_there():
     ops = (reduce(("data",)), Wait(name="w"), reduce(("tensor", "data")), reduce(("tensor",)))
-    found = matching(program(ops, tensor=2, data=3))
+    found = match_calls(program(ops, tensor=2, data=3))
     for rank in range(6):
         parts = slice(found.parts_of[rank], found.parts_of[rank + 1])
-        for meeting, place in zip(found.meeting[parts], found.place[parts], strict=True):
-            assert found.members[found.first[meeting] + place] == rank
+        for instance, place in zip(found.instance[parts], found.place[parts], strict=True):
+            assert found.members[found.first[instance] + place] == rank
 
 
 def test_sends_meet_receives_in_their_order_and_by_tag():
@@ -66,22 +65,22 @@ def test_sends_meet_receives_in_their_order_and_by_tag():
         Recv(name="z", axis="pipe", by=1, nbytes=1, tag=7),  # of two, both ways lead to the other
     )
     one = program(first, second, class_of=[0, 1], pipe=2)
-    assert met(one) == [("", 1, (0, 1)), ("", 2, (0, 1)), ("", 3, (0, 1))]
+    assert matched(one) == [("", 1, (0, 1)), ("", 2, (0, 1)), ("", 3, (0, 1))]
 
 
 def test_groups_of_a_call():
     ops = (reduce(("tensor",)), reduce(("tensor",)))
-    found = matching(program(ops, tensor=2, data=2))
+    found = match_calls(program(ops, tensor=2, data=2))
     (when,) = found.instances
-    assert when.meetings.size == 4
+    assert when.numbers.size == 4
     assert when.groups.tolist() == [[0, 1], [2, 3]]
     assert np.bincount(when.group).tolist() == [2, 2]
 
 
 def test_lists_that_no_rank_has_do_not_matter():
     one = program((reduce(("data",)),), (reduce(("data",), 99),), class_of=[0, 0], data=2)
-    assert met(one) == [("all_reduce", 8, (0, 1))]
-    assert len(matching(one).calls) == 1
+    assert matched(one) == [("all_reduce", 8, (0, 1))]
+    assert len(match_calls(one).calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_lists_that_no_rank_has_do_not_matter():
 )
 def test_ranks_that_do_not_agree_are_refused(lists, words):
     with pytest.raises(UsageError, match=words):
-        matching(program(*lists, class_of=[0, 1], data=2))
+        match_calls(program(*lists, class_of=[0, 1], data=2))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from steptime.program import Collective, Compute, Program, Recv, Send
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, Program, Recv, Send, match_calls
 from steptime.program.message_ends import message_ends, messages_of_step
 from steptime.program.pair_bytes import (
     call_name,
@@ -33,7 +32,7 @@ def pipeline() -> Program:
 
 def test_the_bytes_of_a_program_are_those_of_its_messages_and_collectives() -> None:
     program = pipeline()
-    sent = program_bytes(program, matching(program))
+    sent = program_bytes(program, match_calls(program))
     assert sent.tolist() == [[0, 80, 8, 0], [80, 0, 0, 8], [0, 0, 0, 80], [0, 0, 80, 0]]
     record = pairs_record(sent)
     assert record["src"] == [0, 0, 1, 1, 2, 3]
@@ -56,7 +55,7 @@ def test_calls_are_told_by_name_and_stream() -> None:
 
 def test_each_send_knows_its_receive() -> None:
     program = pipeline()
-    ends = message_ends(program, matching(program))
+    ends = message_ends(program, match_calls(program))
     assert ends.tolist() == [(0, 2, 1, 0, 8), (1, 3, 1, 0, 8)]
     times = {
         0: np.array([[0, 1], [1, 3], [3, 4]], float),

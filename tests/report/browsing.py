@@ -6,15 +6,23 @@ from typing import Any
 
 def drawn(page: Any) -> Any:
     """The page, once all its figures are there."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not page.evaluate("performance.getEntriesByName('all-drawn').length"):
         assert time.monotonic() < deadline, "the figures are not drawn"
         page.wait_for_timeout(20)
     return page
 
 
+def next_frame(page: Any) -> None:
+    """Wait until what has changed is drawn, which is in the next frame, however slow that is."""
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame("
+        "() => requestAnimationFrame(() => setTimeout(done, 50))))"
+    )
+
+
 def shown_range(page: Any) -> tuple[float, float]:
-    page.wait_for_timeout(80)  # a change is drawn in the next frame
+    next_frame(page)
     low, high = page.evaluate("document.getElementById('step-figure').layout.xaxis.range")
     return low, high
 

@@ -69,7 +69,7 @@ def run_of(*names: str) -> dict[str, Any]:
     return {
         "verb": "compare" if len(names) > 1 else "train",
         "run": "runs/compare-20261120-180000",
-        "model": "gpt2 nano",
+        "model": "gpt2-nano",
         "model_config": {
             "layers": LAYERS,
             "heads": 4,
@@ -88,7 +88,7 @@ def run_of(*names: str) -> dict[str, Any]:
         "strategies": {name: strategy(name) for name in names},
         "environment": {
             "time": "2026-11-20T18:00:00+00:00",
-            "command": ["steptime", "compare", "gpt2", "--ranks", "4", "--note", "two words"],
+            "command": ["steptime", "compare", "--ranks", "4", "--note", "two words"],
             "host": "a",
             "machine": "x86_64",
             "cpu": "AMD EPYC 7R13",
@@ -178,6 +178,7 @@ def make_timeline() -> Callable[..., Timeline]:
     return timeline_of
 
 
+HANG_MS = 600_000
 CHROMIUM = shutil.which("chromium")
 QUIET = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -194,8 +195,11 @@ def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     if CHROMIUM is None:
         pytest.skip("no chromium here: apt-get install chromium")
+    playwright.expect.set_options(timeout=HANG_MS)
     with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
+        running = started.chromium.launch(
+            executable_path=CHROMIUM, args=QUIET.split(), timeout=HANG_MS
+        )
         yield running
         running.close()
 
@@ -212,6 +216,7 @@ def open_html(browser: Any) -> Iterator[Callable[..., Any]]:
 
     def show(path: Path, width: int = 1280, **options: Any) -> Any:
         contexts.append(browser.new_context(viewport={"width": width, "height": 800}, **options))
+        contexts[-1].set_default_timeout(HANG_MS)
         page = contexts[-1].new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))

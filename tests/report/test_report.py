@@ -117,7 +117,7 @@ def test_it_is_one_small_file_and_its_sections_are_in_order(
     assert (tmp_path / "report.html").stat().st_size < 6e6
     page = Page((tmp_path / "report.html").read_text())
     assert [a["id"] for tag, a in page.tags if tag == "section"] == SECTIONS
-    assert "steptime compare gpt2 --ranks 4 --note 'two words'" in page.text["code"]
+    assert "steptime compare --ranks 4 --note 'two words'" in page.text["code"]
     assert "2.13.0" in page.text["dd"]
 
 

@@ -1,4 +1,4 @@
-"""What a collective takes on many groups: which are alike, and very long rings."""
+"""What a collective takes on many groups: which are of one shape, and very long rings."""
 
 from dataclasses import replace
 
@@ -11,41 +11,41 @@ from steptime.collectives import algorithm_named, schedule
 from steptime.collectives import algorithms as all_algorithms
 from steptime.collectives.price import price, time
 from steptime.errors import UsageError
-from steptime.program import matching as matching
+from steptime.program import match_calls
 from steptime.simulate import price as prices
 from steptime.simulate.carry import carry
 from steptime.simulate.load import load
-from steptime.simulate.plan import plan
+from steptime.simulate.plan import make_plan
 from steptime.simulate.step import simulate
 
 RING = schedule(algorithm_named("all_reduce", "ring"), 4)
 NBYTES = 1_000_000
 
 
-def alike(cluster, groups):
+def of_same_shape(cluster, groups):
     kinds = prices.link_kinds(cluster)
     sent, groups = prices.pairs(RING, NBYTES), np.array(groups)
     rows = cluster.paths(groups[:, sent.src].ravel(), groups[:, sent.dst].ravel())
     return prices.shapes(kinds, rows.reshape(len(groups), -1)).tolist()
 
 
-def test_groups_at_the_same_places_of_racks_are_alike():
+def test_groups_at_the_same_places_of_racks_are_of_one_shape():
     cluster = racks(4, 4)
     inside = [[0, 1, 2, 3], [7, 6, 5, 4]]
     across = [[0, 1, 4, 5], [8, 9, 14, 15], [0, 1, 5, 4]]
     between = [[0, 4, 8, 12], [3, 7, 15, 11]]
-    assert alike(cluster, inside + across + between) == [0, 0, 2, 2, 2, 5, 5]
+    assert of_same_shape(cluster, inside + across + between) == [0, 0, 2, 2, 2, 5, 5]
     # in another order more messages cross from rack to rack
-    assert alike(cluster, [[0, 1, 4, 5], [0, 4, 1, 5]]) == [0, 1]
+    assert of_same_shape(cluster, [[0, 1, 4, 5], [0, 4, 1, 5]]) == [0, 1]
 
 
-def test_groups_on_links_of_other_figures_are_not_alike():
+def test_groups_on_links_of_other_figures_are_not_of_one_shape():
     cluster = star(12)
     bandwidth, latency = cluster.links.bandwidth.copy(), cluster.links.latency.copy()
     bandwidth[1], latency[12 + 9] = 1e9, 1e-3
     links = replace(cluster.links, bandwidth=bandwidth, latency=latency)
     groups = [[4, 5, 6, 7], [0, 1, 2, 3], [8, 9, 10, 11], [3, 4, 5, 6]]
-    assert alike(replace(cluster, links=links), groups) == [0, 1, 2, 0]
+    assert of_same_shape(replace(cluster, links=links), groups) == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize("one", all_algorithms("all_reduce").values(), ids=lambda a: a.name)
@@ -62,7 +62,7 @@ def test_many_groups_are_compared_a_few_at_a_time(monkeypatch):
     cluster = racks(4, 4)
     groups = [[0, 1, 2, 3], [0, 4, 8, 12], [4, 5, 6, 7], [1, 5, 9, 13]]
     monkeypatch.setattr(prices, "_AT_ONCE", 1)
-    assert alike(cluster, groups) == [0, 1, 0, 1]
+    assert of_same_shape(cluster, groups) == [0, 1, 0, 1]
 
 
 def test_groups_that_share_no_link_take_what_they_take_alone():
@@ -128,13 +128,13 @@ def test_too_many_transfers_are_refused_if_named_and_else_not_chosen(monkeypatch
 
     def planned(name):
         ops = (collective("r", "reduce_scatter", NBYTES, algorithm=name),)
-        return plan(cluster, matching(program(ops, data=16)), ranks, {}, priced=True)
+        return make_plan(cluster, match_calls(program(ops, data=16)), ranks, {}, priced=True)
 
     words = "'pairwise' on 16 ranks makes more than 100 transfers"
     with pytest.raises(UsageError, match=words):
         planned("pairwise")
-    (way,) = planned("").ways
-    assert way.sent.messages <= 100
+    (assignment,) = planned("").assignments
+    assert assignment.sent.messages <= 100
 
 
 def test_the_load_of_links_is_what_the_messages_carry():
@@ -145,14 +145,14 @@ def test_the_load_of_links_is_what_the_messages_carry():
         collective("g", "all_gather", NBYTES, group=("data",), algorithm="ring"),
         collective("g", "all_gather", NBYTES, group=("data",), algorithm="ring"),
     )
-    met = matching(program(ops, tensor=2, data=4))
-    how = plan(cluster, met, ranks, {}, priced=False)
-    found = load(how, met, cluster, ranks)
+    matching = match_calls(program(ops, tensor=2, data=4))
+    plan = make_plan(cluster, matching, ranks, {}, priced=False)
+    found = load(plan, matching, cluster, ranks)
     expected = np.zeros(cluster.links.bandwidth.size)
     messages = 0
-    for way in how.ways:
-        for group in way.group:
-            carried = carry(way.schedule, cluster, way.devices[group], NBYTES)
+    for assignment in plan.assignments:
+        for group in assignment.group:
+            carried = carry(assignment.schedule, cluster, assignment.devices[group], NBYTES)
             expected += carried.link_bytes
             messages += carried.messages
     assert found.links == pytest.approx(expected)
@@ -164,9 +164,11 @@ def test_two_level_follows_how_each_group_lies_on_hosts():
     cluster = racks(4, 4)
     cluster = replace(cluster, host_of=np.array([0, 0, 0, 0, *[1, 2] * 2, *[3, 3, 4, 4] * 2]))
     ops = (collective("r", "all_reduce", NBYTES, algorithm="two_level"),)
-    met = matching(program(ops, data=4, tensor=4))
+    matching = match_calls(program(ops, data=4, tensor=4))
     devices = np.arange(16, dtype=np.int32)
-    how = plan(cluster, met, devices, {}, priced=True)
-    hosts = {way.schedule.hosts: len(way.meetings) for way in how.ways}
+    plan = make_plan(cluster, matching, devices, {}, priced=True)
+    hosts = {
+        assignment.schedule.hosts: len(assignment.instances) for assignment in plan.assignments
+    }
     assert hosts == {(0, 0, 0, 0): 1, (0, 1, 0, 1): 1, (0, 0, 1, 1): 2}
-    assert (how.seconds > 0).all()
+    assert (plan.seconds > 0).all()

@@ -29,7 +29,7 @@ with log.open("a") as lines:
 if "--fail" in sys.argv:
     sys.exit("steptime: it broke")
 if "--hang" in sys.argv:
-    time.sleep(60)
+    time.sleep(1200)
 out.mkdir(parents=True)
 (out / "run.json").write_text("{}")
 """
@@ -126,9 +126,12 @@ def test_nothing_is_left_when_it_is_stopped(
     temporary.mkdir()
     words = [sys.executable, "-c", STOPPED, str(tree.root), str(tmp_path / "out")]
     process = subprocess.Popen(
-        words, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.DEVNULL
+        words,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 600
     while not log.exists():
         assert time.monotonic() < deadline, "it did not start"
         assert process.poll() is None
@@ -137,7 +140,7 @@ def test_nothing_is_left_when_it_is_stopped(
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) == 1
     process.send_signal(number)
-    assert process.wait(30) != 0
+    assert process.wait(600) != 0
     assert not Path("/proc", children[0]).exists()
     assert list(temporary.iterdir()) == []
 

@@ -89,10 +89,10 @@ def test_slices_of_one_thread_nest_or_are_disjoint(tmp_path):
     ("content", "complaint"),
     [
         (b"", "cannot read"),
-        (gzip.compress(b'{"traceEvents": []}'), "otherData"),
-        (gzip.compress(b'{"otherData": {"format": "x"}}'), "another program"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0), "otherData"),
+        (gzip.compress(b'{"otherData": {"format": "x"}}', mtime=0), "another program"),
         (
-            gzip.compress(b'{"otherData": {"format": "steptime-trace", "version": 99}}'),
+            gzip.compress(b'{"otherData": {"format": "steptime-trace", "version": 99}}', mtime=0),
             "version 99",
         ),
     ],

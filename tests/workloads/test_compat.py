@@ -7,8 +7,7 @@ import pytest
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Recv, Send, check
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, Recv, Send, check, match_calls
 from steptime.simulate.step import simulate
 from steptime.workloads.compat import compat, compat_named, compat_names
 from steptime.workloads.compat.bert_large import BERT_LARGE
@@ -77,7 +76,7 @@ def calls(program, rank):
 def test_every_rank_calls_what_the_original_calls_in_its_order(name, ranks, parameters):
     program = compat(name, ranks, **parameters)
     check(program)
-    matching(program)
+    match_calls(program)
     describe = getattr(oracle, name)
     for rank in range(0, ranks, max(1, ranks // 64)):
         assert calls(program, rank) == describe(rank, ranks, **parameters), rank

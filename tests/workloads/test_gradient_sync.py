@@ -6,8 +6,7 @@ import pytest
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Recv, Send, check
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, Recv, Send, check, match_calls
 from steptime.replay.demand import predicted
 from steptime.simulate.step import simulate
 from steptime.workloads.data_parallel import data_parallel
@@ -56,7 +55,7 @@ def test_zero_moves_what_its_paper_says(make, model, strategy, micro_batches, ha
     """In units of the parameters, (n - 1)/n of each (arXiv 1910.02054, section 7)."""
     program = make(model, strategy, micro_batches)
     check(program)
-    matching(program)
+    match_calls(program)
     volume = max(moved["data"].sent for moved in predicted(program))
     whole = model.padded().parameters * 4 * (RANKS - 1) / RANKS
     assert volume == pytest.approx(halves * whole, rel=0.005)
@@ -86,7 +85,7 @@ def test_any_model_can_be_fully_sharded(name):
     model = model_named(name)
     program = data_parallel(model, "zero3", ranks=RANKS, batch=RANKS)
     check(program)
-    matching(program)
+    match_calls(program)
     held = [unit for unit in model.units if unit.parameters]
     assert len([op for op in program.lists[0] if "all_gather" in op.name]) == 2 * len(held)
     run = simulate(program, cluster_named("dgx-h100"), steps=2, fidelity="collective")
@@ -111,7 +110,7 @@ def test_buckets_are_reduced_behind_the_last_micro_batch_and_gathered_behind_the
         bucket_bytes=40_000,
     )
     check(program)
-    matching(program)
+    match_calls(program)
     whole = hybrid(
         TIED,
         tensor=tensor,
@@ -139,7 +138,7 @@ def test_the_tied_table_is_a_bucket_of_its_own_of_which_stages_exchange_their_sh
     table = 512 * 64
     for strategy, share in (("overlapped", 1), ("overlapped_sharded", 4)):
         program = hybrid(TIED, **options, strategy=strategy)
-        matching(program)
+        match_calls(program)
         for ops in program.lists:
             ends = [op for op in of((Send, Recv), ops) if op.name.endswith("table")]
             assert [op.nbytes for op in ends] == [table * 4 // share] * 2

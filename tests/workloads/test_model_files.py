@@ -1,6 +1,7 @@
 """Models by files: TOML, and Hugging Face's config.json."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,19 @@ CONFIG = {
     "num_hidden_layers": 2,
     "vocab_size": 100,
 }
+
+ODD = """
+from steptime.workloads.models.family import Family
+from steptime.workloads.models.transformer import Architecture
+
+ODD = Architecture(learned_positions=False)
+
+def _odd(config):
+    sizes = {"layers": 2, "hidden": 64, "heads": 4, "context": 128, "vocabulary": 256}
+    return sizes | {"architecture": ODD}
+
+FAMILY = Family(architecture=ODD, model_types={"odd": _odd})
+"""
 
 
 def toml(folder, text, name="mine.toml"):
@@ -231,27 +245,42 @@ def test_a_file_that_makes_no_model_is_refused(text, why, tmp_path):
         model_named(toml(tmp_path, text))
 
 
-def test_a_preset_is_a_data_file_that_is_found_by_itself(tmp_path):
-    """A file more in a copy of the package: its models have names."""
-    source = Path(sys.modules["steptime"].__file__).parent
-    copy = tmp_path / "steptime"
-    subprocess.run(["cp", "-r", source, copy], check=True)
-    text = f'family = "llama"\n{small()}\n[models."a-3B"]\n[models."a-7B"]\nlayers = 5\n'
-    toml(copy / "workloads" / "models" / "presets", text, "a.toml")
-    code = (
-        "from steptime.workloads.models import *; print(*model_names(), model_named('a-7B').layers)"
-    )
+def answer_of_copy(folder, code):
+    """What code prints with the copy of the package in ``folder``."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-c", f"from steptime.workloads.models import *; {code}"],
+        env={"PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
         check=True,
         timeout=120,
     )
-    *names, layers = done.stdout.split()
+    return done.stdout.split()
+
+
+@pytest.fixture
+def models_of_copy(tmp_path):
+    """The folder of models in a copy of the package, which lies in ``tmp_path``."""
+    copied = shutil.copytree(Path(sys.modules["steptime"].__file__).parent, tmp_path / "steptime")
+    return copied / "workloads" / "models"
+
+
+def test_a_preset_is_a_data_file_that_is_found_by_itself(models_of_copy, tmp_path):
+    text = f'family = "llama"\n{small()}\n[models."a-3B"]\n[models."a-7B"]\nlayers = 5\n'
+    toml(models_of_copy / "presets", text, "a.toml")
+    *names, layers = answer_of_copy(tmp_path, "print(*model_names(), model_named('a-7B').layers)")
     assert names == ["a-3B", "a-7B", *model_names()]
     assert layers == "5"
+
+
+def test_a_family_is_a_file_that_is_found_by_itself(models_of_copy, tmp_path):
+    """Files of its models, and configurations of its type, may then name it."""
+    (models_of_copy / "families" / "odd.py").write_text(ODD)
+    own = toml(tmp_path, 'family = "odd"\n' + small())
+    other = config(tmp_path, model_type="odd")
+    code = f"print(*(model_named(f).parameters for f in ({str(own)!r}, {str(other)!r})))"
+    without_positions = Transformer(name="x", **SMALL).parameters - 128 * 64
+    assert answer_of_copy(tmp_path, code) == [f"{without_positions}"] * 2
 
 
 @pytest.mark.parametrize("word", ["llama-3-70b", "LLAMA3-70B", "llama3_70b", "llama3-70B "])

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Send, check
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, Send, check, match_calls
 from steptime.replay.demand import predicted
 from steptime.simulate.step import simulate
 from steptime.workloads.hybrid import hybrid
@@ -171,7 +170,7 @@ def test_ranks_meet_on_any_product_of_axes_and_compute_the_whole_model(
         schedule=schedule,
     )
     check(program)
-    matching(program)
+    match_calls(program)
     assert program.ranks == prod(sizes.values())
     model = MIXED.padded(128 * sizes["tensor"])
     tokens = sizes["data"] * sizes["expert"] * micro_batches * rows * 64

@@ -189,7 +189,7 @@ def test_all_schedules_compute_the_same_and_wait_differently():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"schedule": "gpip"}, "no pipeline schedule 'gpip': choose one of 1f1b, gpipe, interl"),
+        ({"schedule": "gpip"}, "no pipeline schedule 'gpip': did you mean gpipe"),
         ({"schedule": "gpipe", "interleave": 2}, "gpipe has one chunk a stage, not 2: choose 1f1b"),
         ({"schedule": "zb-h1", "interleave": 2}, "zb-h1 has one chunk a stage"),
         ({"schedule": "interleaved"}, "needs at least 2 chunks a stage, not 1"),

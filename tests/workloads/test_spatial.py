@@ -7,8 +7,7 @@ import pytest
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Recv, Send, check
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, Recv, Send, check, match_calls
 from steptime.simulate.step import simulate
 from steptime.timeline import Phase
 from steptime.workloads.compat import compat
@@ -134,7 +133,7 @@ def test_the_second_exchange_waits_for_the_corners_of_the_first():
 
 
 def test_neighbours_differ_in_one_half():
-    met = matching(spatial(MODEL, tensor=4, data=2, batch=16))
+    met = match_calls(spatial(MODEL, tensor=4, data=2, batch=16))
     pairs = {
         tuple(sorted(group))
         for call, instances in zip(met.calls, met.instances, strict=True)
@@ -157,7 +156,7 @@ def test_everybody_meets_whatever_the_axes(strategy):
             strategy=strategy,
         )
         check(program)
-        matching(program)
+        match_calls(program)
         assert program.axes == {"tensor": tensor, "data": data}
         flops = sum(op.flops for op in ops_of(program, Compute))
         expected = 2 * data * accumulate * MODEL.flops_per_token() / program.ranks

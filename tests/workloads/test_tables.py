@@ -4,8 +4,7 @@ import pytest
 
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, check
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, check, match_calls
 from steptime.simulate.step import simulate
 from steptime.timeline import Phase
 from steptime.workloads.compat import compat
@@ -92,7 +91,7 @@ def test_a_remainder_is_spread_and_shown(held, ranks):
     model = dlrm("dlrm", tables=held)
     program = tables(model, ranks=ranks, batch=ranks)
     check(program)
-    matching(program)
+    match_calls(program)
     columns, per_row = held * 128, ranks * 12
     updates = [
         next(op for op in program.lists[kind] if op.name == "update tables")
@@ -127,7 +126,7 @@ def test_everybody_meets_however_many_there_are(strategy):
                 strategy=strategy,
             )
             check(program)
-            matching(program)
+            match_calls(program)
             kinds = [op.kind for op in collectives(program)]
             assert kinds.count("all_to_all") == (2 * accumulate if ranks > 1 else 0)
             assert (ranks == 1) == (not kinds)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,13 @@ from steptime.world.join import joined
 def work():
     {work}
 
+if sys.argv[2:]:
+    import os, pathlib, time
+    ready = pathlib.Path(sys.argv[2])
+    (ready / str(os.getpid())).touch()
+    while len(list(ready.iterdir())) < 2:
+        time.sleep(0.01)
+
 try:
     world = World(**ast.literal_eval(sys.argv[1]))
     with joined(world, "{backend}", threads=1, timeout_s={timeout}):
@@ -48,11 +56,16 @@ def port():
 
 
 def start(
-    world: World, work: str, backend: str = "gloo", timeout_s: float = 60
+    world: World,
+    work: str,
+    backend: str = "gloo",
+    timeout_s: float = 600,
+    ready: Path | None = None,
 ) -> subprocess.Popen:
+    """A rank; in a folder ``ready`` it waits for the other rank before it joins."""
     program = JOIN.format(work=work, backend=backend, timeout=timeout_s)
     return subprocess.Popen(
-        [sys.executable, "-c", program, repr(vars(world))],
+        [sys.executable, "-c", program, repr(vars(world)), *([ready] if ready else [])],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,7 +75,7 @@ def start(
 def finish(*processes: subprocess.Popen) -> list[tuple[int, str, str]]:
     """Exit code, output and errors of each."""
     try:
-        return [(p.wait(120), p.stdout.read(), p.stderr.read()) for p in processes]
+        return [(p.wait(600), p.stdout.read(), p.stderr.read()) for p in processes]
     finally:
         for process in processes:
             process.kill()
@@ -141,16 +154,20 @@ def test_an_interface_that_is_not_there_is_one_sentence(monkeypatch) -> None:
     [
         ("import os; os._exit(3)", "rank 1 lost contact: another rank died"),
         (
-            "import time; time.sleep(4)",
-            "rank 1 waited 2 s for another rank, which hangs or runs an",
+            "import time; time.sleep(600)",
+            "rank 1 waited 5 s for another rank, which hangs or runs an",
         ),
     ],
 )
-def test_the_loss_of_another_rank_is_told_as_such(rank_0, sentence, port) -> None:
+def test_the_loss_of_another_rank_is_told_as_such(rank_0, sentence, port, tmp_path) -> None:
     world = replace(WORLD, port=port)
-    zero = start(replace(world, rank=0, local_rank=0), rank_0, timeout_s=2)
-    one = start(world, "dist.all_reduce(torch.ones(9))", timeout_s=2)
-    _, (code, output, _) = finish(zero, one)
+    zero = start(replace(world, rank=0, local_rank=0), rank_0, timeout_s=5, ready=tmp_path)
+    one = start(world, "dist.all_reduce(torch.ones(9))", timeout_s=5, ready=tmp_path)
+    try:
+        [(code, output, _)] = finish(one)
+    finally:
+        zero.kill()
+        zero.communicate()
     assert (code, output[: len(sentence) + 18]) == (1, f"LostContactError: {sentence}")
 
 
@@ -163,7 +180,7 @@ def test_another_exception_passes_through_a_join() -> None:
 def test_mpi_ranks_of_one_host_meet_through_a_file(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     world = replace(WORLD, address=None, port=None)
-    with rendezvous(replace(world, rank=0), 5) as zero, rendezvous(world, 5) as one:
+    with rendezvous(replace(world, rank=0), 300) as zero, rendezvous(world, 300) as one:
         assert (one.address, one.port) == ("127.0.0.1", zero.port)
         [file] = tmp_path.iterdir()
         assert file.stat().st_mode & 0o777 == 0o600
@@ -178,7 +195,7 @@ def test_mpi_ranks_do_not_trust_the_file_of_another_user(tmp_path, monkeypatch) 
         pytest.skip("only root can give a file to another user")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     world = replace(WORLD, address=None, port=None)
-    with rendezvous(replace(world, rank=0), 5):
+    with rendezvous(replace(world, rank=0), 300):
         [file] = tmp_path.iterdir()
         os.chown(file, 12345, -1)
         with pytest.raises(LostContactError, match="did not find"):

@@ -1,10 +1,12 @@
 """The verb ``compare``: train under every gradient-sync strategy in turn."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions, RankOptions
+from steptime.cli.printing import folded, say
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    family: Annotated[Literal["gpt2"], Parameter(name="MODEL")] = "gpt2",  # noqa: ARG001
+    name: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
     *,
     model: Flat[ModelOptions] = ModelOptions(),
@@ -38,8 +40,8 @@ def compare(
 
     Parameters
     ----------
-    family
-        What is trained.
+    name
+        What is trained: a GPT-2, as gpt2-124M or its file; default: gpt2-nano.
     names
         Strategies to run, with commas between them; all are those that can run on these ranks.
     cluster
@@ -62,6 +64,7 @@ def compare(
     from steptime.train.data import check_data
 
     asked = [] if names == "all" else [live_strategy(n) for n in dict.fromkeys(names.split(","))]
+    model = replace(model, name=name)
     options = JobOptions(
         model=model,
         data=data,
@@ -91,7 +94,7 @@ def compare(
 def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> None:
     """Raise UsageError where a cluster cannot hold so many ranks, or run any strategy asked for."""
     from steptime.strategies.calls import not_simulated
-    from steptime.study.cases import runs_on
+    from steptime.workloads.resolve import runs_on
 
     cluster.placed(size)
     possible = [strategy for strategy in asked if not not_simulated(strategy)]
@@ -132,6 +135,9 @@ def _compare(
     from steptime.train.loop import StepOutcome
 
     job = prepare_job(options, on_gpu=ranks.backend == "nccl")
+    if place.world.rank == 0 and not (output.quiet or output.json):
+        line = f"{job.title}, ranks: {place.world.size}, {options.precision}"
+        say(folded(line, output.console().width))
     with output.progress(place.world.rank) as progress:
         bars = {
             strategy.name: progress.add_task(strategy.name, total=options.steps, start=False)

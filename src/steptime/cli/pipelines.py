@@ -22,7 +22,8 @@ class PipelineOptions:
     """Of a pipeline: how many micro-batches; default: 8."""
 
     schedule: str | None = None
-    """Of a pipeline: 1f1b, gpipe, interleaved or zb-h1; default: 1f1b."""
+    """Of a pipeline: 1f1b, gpipe, interleaved, zb-h1, or FILE.py with one of your own; default:
+    1f1b."""
 
     interleave: int | None = None
     """Of a pipeline, with 1f1b or interleaved: how many chunks of layers each stage holds."""

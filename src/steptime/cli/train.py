@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    family: Annotated[Literal["gpt2"], Parameter(name="MODEL")] = "gpt2",  # noqa: ARG001
+    name: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
     *,
     model: Flat[ModelOptions] = ModelOptions(),
@@ -43,8 +43,8 @@ def train(
 
     Parameters
     ----------
-    family
-        What is trained.
+    name
+        What is trained: a GPT-2, as gpt2-124M or its file; default: gpt2-nano.
     strategy
         How gradients are synchronised; `steptime compare` tells which is fastest here.
     steps
@@ -64,6 +64,7 @@ def train(
     from steptime.train.data import check_data
 
     check_backend(live_strategy(strategy), ranks.backend)
+    model = replace(model, name=name)
     info = read_checkpoint_info(run.resume) if run.resume else None
     if info:
         _check_resumed(model, info)
@@ -133,8 +134,7 @@ def _train(
             print(line, file=sys.stderr) if output.json else say(folded(line, width))
 
     tell(
-        f"GPT-2 of {job.config.parameters:,} parameters on {job.tokens.description}; "
-        f"{name}, ranks: {place.world.size}, threads a rank: {place.threads}, "
+        f"{job.title}, {name}, ranks: {place.world.size}, threads a rank: {place.threads}, "
         f"{job.options.precision}"
         f"{', compiled' if job.options.compiled else ''}"
     )

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
@@ -12,14 +11,7 @@ import numpy as np
 from steptime.arrays import Floats, Ints
 from steptime.cluster.assemble import joined_links, joined_route
 from steptime.cluster.cluster import CallTimes, Cluster, Device, Fabric
-from steptime.cluster.fabrics.bus import inside_bus
-from steptime.cluster.fabrics.dragonfly import dragonfly
-from steptime.cluster.fabrics.fat_tree import fat_tree
-from steptime.cluster.fabrics.listed import inside_pairs, network_links
-from steptime.cluster.fabrics.pcie import inside_pcie
-from steptime.cluster.fabrics.rail import rail
-from steptime.cluster.fabrics.switch import inside_switch, network_switch
-from steptime.cluster.fabrics.torus import torus
+from steptime.cluster.fabrics.kind import fabric_kinds
 from steptime.cluster.fabrics.wiring import Ends
 from steptime.errors import UsageError
 from steptime.files import bounded_text
@@ -31,22 +23,6 @@ _PRESETS = files("steptime.cluster") / "presets"
 _MOST_BYTES = 16 << 20  # a place for each of a million devices
 _MOST_DEVICES = 1 << 20
 _MOST_NICS = 1 << 20
-_INSIDE: Mapping[str, Callable[[Section, int], Fabric]] = {
-    "switch": inside_switch,
-    "bus": inside_bus,
-    "pcie": inside_pcie,
-    "pairs": inside_pairs,
-}
-_BETWEEN_NICS: Mapping[str, Callable[[Section, Ends], Fabric]] = {
-    "switch": network_switch,
-    "fat_tree": fat_tree,
-    "rail": rail,
-    "dragonfly": dragonfly,
-}
-_BETWEEN_HOSTS: Mapping[str, Callable[[Section, int], Fabric]] = {
-    "torus": torus,
-    "links": network_links,
-}
 
 
 def preset_names() -> list[str]:
@@ -132,8 +108,8 @@ def _inside(top: Section, devices: int) -> Fabric | None:
         if top.has("inside"):
             top.refuse("inside", "joins the devices of a host, and each has one: leave it out")
         return None
-    kind = section.choice("kind", tuple(_INSIDE))
-    return _INSIDE[kind](section, devices)
+    makers = {name: kind.inside for name, kind in fabric_kinds().items() if kind.inside}
+    return makers[section.choice("kind", tuple(makers))](section, devices)
 
 
 def _network(top: Section, hosts: int, devices: int) -> Fabric | None:
@@ -143,17 +119,19 @@ def _network(top: Section, hosts: int, devices: int) -> Fabric | None:
             if top.has(key):
                 top.refuse(key, "joins hosts, and there is one: leave it out or set host.count")
         return None
-    kind = section.choice("kind", (*_BETWEEN_NICS, *_BETWEEN_HOSTS))
-    if kind in _BETWEEN_HOSTS:
+    of_nics = {name: one.between_nics for name, one in fabric_kinds().items() if one.between_nics}
+    of_hosts = {n: one.between_hosts for n, one in fabric_kinds().items() if one.between_hosts}
+    kind = section.choice("kind", (*of_nics, *of_hosts))
+    if kind in of_hosts:
         if top.has("nic"):
             top.refuse("nic", f"is not for {kind!r}, whose links end at the hosts: leave it out")
-        return _BETWEEN_HOSTS[kind](section, hosts)
+        return of_hosts[kind](section, hosts)
     per_host = nic.count("per_host", 1)
     if devices % per_host and per_host % devices:
         nic.refuse("per_host", f"is {per_host}, which does not divide the {devices} devices")
     if hosts * per_host > _MOST_NICS:
         nic.refuse("per_host", f"times hosts is {hosts * per_host}: at most {_MOST_NICS:,} fit")
-    return _BETWEEN_NICS[kind](section, Ends(hosts, per_host, nic.duplex()))
+    return of_nics[kind](section, Ends(hosts, per_host, nic.duplex()))
 
 
 def _order(section: Section, hosts: int, devices: int) -> Ints:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from steptime.errors import SteptimeError, UsageError
-from steptime.launch.process import Rank, start_rank, world_environment
+from steptime.launch.process import Rank, start_rank, stops, world_environment
 
 _GRACE_S = 2.0
 """What ranks get to end by themselves after the first failure, and once more after SIGTERM."""
@@ -26,8 +26,8 @@ def run_ranks(
     shown when such a rank fails without a report. All ranks end with the first that fails, and
     with this process, whatever ends it (``follow_launcher``).
 
-    Returns 0 when all ranks ended with 0, or 128 plus the number of the signal (SIGINT, SIGTERM or
-    SIGHUP to this process) that stopped them. Raises the error that the first failing rank
+    Returns 0 when all ranks ended with 0, or 128 plus the number of the signal (one of ``stops()``
+    to this process) that stopped them. Raises the error that the first failing rank
     reported (``report_error``), or a SteptimeError that says how it died; an error that only says
     that another rank is lost counts when there is no other. Must be called in the main thread.
     """
@@ -78,7 +78,7 @@ class _Job:
     ) -> None:
         """Start all ranks; that one cannot be started is a failure like any other."""
         self._loop.add_signal_handler(signal.SIGCHLD, self._reap)
-        for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for stop in stops():
             self._loop.add_signal_handler(stop, self._stop, stop)
         # Ctrl-C reaches every process of the terminal's job; ranks leave it to the launcher.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

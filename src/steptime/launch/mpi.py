@@ -15,10 +15,10 @@ from types import FrameType
 
 from steptime.errors import SteptimeError, UsageError
 from steptime.launch.mailbox import MAILBOX_VARIABLE, errors_in, make_mailbox
+from steptime.launch.process import stops
 
 _BANNER = re.compile(r"={60,}$")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where shm_open(3) puts it
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_mpi_ranks(
@@ -109,7 +109,7 @@ def _stopping(process: subprocess.Popen[str]) -> Iterator[list[int]]:
         came.append(number)
         process.terminate()
 
-    before = {number: signal.signal(number, stop) for number in _STOPS}
+    before = {number: signal.signal(number, stop) for number in stops()}
     try:
         yield came
     finally:

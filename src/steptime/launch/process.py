@@ -1,6 +1,7 @@
 """One rank as a process of this host: its environment, its output, its report."""
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,15 @@ from steptime.world.environment import LAUNCHER_VARIABLE, LISTENER_VARIABLE
 _PIPE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 13
 _TAIL_LINES = 20
+
+
+def stops() -> list[signal.Signals]:
+    """The signals that stop a launcher: none that whoever started it has it ignore.
+
+    nohup(1) does so with SIGHUP, and the shell of a script with SIGINT for what it starts with &.
+    """
+    ours = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in ours if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @dataclass(eq=False)

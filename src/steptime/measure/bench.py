@@ -8,7 +8,7 @@ import numpy as np
 
 from steptime.collectives import Algorithm
 from steptime.collectives.selection import BUILTIN
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.exact import ExactData
 from steptime.measure.operation import Operation
 from steptime.measure.timing import Average, Effort, back_to_back, one_by_one

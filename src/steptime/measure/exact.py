@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.operation import Operation
 
 Numbers = NDArray[np.float64]

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from steptime.collectives.execute import Vector
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.timing import Effort
 from steptime.measure.transport import BenchTransport, Run
 

@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.neighbours import shifted
 from steptime.measure.transport import Call, Run
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from steptime.dtypes import dtype_named
 from steptime.errors import UsageError
-from steptime.measure.dtype import dtype_named
 from steptime.measure.operation import Operation, operation_named, reduction_named
 from steptime.measure.sizes import Sweep, parse_size
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from steptime.collectives import Algorithm
 from steptime.collectives.price import time as schedule_time
+from steptime.dtypes import dtype_named
 from steptime.measure.bench import Bench, Row, measure, size_of
-from steptime.measure.dtype import dtype_named
 from steptime.measure.exact import ExactData
 from steptime.measure.fit import Fit, fit
 from steptime.measure.links import Pair, measure_pairs

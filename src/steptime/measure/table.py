@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
+from steptime.dtypes import dtype_named
 from steptime.measure.bench import Bench, Figures, Row, wrong_in_all
-from steptime.measure.dtype import dtype_named
 from steptime.measure.fit import Fit
 from steptime.units import Size, format_seconds
 

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.neighbours import shifted
 from steptime.measure.transport import Call, Run
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.collectives.execute import Transport, Vector
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.operation import Operation
 
 Run = Callable[[], None]

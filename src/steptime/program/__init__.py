@@ -1,7 +1,7 @@
 """Programs: one training step as data."""
 
 from steptime.program.check import check
-from steptime.program.matching import Call, Instances, Matching, matching
+from steptime.program.matching import Call, Instances, Matching, match_calls
 from steptime.program.program import (
     MAIN,
     Collective,
@@ -26,5 +26,5 @@ __all__ = [
     "Send",
     "Wait",
     "check",
-    "matching",
+    "match_calls",
 ]

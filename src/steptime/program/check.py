@@ -10,7 +10,7 @@ from steptime.program.program import Collective, Compute, Op, Program, Recv, Sen
 def check(program: Program) -> None:
     """Raise UsageError where a program contradicts itself; it names the op.
 
-    Whether all ranks communicate with each other in the same way is for ``meetings`` to say.
+    Whether all ranks communicate with each other in the same way is for ``match_calls`` to say.
     """
     if program.ranks < 1 or prod(program.axes.values()) != program.ranks:
         raise UsageError(

@@ -16,8 +16,7 @@ from steptime.collectives.lookup import find_algorithm
 from steptime.collectives.schedule import Round, Schedule
 from steptime.collectives.selection import blocks_for
 from steptime.errors import UsageError
-from steptime.program import Call, Collective, Compute, Matching, Op, Recv, Send
-from steptime.program import matching as matching
+from steptime.program import Call, Collective, Compute, Matching, Op, Recv, Send, match_calls
 from steptime.program.stored import StoredProgram
 
 MOST_MESSAGES = 10_000_000
@@ -81,7 +80,7 @@ class ProgramGoal:
         self.program = stored.program
         self._seconds = stored.seconds
         self._asked = {**stored.algorithms, **algorithms}
-        self._met: Matching = matching(self.program)
+        self._matching: Matching = match_calls(self.program)
         self.chosen: dict[str, str] = {}
         """By kind of collective the algorithm that carries it out."""
         self.messages = 0
@@ -89,8 +88,8 @@ class ProgramGoal:
 
     @cached_property
     def _tags(self) -> list[int]:
-        """The first tag of each meeting."""
-        rounds = np.array([one.rounds for one in self._expansions], np.int64)[self._met.call]
+        """The first tag of each instance."""
+        rounds = np.array([one.rounds for one in self._expansions], np.int64)[self._matching.call]
         return list((np.cumsum(rounds) - rounds).tolist())
 
     def text(self) -> Iterator[str]:
@@ -103,23 +102,23 @@ class ProgramGoal:
     def _rank(self, rank: int) -> list[str]:
         number = int(self.program.class_of[rank])
         block = _Block()
-        part = int(self._met.parts_of[rank])
+        part = int(self._matching.parts_of[rank])
         for op, seconds in zip(self.program.lists[number], self._seconds[number], strict=True):
             block.begin(op)
             if isinstance(op, Compute):
                 block.operation(f"calc {round(seconds * 1e9)}")
             elif isinstance(op, Collective | Send | Recv):
-                self._meeting(block, op, part)
+                self._call(block, op, part)
                 part += 1
             block.end(op)
         return block.lines
 
-    def _meeting(self, block: "_Block", op: Collective | Send | Recv, part: int) -> None:
-        meeting, place = int(self._met.meeting[part]), int(self._met.place[part])
-        first = self._met.first[meeting]
-        members = self._met.members[first : self._met.first[meeting + 1]].tolist()
-        tag = self._tags[meeting]
-        for one in self._expansions[self._met.call[meeting]].parts.get(place, ()):
+    def _call(self, block: "_Block", op: Collective | Send | Recv, part: int) -> None:
+        instance, place = int(self._matching.instance[part]), int(self._matching.place[part])
+        first = self._matching.first[instance]
+        members = self._matching.members[first : self._matching.first[instance + 1]].tolist()
+        tag = self._tags[instance]
+        for one in self._expansions[self._matching.call[instance]].parts.get(place, ()):
             where = f"tag {tag + one.round}"
             for peer, size in one.sends:
                 block.operation(f"send {max(1, size)}b to {members[peer]} {where}")
@@ -132,12 +131,12 @@ class ProgramGoal:
 
     def _expanded(self) -> list[Expansion]:
         """Every call as messages; counted first, so that too many are refused at once."""
-        counts = np.bincount(self._met.call, minlength=len(self._met.calls)).tolist()
+        counts = np.bincount(self._matching.call, minlength=len(self._matching.calls)).tolist()
         schedules: list[Schedule | None] = []
         tags = 0
-        for number, (call, count) in enumerate(zip(self._met.calls, counts, strict=True)):
-            example = int(np.argmax(self._met.call == number))
-            members = int(self._met.first[example + 1] - self._met.first[example])
+        for number, (call, count) in enumerate(zip(self._matching.calls, counts, strict=True)):
+            example = int(np.argmax(self._matching.call == number))
+            members = int(self._matching.first[example + 1] - self._matching.first[example])
             schedule = self._schedule(call, members) if call.kind and members > 1 else None
             schedules.append(schedule)
             if call.kind:
@@ -150,7 +149,7 @@ class ProgramGoal:
             raise UsageError(
                 f"{self.program.name} needs {tags:,} tags and GOAL has 2^32: export it to chakra"
             )
-        both = zip(self._met.calls, schedules, strict=True)
+        both = zip(self._matching.calls, schedules, strict=True)
         return [
             _expanded(schedule, call.nbytes) if schedule else _message(call)
             for call, schedule in both

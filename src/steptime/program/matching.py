@@ -1,4 +1,11 @@
-"""Matching: which ranks come together in each collective and message of a step."""
+"""Matching: which ops of which ranks are the same collective or message.
+
+A *call* is what ranks do together: a collective of some bytes along some axes, or a message. Each
+time that the ranks of one group make it is an *instance* of the call. The *matching* says which ops
+of which ranks meet in each instance. It follows from the order of the ops alone, as in MPI and
+NCCL: collectives of one group match in the order in which its members make them, messages between
+two ranks in the order in which they are sent.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,11 +44,11 @@ class Call:
 class Matching:
     """All collectives and messages of one step.
 
-    A *part* is what one rank does in a meeting. A rank's parts are in the order of its list:
-    ``parts_of``, shape (ranks + 1,), says where those of each rank begin, ``meeting`` which meeting
-    a part belongs to and ``place`` which member its rank is there, both of shape (parts,).
-    ``call``, shape (meetings,), is the index in ``calls`` of what takes place. ``members``, shape
-    (parts,), holds the ranks of each meeting from ``first``, shape (meetings + 1,), on: in the
+    A *part* is one rank's op in an instance. A rank's parts are in the order of its list:
+    ``parts_of``, shape (ranks + 1,), says where those of each rank begin, ``instance`` to which
+    instance a part belongs and ``place`` which member its rank is there, both of shape (parts,).
+    ``call``, shape (instances,), is the index in ``calls`` of what is called. ``members``, shape
+    (parts,), holds the ranks of each instance from ``first``, shape (instances + 1,), on: in the
     order of the group; of a message, the sender and the receiver.
     """
 
@@ -50,12 +57,12 @@ class Matching:
     first: Longs
     members: Ints
     parts_of: Longs
-    meeting: Ints
+    instance: Ints
     place: Ints
 
     @cached_property
     def instances(self) -> tuple["Instances", ...]:
-        """When each of ``calls`` takes place, in their order."""
+        """The instances of each of ``calls``, in their order."""
         order = np.argsort(self.call, kind="stable").astype(np.int32)
         bounds = np.searchsorted(self.call[order], np.arange(len(self.calls) + 1))
         return tuple(
@@ -63,35 +70,35 @@ class Matching:
             for call, (first, last) in zip(self.calls, pairwise(bounds.tolist()), strict=True)
         )
 
-    def _instances(self, call: Call, meetings: Ints) -> "Instances":
-        begins = self.first[meetings]
-        size = int((self.first[meetings + 1] - begins).max(initial=0))
+    def _instances(self, call: Call, instances: Ints) -> "Instances":
+        begins = self.first[instances]
+        size = int((self.first[instances + 1] - begins).max(initial=0))
         # Two groups along the same axes, and two messages, differ in their first or second member.
         keys = self.members[begins].astype(np.int64)
         if size > 1:
             keys = keys << 32 | self.members[begins + 1]
         _, example, group = np.unique(keys, return_index=True, return_inverse=True)
         groups = self.members[begins[example][:, None] + np.arange(size)]
-        return Instances(meetings, groups, group.astype(np.int32), ordered=not call.kind)
+        return Instances(instances, groups, group.astype(np.int32), ordered=not call.kind)
 
 
 @dataclass(frozen=True, eq=False)
 class Instances:
-    """All meetings of one call.
+    """All instances of one call.
 
-    ``meetings``: shape (n,), in ascending order. ``groups``: the ranks that meet, shape (groups,
-    members). ``group``: which of them meet each time, shape (n,). ``ordered``: it matters who
-    comes first, as in a message.
+    ``numbers``: those of the instances, in ascending order, shape (n,). ``groups``: the ranks that
+    make the call together, shape (groups, members). ``group``: which of the groups does each time,
+    shape (n,). ``ordered``: it matters who comes first, as in a message.
     """
 
-    meetings: Ints
+    numbers: Ints
     groups: Ints
     group: Ints
     ordered: bool
 
 
-def matching(program: Program) -> Matching:
-    """Who meets whom in ``program``, which must have passed ``check``.
+def match_calls(program: Program) -> Matching:
+    """Which ops meet in ``program``, which must have passed ``check``.
 
     The n-th collective of a rank along the same axes meets the n-th of every other member of its
     group; Send and Recv meet as Send says.
@@ -104,25 +111,25 @@ def matching(program: Program) -> Matching:
     ]
     sizes = np.array([len(ops) for ops in communicating], np.int64)
     parts_of = np.concatenate([[0], np.cumsum(sizes[program.class_of])])
-    meeting = np.empty(parts_of[-1], np.int32)
+    instance = np.empty(parts_of[-1], np.int32)
     place = np.empty(parts_of[-1], np.int32)
     table: dict[Call, int] = {}
-    met = _collectives(program, communicating, table, parts_of, meeting, place)
-    sent = _messages(program, communicating, table, parts_of, meeting, place, met.size)
-    call = np.concatenate([met, sent])
+    collectives = _collectives(program, communicating, table, parts_of, instance, place)
+    messages = _messages(program, communicating, table, parts_of, instance, place, collectives.size)
+    call = np.concatenate([collectives, messages])
     members_of = np.array([_members(program, known) for known in table], np.int64)
     first = np.concatenate([[0], np.cumsum(members_of[call])])
     members = np.empty(parts_of[-1], np.int32)
     for rank in range(program.ranks):
         own = slice(parts_of[rank], parts_of[rank + 1])
-        members[first[meeting[own]] + place[own]] = rank
+        members[first[instance[own]] + place[own]] = rank
     return Matching(
         calls=tuple(table),
         call=call,
         first=first,
         members=members,
         parts_of=parts_of,
-        meeting=meeting,
+        instance=instance,
         place=place,
     )
 
@@ -136,7 +143,7 @@ def _collectives(
     communicating: Sequence[Sequence[Collective | Send | Recv]],
     table: dict[Call, int],
     parts_of: Longs,
-    meeting: Ints,
+    instance: Ints,
     place: Ints,
 ) -> Ints:
     """Number the collectives, fill in the parts of each, and return the call of each."""
@@ -154,7 +161,9 @@ def _collectives(
             for ops, of_class in zip(communicating, keys, strict=True)
         ]
         calls = [[call for _, call in sequence] for sequence in sequences]
-        _check_alike(program, axes, groups, calls)
+        _check_same_calls(program, axes, groups, calls)
+        # All members of a group call the same, so the n-th call of each is the same instance. The
+        # first member's class tells how many there are; instances are numbered group by group.
         class_of = program.class_of[groups[:, 0]]
         counts = np.array([len(sequence) for sequence in sequences], np.int64)[class_of]
         starts = total + np.cumsum(counts) - counts  # (groups,)
@@ -164,7 +173,7 @@ def _collectives(
             own = np.flatnonzero(program.class_of == number)
             slots = np.array([slot for slot, _ in sequence], np.int64)
             parts = parts_of[own][:, None] + slots
-            meeting[parts] = starts[group_of[own]][:, None] + np.arange(slots.size)
+            instance[parts] = starts[group_of[own]][:, None] + np.arange(slots.size)
             place[parts] = place_of[own][:, None]
         indices = {
             number: np.array([table.setdefault(c, len(table)) for c in calls[number]], np.int32)
@@ -193,13 +202,13 @@ def _positions(groups: Ints) -> tuple[Ints, Ints]:
     return group_of, place_of
 
 
-def _check_alike(
+def _check_same_calls(
     program: Program, axes: Axes, groups: Ints, calls: Sequence[Sequence[Call]]
 ) -> None:
     """Raise UsageError where two ranks of a group do not call the same in the same order."""
     known: dict[tuple[Call, ...], int] = {}
-    alike = np.array([known.setdefault(tuple(one), len(known)) for one in calls])
-    sequence = alike[program.class_of[groups]]
+    number_of = np.array([known.setdefault(tuple(one), len(known)) for one in calls])
+    sequence = number_of[program.class_of[groups]]
     odd = sequence != sequence[:, :1]
     if not odd.any():
         return
@@ -208,13 +217,13 @@ def _check_alike(
     pairs = zip_longest(*(calls[program.class_of[rank]] for rank in ranks))
     number, (one, other) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
     raise UsageError(
-        f"along {' and '.join(axes)} rank {ranks[0]} of {program.name} calls {_told(one)} as "
-        f"collective number {number + 1} and rank {ranks[1]}, of the same group, {_told(other)}: "
-        "let them call the same in the same order"
+        f"along {' and '.join(axes)} rank {ranks[0]} of {program.name} calls {_described(one)} as "
+        f"collective number {number + 1} and rank {ranks[1]}, of the same group, "
+        f"{_described(other)}: let them call the same in the same order"
     )
 
 
-def _told(call: Call | None) -> str:
+def _described(call: Call | None) -> str:
     if call is None:
         return "nothing"
     name = f" {call.algorithm}" if call.algorithm else ""
@@ -226,7 +235,7 @@ def _messages(
     communicating: Sequence[Sequence[Collective | Send | Recv]],
     table: dict[Call, int],
     parts_of: Longs,
-    meeting: Ints,
+    instance: Ints,
     place: Ints,
     base: int,
 ) -> Ints:
@@ -234,6 +243,9 @@ def _messages(
     ways: dict[tuple[str, int], int] = {}
     sends = _ends(program, communicating, Send, parts_of, ways)
     recvs = _ends(program, communicating, Recv, parts_of, ways)
+    # Both ends are sorted by sender, receiver, tag and place in the list. Messages of one sender,
+    # receiver and tag do not overtake each other, so the n-th Send among them is the n-th Recv:
+    # where there are as many of both for each, row by row the two ends are those of one message.
     keys = ("src", "dst", "tag")
     if sends.size != recvs.size or any((sends[key] != recvs[key]).any() for key in keys):
         raise UsageError(_unmatched(program, sends, recvs))
@@ -246,7 +258,7 @@ def _messages(
         )
     numbers = base + np.arange(sends.size, dtype=np.int32)
     for end, which in ((0, sends), (1, recvs)):
-        meeting[which["part"]] = numbers
+        instance[which["part"]] = numbers
         place[which["part"]] = end
     sizes, size_of = np.unique(sends["nbytes"], return_inverse=True)
     kinds, kind_of = np.unique(sends["way"] * sizes.size + size_of, return_inverse=True)

@@ -24,23 +24,25 @@ ENDS = np.dtype(
 )
 
 
-def message_ends(program: Program, met: Matching) -> NDArray[np.void]:
-    """The Sends of ``program`` with their Recvs, dtype ENDS; ``met`` is who meets whom in it."""
-    is_message = np.array([not call.kind for call in met.calls], np.bool_)
-    numbers = np.flatnonzero(is_message[met.call])
+def message_ends(program: Program, matching: Matching) -> NDArray[np.void]:
+    """The Sends of ``program`` with their Recvs, by its ``matching``: dtype ENDS."""
+    is_message = np.array([not call.kind for call in matching.calls], np.bool_)
+    numbers = np.flatnonzero(is_message[matching.call])
     ends = np.zeros(numbers.size, ENDS)
-    first = met.first[numbers]
-    ends["src"], ends["dst"] = met.members[first], met.members[first + 1]
-    ends["bytes"] = np.array([call.nbytes for call in met.calls], np.int64)[met.call[numbers]]
-    number_of = np.full(met.call.size, -1)
+    first = matching.first[numbers]
+    ends["src"], ends["dst"] = matching.members[first], matching.members[first + 1]
+    ends["bytes"] = np.array([call.nbytes for call in matching.calls], np.int64)[
+        matching.call[numbers]
+    ]
+    number_of = np.full(matching.call.size, -1)
     number_of[numbers] = np.arange(numbers.size)
     places = [
         np.array([at for at, op in enumerate(ops) if isinstance(op, Collective | Send | Recv)], int)
         for ops in program.lists
     ]
     for rank, kind in enumerate(program.class_of.tolist()):
-        own = slice(met.parts_of[rank], met.parts_of[rank + 1])
-        which, place = number_of[met.meeting[own]], met.place[own]
+        own = slice(matching.parts_of[rank], matching.parts_of[rank + 1])
+        which, place = number_of[matching.instance[own]], matching.place[own]
         for end, field in ((0, "send"), (1, "recv")):
             here = (which >= 0) & (place == end)
             ends[field][which[here]] = places[kind][here]

@@ -14,13 +14,13 @@ MOST_PAIRED = 256
 """Of so many ranks at most a record holds the bytes from each to each."""
 
 
-def program_bytes(program: Program, met: Matching) -> Floats:
+def program_bytes(program: Program, matching: Matching) -> Floats:
     """The bytes of a step from each rank to each other, shape (ranks, ranks).
 
-    Computed: collectives as ``pair_bytes`` takes them; ``met`` is who meets whom.
+    Computed: collectives as ``pair_bytes`` takes them.
     """
     sent = np.zeros((program.ranks, program.ranks))
-    for call, when in zip(met.calls, met.instances, strict=True):
+    for call, when in zip(matching.calls, matching.instances, strict=True):
         times = np.bincount(when.group, minlength=len(when.groups))
         if not call.kind:
             np.add.at(sent, (when.groups[:, 0], when.groups[:, 1]), times * call.nbytes)

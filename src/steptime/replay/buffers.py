@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.collectives.execute import Vector
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.exact import ExactData
 from steptime.measure.transport import BenchTransport
 from steptime.program import Collective

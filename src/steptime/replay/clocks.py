@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from steptime.measure.dtype import DTYPES
+from steptime.dtypes import DTYPES
 from steptime.measure.transport import BenchTransport
 
 

@@ -1,8 +1,10 @@
 """How long computing takes on a device that need not be here."""
 
 from dataclasses import dataclass
+from math import inf
 
 from steptime.program import Compute
+from steptime.simulate.device import roofline_seconds
 from steptime.units import format_flops, format_rate
 
 
@@ -15,11 +17,7 @@ class Device:
 
     def seconds(self, op: Compute) -> float:
         """The op's own seconds or, where it has none, what its FLOP or bytes take, if known."""
-        if op.seconds is not None:
-            return op.seconds
-        computing = op.flops / self.flops if self.flops else 0.0
-        moving = op.nbytes / self.memory if self.memory else 0.0
-        return max(computing, moving)
+        return roofline_seconds(op, self.flops or inf, self.memory or inf)
 
     @property
     def described(self) -> str:

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from math import prod
 
+from steptime.dtypes import FLOATING, item_bytes
 from steptime.errors import UsageError
 from steptime.measure.operation import OPERATIONS, Operation
 from steptime.program import Collective, Op, Program, Recv, Send
-
-ITEM_BYTES = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
 
 @dataclass(frozen=True)
@@ -37,20 +36,21 @@ def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Ext
     number of elements for each member.
     """
     dtype = op.dtype if isinstance(op, Collective) else messages
-    if dtype not in ITEM_BYTES:
+    if dtype not in FLOATING:
         raise UsageError(
             f"{op.name!r} of {program.name} is of {dtype!r}, which cannot be replayed: choose one "
-            f"of {', '.join(ITEM_BYTES)}"
+            f"of {', '.join(FLOATING)}"
         )
+    size = item_bytes(dtype)
     members = prod(program.axes[axis] for axis in axes_of(op)) if _among(op) else 2
-    elements, rest = divmod(op.nbytes, ITEM_BYTES[dtype])
+    elements, rest = divmod(op.nbytes, size)
     operation = _operation(program, op)
     shares = operation.elements(1, members)
     if rest or elements % shares:
         raise UsageError(
             f"{op.name!r} of {program.name} has {op.nbytes} bytes, which are no whole number of "
             f"{dtype} elements for each of {shares} ranks: make it a multiple of "
-            f"{ITEM_BYTES[dtype] * shares}"
+            f"{size * shares}"
         )
     count = elements // shares
     part = 0

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from steptime.arrays import Floats
 from steptime.measure.transport import BenchTransport
-from steptime.program import Collective, Compute, Program, Recv, Send, Wait
-from steptime.program import matching as matching
+from steptime.program import Collective, Compute, Program, Recv, Send, Wait, match_calls
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.replay.demand import labels_of
 from steptime.replay.recording import ROW
@@ -144,7 +143,7 @@ def _messages(program: Program, rows: Sequence[NDArray[np.void]]) -> NDArray[np.
     """What Sends carried in the steps whose rows, dtype ROW, every rank has kept whole."""
     if program.ranks > MOST_MET:
         return np.empty(0, MESSAGE)
-    ends = message_ends(program, matching(program))
+    ends = message_ends(program, match_calls(program))
     lists = [program.lists[kind] for kind in program.class_of.tolist()]
     steps = set.intersection(*(set(own["step"].tolist()) for own in rows))
     if not 0 < ends.size * len(steps) <= MOST_MESSAGES:

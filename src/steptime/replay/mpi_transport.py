@@ -8,15 +8,15 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from steptime.arrays import Ints
-from steptime.measure.dtype import DTYPES, Dtype
+from steptime.dtypes import BY_SHORT_NAME, Dtype
 from steptime.measure.mpi_transport import MpiTransport
 from steptime.replay.transport import Begin, GroupCall
 
 Array = NDArray[Any]
 
 # MPI cannot add halves: integers of the same size move the same bytes.
-_HALF = Dtype("int16", "int16", 2, (1 << 15) - 1, 14)
-_ELEMENTS = {"fp64": DTYPES["float64"], "fp32": DTYPES["float32"], "bf16": _HALF, "fp16": _HALF}
+_HALF = Dtype("int16", "int16", "int16", 2, (1 << 15) - 1, 14)
+_ELEMENTS = BY_SHORT_NAME | {"bf16": _HALF, "fp16": _HALF}
 
 
 class _One:

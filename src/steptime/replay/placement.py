@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from math import inf
 
 from steptime.collectives.execute import Vector
+from steptime.dtypes import item_bytes
 from steptime.program import MAIN, Collective, Op, Recv, Send
-from steptime.replay.extent import ITEM_BYTES, Extent
+from steptime.replay.extent import Extent
 
 MESSAGE_BYTES = 128 << 20
 """A larger message goes as several of half this size, from the same source."""
@@ -47,7 +48,7 @@ class Layout:
     def nbytes(self) -> int:
         """Bytes in all."""
         return sum(
-            ITEM_BYTES[dtype] * elements
+            item_bytes(dtype) * elements
             for area in (self.source, self.target)
             for dtype, elements in area.items()
         )
@@ -61,7 +62,7 @@ def areas(op: Op, extent: Extent | None, *, distinct: bool = False) -> Areas:
     if extent is None or extent.members == 1:
         return (0, 0)  # nothing moves in a group of one
     if isinstance(op, Collective) and op.kind == "all_reduce" and not distinct:
-        small = extent.whole * ITEM_BYTES[extent.dtype] <= MESSAGE_BYTES
+        small = extent.whole * item_bytes(extent.dtype) <= MESSAGE_BYTES
         return (extent.whole if small else 0, extent.whole)
     if isinstance(op, Send):
         return (extent.whole, 0)
@@ -80,9 +81,9 @@ def in_order(kind: str, read: Vector, written: Vector) -> tuple[Vector, Vector]:
 
 def pieces(elements: int, dtype: str) -> list[slice]:
     """The messages that one message of so many elements goes as."""
-    if elements * ITEM_BYTES[dtype] <= MESSAGE_BYTES:
+    if elements * item_bytes(dtype) <= MESSAGE_BYTES:
         return [slice(0, elements)]
-    most = MESSAGE_BYTES // 2 // ITEM_BYTES[dtype]
+    most = MESSAGE_BYTES // 2 // item_bytes(dtype)
     return [slice(at, min(at + most, elements)) for at in range(0, elements, most)]
 
 

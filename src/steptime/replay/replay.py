@@ -63,7 +63,7 @@ def replay(
     seed: int = 0,
     messages: str = "fp32",
 ) -> RankReplay:
-    """Run this rank's part of ``program``, which must have passed ``check`` and ``meetings``.
+    """Run this rank's part of ``program``, which must have passed ``check`` and ``match_calls``.
 
     Every rank calls it alike. After ``warmup`` steps and a barrier ``steps`` are timed, with
     nothing between one and the next. ``compute`` stands in for what computing takes on ``device``.

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from steptime.arrays import Ints
-from steptime.measure.dtype import DTYPES, Dtype
+from steptime.dtypes import DTYPES, Dtype
 from steptime.measure.torch_transport import TorchTransport
 from steptime.replay.transport import Begin, GroupCall, Pending
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 from steptime.arrays import Ints
 from steptime.collectives.execute import Vector
-from steptime.measure.dtype import Dtype
+from steptime.dtypes import Dtype
 from steptime.measure.transport import BenchTransport
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from steptime.arrays import Flags, Longs
 from steptime.program import Matching, Op, Program
-from steptime.simulate.queues import MEET, Queues
+from steptime.simulate.queues import COMMUNICATE, Queues
 
-_MOST_TOLD = 4
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,12 +16,12 @@ class Deadlock:
     """Where the streams of a program stand when nothing goes on.
 
     ``done``: how many ops of a step each has done, shape (ranks, streams). ``never``: whether an op
-    instance never ends, shape (instances,).
+    of a rank never ends, shape (rank ops,).
     """
 
     program: Program
     queues: Queues
-    met: Matching
+    matching: Matching
     done: Longs
     never: Flags
 
@@ -35,10 +35,10 @@ class Deadlock:
             seen.append((rank, stream))
             rank, stream = self._blocking(rank, stream)
         circle = seen[seen.index((rank, stream)) :]
-        told = [f"rank {one} in {self._head(one, on).name!r}" for one, on in circle[:_MOST_TOLD]]
-        told += [f"{len(circle) - _MOST_TOLD} more"] * (len(circle) > _MOST_TOLD)
+        named = [f"rank {one} in {self._head(one, on).name!r}" for one, on in circle[:_MOST_NAMED]]
+        named += [f"{len(circle) - _MOST_NAMED} more"] * (len(circle) > _MOST_NAMED)
         return (
-            f"{self.program.name} never ends: {', which waits for '.join([*told, told[0]])}; "
+            f"{self.program.name} never ends: {', which waits for '.join([*named, named[0]])}; "
             "reach them in another order or on other streams"
         )
 
@@ -56,20 +56,22 @@ class Deadlock:
         missing = self._missing(rank, stream)
         if missing is not None:
             return rank, self._stream_of(rank, missing)
-        meeting = self.met.meeting[self._part(rank, self._place(rank, stream))]
-        members = self.met.members[self.met.first[meeting] : self.met.first[meeting + 1]]
+        instance = self.matching.instance[self._part(rank, self._place(rank, stream))]
+        members = self.matching.members[
+            self.matching.first[instance] : self.matching.first[instance + 1]
+        ]
         for member in members.tolist():
-            own = slice(*self.met.parts_of[member : member + 2])
-            for part in np.flatnonzero(self.met.meeting[own] == meeting).tolist():
+            own = slice(*self.matching.parts_of[member : member + 2])
+            for part in np.flatnonzero(self.matching.instance[own] == instance).tolist():
                 place = self._op_of(member, part)
                 on = self._stream_of(member, place)
                 if self._place(member, on) != place or self._missing(member, on) is not None:
                     return member, on
-        raise AssertionError("all members have reached a meeting that never began")
+        raise AssertionError("all members have reached a call that never began")
 
     def _missing(self, rank: int, stream: int) -> int | None:
         """The first op of a rank that a stream's op comes after and that never ends."""
-        base = self.queues.instances_of[rank]
+        base = self.queues.rank_ops_of[rank]
         after = [place for place in self._head(rank, stream).after if place >= 0]
         return next((place for place in after if self.never[base + place]), None)
 
@@ -79,11 +81,11 @@ class Deadlock:
 
     def _part(self, rank: int, place: int) -> int:
         part = self.queues.part[self._ops(rank)][place]
-        return int(self.met.parts_of[rank] + part)
+        return int(self.matching.parts_of[rank] + part)
 
     def _op_of(self, rank: int, part: int) -> int:
-        """The place of the op that is a part of its rank's meetings."""
-        return int(np.flatnonzero(self.queues.code[self._ops(rank)] == MEET)[part])
+        """The place of the op that is a rank's part number ``part``."""
+        return int(np.flatnonzero(self.queues.code[self._ops(rank)] == COMMUNICATE)[part])
 
     def _stream_of(self, rank: int, place: int) -> int:
         kind = self.queues.class_of[rank]

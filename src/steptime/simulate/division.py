@@ -20,12 +20,12 @@ WAIT = int(Phase.WAIT)
 
 @compiled
 def starts_of(queues: Queues, ends: Floats, rank: int) -> Floats:
-    """When the ops of a rank started, shape (steps, ops); ``ends`` of shape (steps, instances).
+    """When the ops of a rank started, shape (steps, ops); ``ends`` of shape (steps, rank ops).
 
     That is when both the one before on its stream had ended and all that it comes after; a wait
     starts when its stream comes to it.
     """
-    kind, base = queues.class_of[rank], queues.instances_of[rank]
+    kind, base = queues.class_of[rank], queues.rank_ops_of[rank]
     first_op = queues.ops_of[kind]
     size = queues.ops_of[kind + 1] - first_op
     starts = np.empty((len(ends), size))
@@ -58,7 +58,7 @@ def divide(
     """Seconds of compute, exposed communication, update and other of a step, shape (ranks, 4).
 
     As ``phases_of_steps`` divides it, in the time from ``begin`` to ``finish``, both of shape
-    (ranks,). ``phase``: of each op, shape (ops,). ``ends``: shape (steps, instances).
+    (ranks,). ``phase``: of each op, shape (ops,). ``ends``: shape (steps, rank ops).
     """
     ranks = begin.size
     totals = np.zeros((ranks, 4))
@@ -68,7 +68,7 @@ def divide(
     does = np.zeros(streams, np.uint8)
     for rank in range(ranks):
         starts = starts_of(queues, ends, rank)
-        kind, base = queues.class_of[rank], queues.instances_of[rank]
+        kind, base = queues.class_of[rank], queues.rank_ops_of[rank]
         step[:], at[:], until[:] = 0, -1, -np.inf
         now, last = begin[rank], finish[rank]
         while now < last:

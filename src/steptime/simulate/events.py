@@ -9,14 +9,14 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.program import Matching
 from steptime.simulate.network.under_way import Traffic
-from steptime.simulate.plan import Plan, Way
-from steptime.simulate.queues import MEET, Queues
+from steptime.simulate.plan import Assignment, Plan
+from steptime.simulate.queues import COMMUNICATE, Queues
 
 Stream = tuple[int, int]
 """A rank and the number of one of its streams."""
 
-Occasion = tuple[int, int]
-"""A step and the number of a meeting in it."""
+StepInstance = tuple[int, int]
+"""A step and the number of an instance of a call in it."""
 
 MESSAGE = -1  # the rank of a Done that is a message
 
@@ -24,23 +24,23 @@ MESSAGE = -1  # the rank of a Done that is a message
 class Loop:
     """Streams that run ops one after the other, and what each is doing now.
 
-    ``ends``: when each op instance did, in seconds, shape (steps, instances). The streams of a rank
+    ``ends``: when each rank op did, in seconds, shape (steps, rank ops). The streams of a rank
     may be in different steps.
     """
 
     def __init__(
-        self, queues: Queues, met: Matching, plan: Plan, traffic: Traffic, steps: int
+        self, queues: Queues, matching: Matching, plan: Plan, traffic: Traffic, steps: int
     ) -> None:
         ranks, streams = queues.class_of.size, queues.queue_of.shape[1] - 1
-        instances = int(queues.instances_of[-1])
-        self.ends = np.full((steps, instances), np.nan)
+        rank_ops = int(queues.rank_ops_of[-1])
+        self.ends = np.full((steps, rank_ops), np.nan)
         self._traffic = traffic
         self._steps = steps
         self._now = 0.0
         self._ops = _Ops(queues)
-        self._meeting, self._place = met.meeting.tolist(), met.place.tolist()
-        self._parts_of = met.parts_of.tolist()
-        self._instances_of = queues.instances_of.tolist()
+        self._instance, self._place = matching.instance.tolist(), matching.place.tolist()
+        self._parts_of = matching.parts_of.tolist()
+        self._rank_ops_of = queues.rank_ops_of.tolist()
         self._speed = queues.speed.tolist()
         self._class_of = queues.class_of.tolist()
         self._group_of, self._ends_of = _groups_of(plan), _ends_of(plan)
@@ -48,8 +48,8 @@ class Loop:
         self._ended = [[0] * self._ops.sizes[kind] for kind in self._class_of]  # steps of each op
         self._busy = [[False] * streams for _ in range(ranks)]
         self._computing: list[tuple[float, Stream]] = []  # a heap: when a stream has computed
-        self._tokens: dict[Occasion, int] = {}  # of collectives
-        self._alone: dict[Occasion, Stream] = {}  # who has reached a message before the other
+        self._tokens: dict[StepInstance, int] = {}  # of collectives
+        self._alone: dict[StepInstance, Stream] = {}  # who has reached a message before the other
         self._waiting: dict[tuple[int, int], tuple[Stream, ...]] = {}  # by token and rank of a Done
 
     def run(self) -> None:
@@ -83,9 +83,9 @@ class Loop:
             if after and self._blocked(rank, step, after):
                 continue
             self._busy[rank][number] = True
-            if self._ops.code[kind][op] == MEET:
+            if self._ops.code[kind][op] == COMMUNICATE:
                 part = self._parts_of[rank] + self._ops.part[kind][op]
-                if self._meet((step, self._meeting[part]), self._place[part], stream):
+                if self._reach((step, self._instance[part]), self._place[part], stream):
                     free += self._end(stream)
                 continue
             end = self._now + self._ops.seconds[kind][op] / self._speed[rank]
@@ -106,30 +106,32 @@ class Loop:
         queue = self._ops.queues[kind][number]
         step, at = divmod(self._done[rank][number], len(queue))
         op = queue[at]
-        self.ends[step, self._instances_of[rank] + op] = self._now
+        self.ends[step, self._rank_ops_of[rank] + op] = self._now
         self._ended[rank][op] += 1
         self._done[rank][number] += 1
         self._busy[rank][number] = False
         return [stream, *((rank, other) for other in self._ops.wakes[kind][op])]
 
-    def _meet(self, occasion: Occasion, place: int, stream: Stream) -> bool:
-        """Let a rank, which is member ``place``, take part in a meeting; whether that is all."""
-        meeting = occasion[1]
-        if meeting in self._ends_of:
-            other = self._alone.pop(occasion, None)
+    def _reach(self, key: StepInstance, place: int, stream: Stream) -> bool:
+        """A rank's stream has reached its part, as member ``place``; whether it is done at once."""
+        instance = key[1]
+        if instance in self._ends_of:
+            other = self._alone.pop(key, None)
             if other is None:
-                self._alone[occasion] = stream
+                self._alone[key] = stream
                 return False
-            src, dst, nbytes = self._ends_of[meeting]
+            src, dst, nbytes = self._ends_of[instance]
             token = self._traffic.send(src, dst, nbytes, self._now)
             self._waiting[token, MESSAGE] = (other, stream)
-        elif meeting in self._group_of:
-            if occasion not in self._tokens:
-                way, group = self._group_of[meeting]
-                devices = way.devices[group]
-                begun = self._traffic.begin(way.schedule, devices, way.worth)
-                self._tokens[occasion] = begun
-            token = self._tokens[occasion]
+        elif instance in self._group_of:
+            if key not in self._tokens:
+                assignment, group = self._group_of[instance]
+                devices = assignment.devices[group]
+                begun = self._traffic.begin(
+                    assignment.schedule, devices, assignment.effective_bytes
+                )
+                self._tokens[key] = begun
+            token = self._tokens[key]
             self._waiting[token, place] = (stream,)
             self._traffic.enter(token, place, self._now)
         else:
@@ -160,20 +162,22 @@ def _split(values: Ints, bounds: Ints) -> list[list[int]]:
     return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
 
 
-def _groups_of(plan: Plan) -> dict[int, tuple[Way, int]]:
-    """How each collective is carried out, and by which of the groups of its way."""
+def _groups_of(plan: Plan) -> dict[int, tuple[Assignment, int]]:
+    """How each collective is carried out, and by which of the groups of an assignment."""
     return {
-        meeting: (way, group)
-        for way in plan.ways
-        for meeting, group in zip(way.meetings.tolist(), way.group.tolist(), strict=True)
+        instance: (assignment, group)
+        for assignment in plan.assignments
+        for instance, group in zip(
+            assignment.instances.tolist(), assignment.group.tolist(), strict=True
+        )
     }
 
 
 def _ends_of(plan: Plan) -> dict[int, tuple[int, int, float]]:
     """Devices of sender and receiver, and bytes as they count on the links, of each message."""
     return {
-        meeting: (src, dst, nbytes)
-        for meeting, (src, dst), nbytes in zip(
-            plan.messages.tolist(), plan.ends.tolist(), plan.worth.tolist(), strict=True
+        instance: (src, dst, nbytes)
+        for instance, (src, dst), nbytes in zip(
+            plan.messages.tolist(), plan.ends.tolist(), plan.effective_bytes.tolist(), strict=True
         )
     }

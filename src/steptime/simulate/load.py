@@ -28,7 +28,7 @@ class Load:
     pairs: Floats | None
 
 
-def load(plan: Plan, met: Matching, cluster: Cluster, devices: Ints) -> Load:
+def load(plan: Plan, matching: Matching, cluster: Cluster, devices: Ints) -> Load:
     """The load of a step whose ranks are on ``devices``, shape (ranks,)."""
     ranks = devices.size
     sent, received = np.zeros(ranks), np.zeros(ranks)
@@ -49,11 +49,14 @@ def load(plan: Plan, met: Matching, cluster: Cluster, devices: Ints) -> Load:
             carried = np.repeat(nbytes[some], path.shape[1])
             links[:] += np.bincount(path.ravel() + 1, carried, minlength=links.size + 1)[1:]
 
-    first = met.first[plan.messages]
-    add(met.members[first], met.members[first + 1], plan.nbytes)
-    for way in plan.ways:
-        times = np.bincount(way.group, minlength=len(way.ranks))
-        messages += way.sent.messages * float(times.sum())
-        src, dst = way.ranks[:, way.sent.src], way.ranks[:, way.sent.dst]
-        add(src.ravel(), dst.ravel(), np.outer(times, way.sent.nbytes).ravel())
+    first = matching.first[plan.messages]
+    add(matching.members[first], matching.members[first + 1], plan.nbytes)
+    for assignment in plan.assignments:
+        times = np.bincount(assignment.group, minlength=len(assignment.ranks))
+        messages += assignment.sent.messages * float(times.sum())
+        src, dst = (
+            assignment.ranks[:, assignment.sent.src],
+            assignment.ranks[:, assignment.sent.dst],
+        )
+        add(src.ravel(), dst.ravel(), np.outer(times, assignment.sent.nbytes).ravel())
     return Load(sent, received, links, round(messages), pairs)

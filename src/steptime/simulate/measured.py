@@ -1,4 +1,4 @@
-"""Calls whose times were measured on a cluster: how many bytes of messages they are worth.
+"""Calls whose times were measured on a cluster: the bytes that they count as.
 
 A library's call takes more than its messages: it copies, wakes threads and, where ranks share
 cores, waits for them. All of it is work that what is under way shares, as it shares the links. So
@@ -20,7 +20,7 @@ from steptime.simulate.carry import carry
 from steptime.simulate.price import message_seconds
 
 
-def follows(cluster: Cluster, kind: str, ranks: int) -> str:
+def library_algorithm(cluster: Cluster, kind: str, ranks: int) -> str:
     """The algorithm by which the library's collective goes; empty where that is not known.
 
     Raises UsageError where no such algorithm is shipped.
@@ -32,8 +32,11 @@ def follows(cluster: Cluster, kind: str, ranks: int) -> str:
     return algorithm.name if algorithm.serves(ranks) else ""
 
 
-def worth(cluster: Cluster, call: Call, ranks: int) -> int:
-    """The bytes that a call among so many ranks counts as; its own where none was measured."""
+def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
+    """The bytes that a call among so many ranks counts as; its own where none was measured.
+
+    Its messages, with so many bytes, take in the simulation, alone, what was measured.
+    """
     measured = _nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
     if measured is None or measured.ranks > cluster.devices or not call.nbytes:
         return call.nbytes

@@ -12,24 +12,26 @@ from steptime.arrays import Ints
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.host_memory import require_memory
-from steptime.program import Matching, Program, check
-from steptime.program import matching as matching
-from steptime.simulate.plan import Plan, check_algorithms, plan
+from steptime.program import Matching, Program, check, match_calls
+from steptime.simulate.plan import Plan, check_algorithms, make_plan
 from steptime.simulate.priced import priced
 from steptime.simulate.queues import Queues, queues
 from steptime.simulate.simulation import Fidelity
 
 NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
 
-_END_BYTES = 8  # of each op instance and step
-_OTHER_BYTES = 100  # of each op instance: its meeting, and what is held while they are matched
+_END_BYTES = 8  # of each rank op and step
+_OTHER_BYTES = (
+    100  # of each rank op: its part in an instance, and what is held while calls are matched
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
     """A program that can be simulated on a cluster, and what is known of it.
 
-    ``devices``: that of each rank, shape (ranks,). ``how``: what its meetings are carried out by.
+    ``devices``: that of each rank, shape (ranks,). ``plan``: how its collectives and messages
+    are carried out.
     ``wall_s``: how long it took to find out.
     """
 
@@ -39,8 +41,8 @@ class Prepared:
     steps: int
     devices: Ints
     queues: Queues
-    met: Matching
-    how: Plan
+    matching: Matching
+    plan: Plan
     wall_s: float
 
 
@@ -65,11 +67,11 @@ def prepare(
     check(program)
     devices = cluster.placed(program.ranks)
     _require_memory(program, steps if fidelity == "message" else 0)
-    met = matching(program)
-    check_algorithms(met, algorithms)
+    matching = match_calls(program)
+    check_algorithms(matching, algorithms)
     queued = queues(program, cluster.device, cluster.speed[devices])
-    priced(program, queued, met, np.zeros(met.call.size), 1)  # it says where ranks are stuck
-    how = plan(cluster, met, devices, algorithms, priced=fidelity == "collective")
+    priced(program, queued, matching, np.zeros(matching.call.size), 1)  # raises on a deadlock
+    plan = make_plan(cluster, matching, devices, algorithms, priced=fidelity == "collective")
     return Prepared(
         program=program,
         cluster=cluster,
@@ -77,8 +79,8 @@ def prepare(
         steps=steps,
         devices=devices,
         queues=queued,
-        met=met,
-        how=how,
+        matching=matching,
+        plan=plan,
         wall_s=time.perf_counter() - began,
     )
 

@@ -1,4 +1,4 @@
-"""What a collective takes on the devices of its group, from one simulation for all groups alike."""
+"""What a collective takes on the devices of its group, simulated once for equivalent groups."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ RINGS: Mapping[tuple[str, str], Callable[[int], int]] = MappingProxyType(
         ("all_gather", "ring"): lambda ranks: ranks - 1,
     }
 )
-"""Rounds of the schedules whose rounds are all alike."""
+"""Rounds of the schedules whose rounds all take as long."""
 
 _PACED = (32, 64)  # rounds of a long ring that are simulated: by the first its pace is steady
 _AT_ONCE = 1 << 20  # links of paths held at a time
@@ -100,7 +100,8 @@ def seconds(schedule: Schedule, cluster: Cluster, devices: Ints, nbytes: int) ->
     """What ``schedule`` takes alone on ``devices``, shape (ranks,), when all start at once.
 
     Each message is simulated, but of a ring of more than MOST_TRANSFERS those of the first rounds:
-    all are alike, so after a few each takes as long as the one before.
+    all move the same bytes between the same neighbours, so after a few each takes as long as the
+    one before.
     """
     rounds = _long_ring(schedule)
     if not rounds:
@@ -150,9 +151,9 @@ def offer(cluster: Cluster, schedule: Schedule, groups: Ints, nbytes: int) -> Of
 def group_seconds(one: Offer, kinds: Ints) -> Floats:
     """What an offer takes each of its groups, in seconds, shape (groups,).
 
-    What a group takes alone is simulated once for all that are alike. It cannot be done before the
-    busiest of its links has carried the bytes of all groups; alone, it waited for its own. So it
-    takes longer by the difference, which is right where it waits for that link all the time.
+    What a group takes alone is simulated once for all groups of one shape. It cannot be done before
+    the busiest of its links has carried the bytes of all groups; alone, it waited for its own. So
+    it takes longer by the difference, which is right where it waits for that link all the time.
     ``kinds``: those of the cluster's links.
     """
     shape = shapes(kinds, one.rows) if len(one.groups) > 1 else np.zeros(1, np.int64)
@@ -178,18 +179,18 @@ def link_kinds(cluster: Cluster) -> Ints:
 
 
 def shapes(kinds: Ints, rows: Ints) -> Longs:
-    """For each group the first that is alike, shape (groups,).
+    """For each group the first of the same shape, shape (groups,).
 
-    ``rows``: the links that the messages of each group take, shape (groups, n). Two groups are
-    alike when their messages share links in the same pattern, and the links in the same place are
-    of the same kind: then all their messages take as long. This holds on any network, however
+    ``rows``: the links that the messages of each group take, shape (groups, n). Two groups are of
+    one shape when their messages share links in the same pattern, and the links in the same place
+    are of the same kind: then all their messages take as long. This holds on any network, however
     irregular.
     """
     known: dict[bytes, int] = {}
     found = np.empty(len(rows), np.int64)
     for some in _batches(rows):
-        alike = np.concatenate([_first_places(rows[some]), kinds[rows[some]]], axis=1)
-        for number, row in enumerate(alike, some.start):
+        pattern = np.concatenate([_first_places(rows[some]), kinds[rows[some]]], axis=1)
+        for number, row in enumerate(pattern, some.start):
             found[number] = known.setdefault(row.tobytes(), number)
     return found
 

@@ -1,34 +1,36 @@
-"""Steps whose meetings take known times, for very many ranks."""
+"""Steps whose calls take known times, for very many ranks."""
 
 import numpy as np
 
 from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.program import Matching, Program
-from steptime.simulate.alike import kinds_of_ranks
 from steptime.simulate.deadlock import Deadlock
+from steptime.simulate.equivalent_ranks import kinds_of_ranks
 from steptime.simulate.queues import Queues
 from steptime.simulate.recurrence import run
 from steptime.simulate.simulation import Times
 
 
-def priced(program: Program, queued: Queues, met: Matching, seconds: Floats, steps: int) -> Times:
-    """Steps in which each meeting takes so many seconds, shape (meetings,).
+def priced(
+    program: Program, queued: Queues, matching: Matching, seconds: Floats, steps: int
+) -> Times:
+    """Steps in which each instance of a call takes ``seconds``, shape (instances,).
 
     Raises UsageError where ranks wait for each other for ever; it names them.
     """
-    kinds = kinds_of_ranks(queued, met, seconds)
-    ranks, instances = kinds.queues.class_of.size, int(kinds.queues.instances_of[-1])
-    ends = np.empty((steps, instances))
+    kinds = kinds_of_ranks(queued, matching, seconds)
+    ranks, rank_ops = kinds.queues.class_of.size, int(kinds.queues.rank_ops_of[-1])
+    ends = np.empty((steps, rank_ops))
     bounds = np.zeros((steps + 1, ranks))
     free = np.zeros((ranks, queued.queue_of.shape[1] - 1))
-    before = np.zeros(instances)
+    before = np.zeros(rank_ops)
     for step in range(steps):
         done = run(kinds.queues, kinds.prices, free, before, ends[step])
         bounds[step + 1] = free[:, 0]
         before = ends[step]
         if np.isnan(before).any():
-            every = [slice(*kinds.queues.instances_of[k : k + 2]) for k in kinds.of.tolist()]
+            every = [slice(*kinds.queues.rank_ops_of[k : k + 2]) for k in kinds.of.tolist()]
             never = np.isnan(np.concatenate([before[own] for own in every]))
-            raise UsageError(Deadlock(program, queued, met, done[kinds.of], never).reason())
+            raise UsageError(Deadlock(program, queued, matching, done[kinds.of], never).reason())
     return Times(kinds.queues, kinds.of, ends, bounds)

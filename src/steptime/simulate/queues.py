@@ -8,23 +8,23 @@ from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import Device
-from steptime.errors import UsageError
 from steptime.program import MAIN, Compute, Op, Program, Wait
+from steptime.simulate.device import seconds_on
 
-COMPUTE, WAIT, MEET = 0, 1, 2  # codes of ops
+COMPUTE, WAIT, COMMUNICATE = 0, 1, 2  # what an op does: its code
 
 
 class Queues(NamedTuple):
     """The ops of all classes, one list after the other, and the queues that they stand in.
 
     ``ops_of``, shape (classes + 1,), says where the ops of a class begin. Of each op, shape (ops,):
-    its ``code``, ``seconds`` on a device of speed 1, the ``part`` it is among its rank's parts in
-    meetings, and ``after_of``, shape (ops + 1,), where its entries in ``after`` begin; in the same
-    way ``wakes`` holds the other streams on which an op comes after it. The queue of
+    its ``code``, ``seconds`` on a device of speed 1, the ``part`` it is among its rank's parts of
+    calls (see Matching), and ``after_of``, shape (ops + 1,), where its entries in ``after`` begin;
+    in the same way ``wakes`` holds the other streams on which an op comes after it. The queue of
     class c on stream s holds places in the list of c, in ``queue`` from ``queue_of[c, s]`` to
     ``queue_of[c, s + 1]``.
 
-    An *instance* is one op of one rank; ``instances_of``, shape (ranks + 1,), says where those of
+    A *rank op* is one op of one rank; ``rank_ops_of``, shape (ranks + 1,), says where those of
     a rank begin. ``speed``: of each rank's device, shape (ranks,).
     """
 
@@ -39,7 +39,7 @@ class Queues(NamedTuple):
     wakes: Ints
     queue_of: Ints
     queue: Ints
-    instances_of: Longs
+    rank_ops_of: Longs
     speed: Floats
 
 
@@ -76,42 +76,19 @@ def queues(program: Program, device: Device, speed: Floats) -> Queues:
         wakes=np.array([stream for on in wakes for stream in on], np.int32),
         queue_of=ends[classes[:, None] + np.arange(len(streams) + 1)],
         queue=np.array([place for queue in by_stream for place in queue], np.int32),
-        instances_of=np.concatenate([[0], np.cumsum(lengths[program.class_of])]),
+        rank_ops_of=np.concatenate([[0], np.cumsum(lengths[program.class_of])]),
         speed=speed.astype(np.float64),
     )
 
 
-def seconds_on(device: Device, op: Op) -> float:
-    """How long a Compute takes on a device of speed 1; 0 for any other op.
-
-    That is the longer of computing, at ``efficiency`` times the device's peak rate for its dtype,
-    and moving its bytes through the memory (roofline: Williams, Waterman and Patterson 2009).
-
-    Raises UsageError when the device has no rate for the dtype; it lists those that it has.
-    """
-    if not isinstance(op, Compute):
-        return 0.0
-    if op.seconds is not None:
-        return op.seconds
-    computing = 0.0
-    if op.flops:
-        if op.dtype not in device.flops:
-            raise UsageError(
-                f"{op.name!r} computes in {op.dtype}, for which {device.name} has no rate: it has "
-                f"{', '.join(device.flops)}"
-            )
-        computing = op.flops / (device.flops[op.dtype] * device.efficiency)
-    return max(computing, op.nbytes / device.memory_bandwidth)
-
-
 def _code(op: Op) -> int:
-    return COMPUTE if isinstance(op, Compute) else WAIT if isinstance(op, Wait) else MEET
+    return COMPUTE if isinstance(op, Compute) else WAIT if isinstance(op, Wait) else COMMUNICATE
 
 
 def _parts(ops: Sequence[Op]) -> Longs:
-    """How many of a list's ops before each are parts of meetings, shape (ops,)."""
-    meet = np.array([_code(op) == MEET for op in ops], np.int64)
-    return np.asarray(np.cumsum(meet) - meet)
+    """How many of a list's ops before each are parts of calls, shape (ops,)."""
+    communicates = np.array([_code(op) == COMMUNICATE for op in ops], np.int64)
+    return np.asarray(np.cumsum(communicates) - communicates)
 
 
 def _wakes(ops: Sequence[Op], streams: Mapping[str, int]) -> list[set[int]]:

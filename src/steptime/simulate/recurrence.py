@@ -1,4 +1,4 @@
-"""Priced steps: when every op of every rank runs, where each meeting takes a known time.
+"""Priced steps: when every op of every rank runs, where each call takes a known time.
 
 Compiled code, all in this file.
 """
@@ -7,46 +7,104 @@ from typing import NamedTuple
 
 import numpy as np
 
-from steptime.arrays import Floats, Ints, Longs
-from steptime.simulate.network.compiled import compiled
-from steptime.simulate.queues import MEET, Queues
+from steptime.arrays import Flags, Floats, Ints, Longs
+from steptime.simulate.network.compiled import compiled, in_place
+from steptime.simulate.queues import COMMUNICATE, Queues
 
 NONE = -1
 
 
 class Prices(NamedTuple):
-    """Who meets, as Matching has it, and what that takes.
+    """Who takes part in which instance of a call, as Matching has it, and what each takes.
 
-    ``missing``: how many parts each meeting has; ``seconds``: what it takes; both of shape
-    (meetings,).
+    ``missing``: how many parts each instance has; ``seconds``: what it takes; both of shape
+    (instances,).
     """
 
     missing: Longs
     parts_of: Longs
-    meeting: Ints
+    instance: Ints
     seconds: Floats
+
+
+class Calls(NamedTuple):
+    """How far the instances of calls are.
+
+    ``missing``: how many members have not reached each; ``finish``: when it ends or, until all are
+    there, when the last so far came; ``waiting``: the first stream that waits in it; all of shape
+    (instances,). ``following``: the one after each stream that waits, shape (streams of all,).
+    """
+
+    missing: Longs
+    finish: Floats
+    waiting: Longs
+    following: Longs
+
+
+@in_place
+def reach(calls: Calls, instance: int, stream: int, time: float) -> bool:
+    """A stream reaches an instance and, if it is not the last to, waits there; whether it is."""
+    calls.missing[instance] -= 1
+    calls.finish[instance] = max(calls.finish[instance], time)
+    if calls.missing[instance]:
+        calls.following[stream], calls.waiting[instance] = calls.waiting[instance], stream
+        return False
+    return True
+
+
+@in_place
+def startable(
+    queues: Queues, rank: int, op: int, free: float, before: Floats, ends: Floats
+) -> float:
+    """When an op of a rank can start on a stream that is ``free`` from then on.
+
+    That is when all has ended that it comes after, in the step ``before`` or in this one; NaN if
+    something has not yet.
+    """
+    start = free
+    for number in range(queues.after_of[op], queues.after_of[op + 1]):
+        other = queues.after[number]
+        if other < 0:
+            ready = before[queues.rank_ops_of[rank + 1] + other]
+        else:
+            ready = ends[queues.rank_ops_of[rank] + other]
+        if np.isnan(ready):
+            return np.nan
+        start = max(start, ready)
+    return start
+
+
+@in_place
+def push(stack: Longs, listed: Flags, top: int, stream: int) -> int:
+    """Put a stream onto the stack of those to look at, unless it is there; the new top."""
+    if listed[stream]:
+        return top
+    stack[top], listed[stream] = stream, True
+    return top + 1
 
 
 @compiled
 def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floats) -> Longs:
-    """One step: fill in when each op instance ends, in seconds, shape (instances,).
+    """One step: fill in when each rank op ``ends``, in seconds, shape (rank ops,).
 
-    ``before``: when each ended in the step before. ``free``, shape (ranks, streams): when each
+    ``before``: the same of the step before. ``free``, shape (ranks, streams): when each
     stream is done with what was before; on return, when it is done with this step.
 
-    A meeting starts when all its members have reached it and ends, for all, its seconds later. So
-    each time is a maximum of others plus a duration, and the order in which streams are looked at
-    does not matter: one goes on as far as it can, and is looked at again when the meeting it waits
-    in has ended, or an op that it comes after.
+    An instance of a call starts when all its members have reached it and ends, for all, its seconds
+    later. So each time is a maximum of others plus a duration, and the order in which streams are
+    looked at does not matter: one goes on as far as it can, and is looked at again when the
+    instance it waits in has ended, or an op that it comes after.
 
     Returns how many ops each stream has done, shape (ranks, streams): fewer than it has where the
     program waits for itself.
     """
     ranks, streams = free.shape
-    missing = prices.missing.copy()
-    finish = np.zeros(missing.size)  # until all are there: when the last so far came
-    waiting = np.full(missing.size, NONE)  # the first stream that waits in each meeting
-    following = np.full(ranks * streams, NONE)  # the one after each stream that waits
+    calls = Calls(
+        prices.missing.copy(),
+        np.zeros(prices.missing.size),
+        np.full(prices.missing.size, NONE),
+        np.full(ranks * streams, NONE),
+    )
     arrived = np.zeros(ranks * streams, np.bool_)
     done = np.zeros((ranks, streams), np.int64)
     stack = np.arange(ranks * streams)[::-1].copy()
@@ -59,57 +117,37 @@ def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floa
         listed[one] = False
         rank, stream = one // streams, one % streams
         kind = queues.class_of[rank]
-        base, of_class = queues.instances_of[rank], queues.ops_of[kind]
-        size = queues.ops_of[kind + 1] - of_class
+        base, of_class = queues.rank_ops_of[rank], queues.ops_of[kind]
         first = queues.queue_of[kind, stream]
         length = queues.queue_of[kind, stream + 1] - first
         while done[rank, stream] < length:
             place = queues.queue[first + done[rank, stream]]
             op = of_class + place
-            meeting = NONE
-            if queues.code[op] == MEET:
-                meeting = prices.meeting[prices.parts_of[rank] + queues.part[op]]
+            instance = NONE
+            if queues.code[op] == COMMUNICATE:
+                instance = prices.instance[prices.parts_of[rank] + queues.part[op]]
             end = 0.0
             if not arrived[one]:
-                start = free[rank, stream]
-                blocked = False
-                for number in range(queues.after_of[op], queues.after_of[op + 1]):
-                    other = queues.after[number]
-                    ready = before[base + size + other] if other < 0 else ends[base + other]
-                    if np.isnan(ready):
-                        blocked = True
-                        break
-                    start = max(start, ready)
-                if blocked:
+                start = startable(queues, rank, op, free[rank, stream], before, ends)
+                if np.isnan(start):
                     break
                 end = start + queues.seconds[op] / queues.speed[rank]
-                if meeting != NONE:
+                if instance != NONE:
                     arrived[one] = True
-                    missing[meeting] -= 1
-                    finish[meeting] = max(finish[meeting], end)
-                    if missing[meeting]:
-                        following[one], waiting[meeting] = waiting[meeting], one
-                    else:
-                        finish[meeting] += prices.seconds[meeting]
-                        other = waiting[meeting]
+                    if reach(calls, instance, one, end):
+                        calls.finish[instance] += prices.seconds[instance]
+                        other = calls.waiting[instance]
                         while other != NONE:
-                            if not listed[other]:
-                                listed[other] = True
-                                stack[top] = other
-                                top += 1
-                            other = following[other]
-            if meeting != NONE:
-                if missing[meeting]:
+                            top = push(stack, listed, top, other)
+                            other = calls.following[other]
+            if instance != NONE:
+                if calls.missing[instance]:
                     break
                 arrived[one] = False
-                end = finish[meeting]
+                end = calls.finish[instance]
             ends[base + place] = end
             free[rank, stream] = end
             done[rank, stream] += 1
             for number in range(queues.wakes_of[op], queues.wakes_of[op + 1]):
-                other = rank * streams + queues.wakes[number]
-                if not listed[other]:
-                    listed[other] = True
-                    stack[top] = other
-                    top += 1
+                top = push(stack, listed, top, rank * streams + queues.wakes[number])
     return done

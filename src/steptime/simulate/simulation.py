@@ -63,7 +63,7 @@ class Simulation:
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """When every op instance of ``queues`` ended, in seconds, shape (steps, instances).
+    """When every rank op of ``queues`` ended, in seconds, shape (steps, rank ops).
 
     ``bounds``, shape (steps + 1, ranks of queues): when the steps of each begin, and the last one
     ends. ``like``: which of these ranks each rank of the program fares like, shape (ranks,).
@@ -98,7 +98,7 @@ def timeline(program: Program, times: Times, ranks: Ints, messages: NDArray[np.v
     rows = []
     for rank in ranks.tolist():
         like = int(times.like[rank])
-        own = slice(*times.queues.instances_of[like : like + 2])
+        own = slice(*times.queues.rank_ops_of[like : like + 2])
         template = templates[program.class_of[rank]]
         starts = starts_of(times.queues, times.ends, like)
         for step, start in enumerate(starts):

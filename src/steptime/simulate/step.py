@@ -61,21 +61,20 @@ def simulate(
 def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Simulation:
     """Simulate what has been prepared, as ``simulate`` does."""
     began = time.perf_counter()
-    program, cluster, met = prepared.program, prepared.cluster, prepared.met
+    program, cluster, matching = prepared.program, prepared.cluster, prepared.matching
     devices, by_message = prepared.devices, prepared.fidelity == "message"
-    how = prepared.how
     traffic = Traffic(cluster, keep_messages=keep_messages) if by_message else None
     kept = np.empty(0, MESSAGE)
     if traffic is None:
-        times = priced(program, prepared.queues, met, how.seconds, prepared.steps)
+        times = priced(program, prepared.queues, matching, prepared.plan.seconds, prepared.steps)
     else:
-        times = _by_messages(prepared.queues, met, how, traffic, prepared.steps)
+        times = _by_messages(prepared.queues, matching, prepared.plan, traffic, prepared.steps)
         kept = _messages(traffic, devices, cluster) if keep_messages else kept
-    carried = load(how, met, cluster, devices)
+    carried = load(prepared.plan, matching, cluster, devices)
     some = shown(program)
     line = timeline(program, times, some, kept)
     if not keep_messages:
-        line = replace(line, messages=_point_to_point(program, met, line.intervals, some))
+        line = replace(line, messages=_point_to_point(program, matching, line.intervals, some))
     return Simulation(
         fidelity=prepared.fidelity,
         timeline=line,
@@ -92,15 +91,17 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
     )
 
 
-def _by_messages(queued: Queues, met: Matching, how: Plan, traffic: Traffic, steps: int) -> Times:
-    loop = Loop(queued, met, how, traffic, steps)
+def _by_messages(
+    queued: Queues, matching: Matching, plan: Plan, traffic: Traffic, steps: int
+) -> Times:
+    loop = Loop(queued, matching, plan, traffic, steps)
     loop.run()
     ranks = np.arange(queued.class_of.size, dtype=np.int32)
     bounds = np.zeros((steps + 1, ranks.size))
     for rank, kind in enumerate(queued.class_of.tolist()):
         first, end = queued.queue_of[kind, :2]
         if end > first:  # else its steps take no time
-            last = queued.instances_of[rank] + queued.queue[end - 1]
+            last = queued.rank_ops_of[rank] + queued.queue[end - 1]
             bounds[1:, rank] = loop.ends[:, last]
     return Times(queued, ranks, loop.ends, bounds)
 
@@ -117,10 +118,10 @@ def _messages(traffic: Traffic, devices: Ints, cluster: Cluster) -> NDArray[Any]
 
 
 def _point_to_point(
-    program: Program, met: Matching, rows: NDArray[Any], some: Ints
+    program: Program, matching: Matching, rows: NDArray[Any], some: Ints
 ) -> NDArray[Any]:
     """What Sends carry between the ranks ``some``, from the intervals of these, dtype INTERVAL."""
-    ends = message_ends(program, met)
+    ends = message_ends(program, matching)
     ends = ends[np.isin(ends["src"], some) & np.isin(ends["dst"], some)]
     steps = int(rows["step"].max(initial=-1)) + 1
     if not 0 < ends.size * steps <= MOST_MESSAGES:

@@ -55,7 +55,7 @@ def check_command(words: Sequence[str]) -> None:
         what = f"'{words[0]}'" if words else "nothing"
         raise UsageError(
             f"--against runs a command of {', '.join(VERBS)}, and got {what}: write it behind --, "
-            "as -- train gpt2 --ranks 2 --steps 40"
+            "as -- train --ranks 2 --steps 40"
         )
     for word in words:
         if word.split("=")[0] in _OURS:
@@ -164,7 +164,7 @@ def _run(source: Path, words: Sequence[str], name: str) -> None:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Stop a run, whose launcher stops its ranks."""
-    process.send_signal(signal.SIGINT)
+    process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)
         return
@@ -179,7 +179,9 @@ def stoppable() -> Iterator[None]:
     def stop(number: int, _: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    ours = (signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in ours if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heard}
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from steptime.cluster.cluster import Device
 from steptime.program import Compute, Program
 from steptime.program.stored import StoredProgram
-from steptime.simulate.queues import seconds_on
+from steptime.simulate.device import seconds_on
 from steptime.strategies import strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.comparison import Comparison

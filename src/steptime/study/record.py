@@ -5,6 +5,7 @@ from typing import Any
 
 from steptime.runs import run_folder
 from steptime.study.comparison import Comparison
+from steptime.study.resimulate import training_step
 from steptime.train.config import name_of
 from steptime.train.job import Job
 
@@ -12,9 +13,13 @@ from steptime.train.job import Job
 def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, Any]:
     """The JSON of ``comparison``; what only the launcher knows (ranks, threads) is added to it."""
     options, config = job.options, job.config
+    entries = comparison.entries()
+    for name, figures in comparison.strategies.items():
+        step = training_step(name, options, config, ranks=len(figures.ranks))
+        entries[name]["spec"] = asdict(step.spec)
     return {
         "verb": verb,
-        "model": f"gpt2 {name_of(config)}",
+        "model": name_of(config),
         "model_config": asdict(config)
         | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
         "precision": options.precision,
@@ -26,8 +31,9 @@ def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, An
         "warmup": options.warmup,
         "seed": options.seed,
         "data": job.tokens.description,
+        "spec": entries[comparison.winner]["spec"],
         "winner": comparison.winner,
-        "strategies": comparison.entries(),
+        "strategies": entries,
         "clock": [asdict(clock) for clock in comparison.timeline.clocks],
         "environment": run_folder.environment(),
     }

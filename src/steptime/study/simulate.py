@@ -54,7 +54,7 @@ def prepare_all(asked: Asked, cluster: Cluster, how: HowOptions) -> dict[str, Pr
     is asked for.
     """
     prepared = {case.name: _prepared(case, cluster, how) for case in asked.cases}
-    called = {call.kind for one in prepared.values() for call in one.met.calls}
+    called = {call.kind for one in prepared.values() for call in one.matching.calls}
     unread = [kind for kind in how.algorithms() if kind not in called]
     if unread:
         steps = "no step calls it" if len(prepared) > 1 else "the step does not call it"

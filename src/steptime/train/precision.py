@@ -6,15 +6,15 @@ no scaling; fp16 has not.
 """
 
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 
+from steptime.dtypes import BY_SHORT_NAME
 from steptime.workloads.precision import DtypeName
 
 DTYPES: dict[DtypeName, torch.dtype] = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
+    name: getattr(torch, BY_SHORT_NAME[name].name) for name in get_args(DtypeName)
 }
 
 

@@ -1,22 +1,24 @@
 """Bytes of an element, of what its update moves, and of what the optimizer keeps of it."""
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
+from steptime.dtypes import item_bytes
 from steptime.errors import UsageError
 
 DtypeName: TypeAlias = Literal["fp32", "bf16", "fp16"]
 """What a model can be trained in."""
 
-_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 _MOMENTS = 8  # two, in fp32
 _ADAMW_BYTES = 28  # fp32 weight, gradient and two moments are read, all but the gradient written
 
 
 def element_bytes(dtype: str) -> int:
     """Bytes of one element; raises UsageError, naming those there are, for another dtype."""
-    if dtype not in _BYTES:
-        raise UsageError(f"there is no dtype {dtype!r} to train in: choose {', '.join(_BYTES)}")
-    return _BYTES[dtype]
+    if dtype not in get_args(DtypeName):
+        raise UsageError(
+            f"there is no dtype {dtype!r} to train in: choose {', '.join(get_args(DtypeName))}"
+        )
+    return item_bytes(dtype)
 
 
 def update_bytes(dtype: str) -> int:

@@ -9,13 +9,13 @@ from typing import Any
 from ranks import FORKED
 from steptime.backend.host import HostGroup, find_hosts
 
-_DEADLINE_S = 200.0
+_DEADLINE_S = 600.0
 
 DIED = "died"
 
 
 def in_group(
-    ranks: int, function: Callable[..., Any], folder: Path, *arguments: Any, timeout_s: float = 60
+    ranks: int, function: Callable[..., Any], folder: Path, *arguments: Any, timeout_s: float = 300
 ) -> list[Any]:
     """What ``function(group, *arguments)`` returns on each rank, or DIED.
 
@@ -39,7 +39,7 @@ def in_group(
     finally:
         for process, (pipe, _) in zip(processes, pipes, strict=True):
             pipe.close()
-            process.join(timeout=5)
+            process.join(timeout=60)
             if process.is_alive():
                 process.kill()
                 process.join()

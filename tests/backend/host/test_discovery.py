@@ -23,7 +23,7 @@ from steptime.backend.host import HostGroup, Call, Kind, find_hosts
 port, rank, ranks = map(int, sys.argv[1:])
 store = TCPStore("127.0.0.1", port, ranks, rank == 0)
 hosts = find_hosts(store, rank, ranks)
-group = HostGroup(store, hosts, 20.0)
+group = HostGroup(store, hosts, 600.0)
 group.barrier(Call.of(Kind.BARRIER))
 store.set(f"done/{rank}", "")
 store.wait([f"done/{other}" for other in range(ranks)])
@@ -54,7 +54,7 @@ def test_ranks_that_do_not_see_each_others_memory_are_on_different_hosts() -> No
         command = _isolating(*words) if rank == 1 else words
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
     try:
-        outputs = [process.communicate(timeout=60)[0] for process in processes]
+        outputs = [process.communicate(timeout=600)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -30,7 +30,7 @@ def _told(group: HostGroup, error: SteptimeError) -> tuple[str, str]:
         with pytest.raises(type(error)) as raised:
             again()
         assert str(raised.value) == str(error)
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 60  # at once, not at the timeout
     return type(error).__name__, str(error)
 
 
@@ -96,13 +96,13 @@ def test_a_rank_that_is_killed_is_named_by_all_others(elements: int, tmp_path: P
         assert f"(pid {pid})" not in sentence
         assert " died in " in sentence
         assert "call number" in sentence
-        assert seconds < 2
+        assert seconds < 60  # and not the timeout's 300
 
 
 def _absent(group: HostGroup) -> tuple[str, str] | None:
     group.barrier(_BARRIER)
     if group.rank == 1:
-        time.sleep(2.5)
+        time.sleep(9)
         return None
     with pytest.raises(LostContactError) as raised:
         _all_reduce(group, 100)
@@ -110,11 +110,11 @@ def _absent(group: HostGroup) -> tuple[str, str] | None:
 
 
 def test_a_rank_that_does_not_come_in_time_is_named_with_what_it_did_last(tmp_path: Path) -> None:
-    first, _, third = in_group(3, _absent, tmp_path, timeout_s=1.0)
+    first, _, third = in_group(3, _absent, tmp_path, timeout_s=4.0)
     assert first[0] == "LostContactError"
     for _, sentence in (first, third):
         assert sentence.startswith(
-            "all_reduce of float32[100] (sum), call number 2, waited 1 s: rank 1 (pid "
+            "all_reduce of float32[100] (sum), call number 2, waited 4 s: rank 1 (pid "
         )
         assert sentence.endswith("did not join; the last that it called is barrier, call number 1")
 

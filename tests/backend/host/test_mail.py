@@ -138,7 +138,7 @@ def test_messages_arrive_whole_by_tag_and_source(tmp_path: Path) -> None:
 
 def _never_sent(group: HostGroup) -> str | None:
     if group.rank == 0:
-        threading.Event().wait(1.5)
+        threading.Event().wait(5)
         return None
     with pytest.raises(LostContactError) as raised:
         _recv(group, torch.empty(3), 0, 9)
@@ -146,10 +146,8 @@ def _never_sent(group: HostGroup) -> str | None:
 
 
 def test_a_message_that_does_not_come_names_who_should_have_sent_it(tmp_path: Path) -> None:
-    _, sentence = in_group(2, _never_sent, tmp_path, timeout_s=0.5)
-    assert sentence.startswith(
-        "recv of float32[3] from rank 0, tag 9, waited 0.5 s for rank 0 (pid"
-    )
+    _, sentence = in_group(2, _never_sent, tmp_path, timeout_s=2)
+    assert sentence.startswith("recv of float32[3] from rank 0, tag 9, waited 2 s for rank 0 (pid")
 
 
 def _sender_gone(group: HostGroup) -> str | None:

@@ -50,7 +50,7 @@ def named(name: str, ranks: int, **settings: Any) -> Schedule:
 
 def until(page: Any, expression: str) -> None:
     """Wait for an expression to be true; the page allows no eval, so ask from outside."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 600
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, expression
         page.wait_for_timeout(20)

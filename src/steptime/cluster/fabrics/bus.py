@@ -4,6 +4,7 @@ import numpy as np
 
 from steptime.arrays import Ints
 from steptime.cluster.cluster import Fabric
+from steptime.cluster.fabrics.kind import FabricKind
 from steptime.cluster.fabrics.wiring import Wires, wired
 from steptime.section import Section
 
@@ -37,3 +38,6 @@ def inside_bus(section: Section, devices: int) -> Fabric:
 
 def _only_the_bus(src: Ints, _: Ints) -> Ints:
     return np.full((src.size, 1), _BUS, np.int32)
+
+
+FABRIC = FabricKind("bus", inside=inside_bus)

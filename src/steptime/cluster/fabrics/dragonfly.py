@@ -10,6 +10,7 @@ import numpy as np
 
 from steptime.arrays import Ints
 from steptime.cluster.cluster import Fabric
+from steptime.cluster.fabrics.kind import FabricKind
 from steptime.cluster.fabrics.wiring import Ends, Wires, where, wired
 from steptime.section import Section
 
@@ -86,3 +87,6 @@ def _ordered_pairs(count: int) -> tuple[Ints, Ints]:
     """All (a, b) of different numbers below ``count``, in order."""
     a, b = np.nonzero(~np.eye(count, dtype=bool))
     return a.astype(np.int32), b.astype(np.int32)
+
+
+FABRIC = FabricKind("dragonfly", between_nics=dragonfly)

@@ -7,6 +7,7 @@ use them (Leiserson, "Fat-Trees: Universal Networks for Hardware-Efficient Super
 import numpy as np
 
 from steptime.cluster.cluster import Fabric
+from steptime.cluster.fabrics.kind import FabricKind
 from steptime.cluster.fabrics.wiring import Ends, Level, tree
 from steptime.section import Duplex, Rate, Section
 
@@ -43,3 +44,6 @@ def widened(rate: Duplex, times: float, latency: float) -> Duplex:
     return Duplex(
         Rate(rate.out.bandwidth * times, latency), Rate(rate.back.bandwidth * times, latency)
     )
+
+
+FABRIC = FabricKind("fat_tree", between_nics=fat_tree)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.cluster.cluster import Fabric
+from steptime.cluster.fabrics.kind import FabricKind
 from steptime.cluster.fabrics.wiring import Level, divided, tree
 from steptime.section import Duplex, Section
 
@@ -64,3 +65,6 @@ def _heights(section: Section, devices: int) -> list[_Height]:
             _Height(roots.get(heights[-1].name if heights else "", "sockets"), devices, None)
         )
     return heights
+
+
+FABRIC = FabricKind("pcie", inside=inside_pcie)

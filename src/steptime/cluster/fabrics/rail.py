@@ -9,6 +9,7 @@ import numpy as np
 
 from steptime.cluster.cluster import Fabric
 from steptime.cluster.fabrics.fat_tree import widened
+from steptime.cluster.fabrics.kind import FabricKind
 from steptime.cluster.fabrics.wiring import Ends, Level, tree
 from steptime.section import Section
 
@@ -38,3 +39,6 @@ def rail(section: Section, ends: Ends) -> Fabric:
         up = widened(ends.rate, share, section.seconds("latency"))
         levels = [Level(names, over, "rail", up), Level(["spine"], root, "spine", None)]
     return replace(tree("rail", ends.names(), "NIC", ends.rate, levels), hop=across == "host")
+
+
+FABRIC = FabricKind("rail", between_nics=rail)

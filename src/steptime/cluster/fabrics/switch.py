@@ -3,6 +3,7 @@
 import numpy as np
 
 from steptime.cluster.cluster import Fabric
+from steptime.cluster.fabrics.kind import FabricKind
 from steptime.cluster.fabrics.wiring import Ends, Level, tree
 from steptime.section import Section
 
@@ -23,3 +24,6 @@ def network_switch(section: Section, ends: Ends) -> Fabric:
     name = section.text("name", "switch")
     level = Level([name], np.zeros(ends.count, np.int32), name, None)
     return tree("switch", ends.names(), "NIC", ends.rate, [level])
+
+
+FABRIC = FabricKind("switch", inside=inside_switch, between_nics=network_switch)

@@ -10,6 +10,7 @@ import numpy as np
 
 from steptime.arrays import Ints
 from steptime.cluster.cluster import Fabric
+from steptime.cluster.fabrics.kind import FabricKind
 from steptime.cluster.fabrics.wiring import Wires, host_names, where, wired
 from steptime.section import Section
 
@@ -54,3 +55,6 @@ def torus(section: Section, count: int) -> Fabric:
         return np.stack(path, axis=1)
 
     return wired("torus", count, host_names(count), wires, route)
+
+
+FABRIC = FabricKind("torus", between_hosts=torus)

@@ -32,7 +32,7 @@ def proceed(net: Network, number: int) -> None:
             owner.unfinished -= 1
             finish(net, owner.token, number - owner.base)
         else:
-            counts.hungry = part.owner
+            counts.without_rounds = part.owner
             put(net, 2 * number + 1, counts.now)
         return
     now_in = net.flows[end >> 1].round
@@ -127,12 +127,12 @@ def happen(net: Network, event: int) -> None:
 def run(net: Network, until: float, stop: bool) -> int:
     """Let things happen until the reason that it returns.
 
-    DONE: with ``stop``, the first instant is over at which something is done; ROUNDS: the chains
-    of the owner ``hungry`` have to go on; ROOM: what is logged may not fit; QUIET: nothing happens
-    any more before or at ``until``.
+    DONE: with ``stop``, the first instant is over at which something is done; ROUNDS: the chains of
+    the owner ``without_rounds`` have to go on; ROOM: what is logged may not fit; QUIET: nothing
+    happens any more before or at ``until``.
     """
     counts = net.counts[0]
-    counts.hungry = NONE
+    counts.without_rounds = NONE
     while True:
         if counts.changed and (not counts.heap or net.keys[0] > counts.now * (1 + SAME)):
             share(net)
@@ -154,7 +154,7 @@ def run(net: Network, until: float, stop: bool) -> int:
             net.events[event].instant = NONE
             happen(net, event)
             event = following
-        if counts.hungry != NONE:
+        if counts.without_rounds != NONE:
             return ROUNDS
 
 

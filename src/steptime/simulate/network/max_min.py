@@ -57,7 +57,13 @@ def leave(net: Network, number: int) -> None:
 
 @in_place
 def set_rate(net: Network, number: int, rate: float) -> None:
-    """Give a flow another rate from now on."""
+    """Give a flow another rate from now on.
+
+    Rates are lazy: nothing is done to a flow between two changes of its rate. That is right because
+    its bytes fall evenly in between, so that ``left`` as of ``since`` and the ``rate`` tell what is
+    left at any time, and the arrival that is put into the agenda here stays true until the next
+    change drops it.
+    """
     flow, now = net.flows[number], net.counts[0].now
     if abs(rate - flow.rate) <= 1e-14 * rate:
         return
@@ -126,7 +132,13 @@ def fill(net: Network, size: int) -> None:
     """Share the links of a component fairly (progressive filling; Bertsekas and Gallager, 6.5).
 
     The link that can give its flows the least fixes their rates; then the next, with what those
-    have left. Shares only rise, so that a stale key in the heap is merely early.
+    have left.
+
+    Why no rate must be taken back: none of the link's flows can have more than its share, and each
+    can have that much, since no other link has a smaller one. What they take of another link, of
+    room R and n flows, is a share s <= R / n, and leaves (R - s) / (n - 1) >= R / n: shares only
+    rise. So a key in the heap that is out of date is too small, never too large. A link that comes
+    to the top is asked again, and is the least only if its share is still the key.
     """
     for place in range(size // 2 - 1, -1, -1):
         settle(net, place, size)
@@ -163,7 +175,11 @@ def fix(net: Network, node: int, share: float) -> None:
 
 @in_place
 def share(net: Network) -> None:
-    """Recompute the rates of all that the links that have changed are connected with."""
+    """Recompute the rates of all flows that the links that have changed can reach.
+
+    A flow's fair rate depends on the flows it shares a link with, on those that these share one
+    with, and so on: on its component, and on nothing else. All other flows keep their rates.
+    """
     counts = net.counts[0]
     counts.turn += 1
     for place in range(counts.changed):

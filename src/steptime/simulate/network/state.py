@@ -130,7 +130,7 @@ COUNTS = np.dtype(
         ("ended", np.int64),
         ("logged", np.int64),
         ("rows", np.int64),  # of the series that links have
-        ("hungry", np.int64),  # an owner of which a rank has come to the end of its chain
+        ("without_rounds", np.int64),  # an owner of which a rank has come to the end of its chain
         ("turn", np.int32),  # passes over the network so far
         ("keep", np.bool_),
         (f"code_{_fingerprint()}", np.bool_),

@@ -243,7 +243,7 @@ class Traffic:
         while True:
             reason = engine.run(self._network, until, stop)
             if reason == ROUNDS:
-                self._feed(self._owned[int(self._network.counts["hungry"][0])])
+                self._feed(self._owned[int(self._network.counts["without_rounds"][0])])
             elif reason == ROOM:
                 self._network = storage.with_log(self._network)
             else:

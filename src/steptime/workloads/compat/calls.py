@@ -3,9 +3,10 @@
 from dataclasses import replace
 from itertools import chain
 
+from steptime.dtypes import item_bytes
 from steptime.program import Collective, Compute, Op, Recv, Send, Wait
 
-ELEMENT = 4
+ELEMENT = item_bytes("fp32")
 """Bytes of an element: all buffers of the originals are fp32."""
 
 Places = tuple[int, ...]

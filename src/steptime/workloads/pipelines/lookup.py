@@ -1,23 +1,21 @@
-"""Lookup: the schedules by name, each a file of this folder that defines a SCHEDULE."""
+"""Lookup: the schedules by name, each a file of this folder, or of the user's, with a SCHEDULE."""
 
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from types import MappingProxyType
 
 import steptime.workloads.pipelines as package
+from steptime.discovery import is_file, member_of_file, members
 from steptime.errors import UsageError
+from steptime.nearest import mend
+from steptime.workloads.pipelines.complete import check_passes
+from steptime.workloads.pipelines.in_time import pipeline_timeline
 from steptime.workloads.pipelines.schedule import Pipeline, Schedule, Shape
 
 
 @cache
 def _schedules() -> Mapping[str, Schedule]:
-    modules = (
-        import_module(f"{package.__name__}.{found.name}")
-        for found in iter_modules(package.__path__)
-    )
-    schedules = [module.SCHEDULE for module in modules if hasattr(module, "SCHEDULE")]
+    schedules = members(package.__name__, "SCHEDULE", Schedule)
     return MappingProxyType({one.name: one for one in sorted(schedules, key=lambda s: s.name)})
 
 
@@ -26,26 +24,40 @@ def schedule_names() -> tuple[str, ...]:
     return tuple(_schedules())
 
 
+def schedule_named(word: str) -> Schedule:
+    """The schedule of that name, or that of ``FILE.py``.
+
+    Raises UsageError, which says what there is, where there is none.
+    """
+    if is_file(word):
+        return member_of_file(word, "SCHEDULE", Schedule, what="pipeline schedule")
+    if word not in _schedules():
+        raise UsageError(f"there is no pipeline schedule {word!r}: {mend(word, _schedules())}")
+    return _schedules()[word]
+
+
 def pipeline(name: str, *, stages: int, micro_batches: int, chunks: int = 1) -> Pipeline:
     """The schedule ``name`` for so many stages, micro-batches and chunks a stage.
 
     ``1f1b`` of several chunks is ``interleaved``.
 
     Raises UsageError where there is no such schedule or it cannot serve that shape; it says what
-    is nearest.
+    is nearest. That of a file is carried out once: SteptimeError where it is no order in which
+    every pass is run once.
     """
-    found = _schedules().get(name)
-    if found is None:
-        known = ", ".join(schedule_names())
-        raise UsageError(f"there is no pipeline schedule {name!r}: choose one of {known}")
+    found = schedule_named(name)
     counts = {"stages": stages, "micro-batches": micro_batches, "chunks a stage": chunks}
     for what, count in counts.items():
         if count < 1:
             raise UsageError(f"the number of {what} is {count}: it must be at least 1")
     if name == "1f1b" and chunks > 1:
-        found = _schedules()["interleaved"]
+        found = schedule_named("interleaved")
     _check(found, stages, micro_batches, chunks)
-    return Pipeline(found, Shape(stages=stages, micro_batches=micro_batches, chunks=chunks))
+    made = Pipeline(found, Shape(stages=stages, micro_batches=micro_batches, chunks=chunks))
+    if is_file(name):
+        check_passes(made, name)
+        pipeline_timeline(made)
+    return made
 
 
 def _check(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> None:

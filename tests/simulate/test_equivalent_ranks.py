@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from simulate.networks import racks, star
 from simulate.programs import collective, compute, program, recv, send
-from steptime.program import matching as matching
-from steptime.simulate.alike import kinds_of_ranks
-from steptime.simulate.plan import plan
+from steptime.program import match_calls
+from steptime.simulate.equivalent_ranks import kinds_of_ranks
+from steptime.simulate.plan import make_plan
 from steptime.simulate.queues import queues
 from steptime.simulate.recurrence import Prices, run
 from steptime.simulate.step import simulate
@@ -58,17 +58,17 @@ def ring():
 
 
 def ends(chosen, prices, steps=2):
-    """When each op instance of each rank ends, of as many lists as there are ranks."""
-    ranks, instances = chosen.class_of.size, int(chosen.instances_of[-1])
+    """When each rank op of each rank ends, of as many lists as there are ranks."""
+    ranks, rank_ops = chosen.class_of.size, int(chosen.rank_ops_of[-1])
     free = np.zeros((ranks, chosen.queue_of.shape[1] - 1))
-    before, found = np.zeros(instances), []
+    before, found = np.zeros(rank_ops), []
     for _ in range(steps):
-        after = np.empty(instances)
+        after = np.empty(rank_ops)
         run(chosen, prices, free, before, after)
         found.append(after)
         before = after
     every = np.stack(found)
-    return [every[:, first:last] for first, last in pairwise(chosen.instances_of)]
+    return [every[:, first:last] for first, last in pairwise(chosen.rank_ops_of)]
 
 
 @settings(max_examples=40, deadline=None)
@@ -83,21 +83,23 @@ def test_a_rank_fares_as_its_kind(one, cluster, slow, order):
     for device, factor in slow.items():
         speed[device] = factor
     devices = np.array(order, np.int32)
-    met = matching(one)
-    seconds = plan(cluster, met, devices, {}, priced=True).seconds
+    matching = match_calls(one)
+    seconds = make_plan(cluster, matching, devices, {}, priced=True).seconds
     queued = queues(one, cluster.device, speed[devices])
-    alone = ends(queued, Prices(np.diff(met.first), met.parts_of, met.meeting, seconds))
-    kinds = kinds_of_ranks(queued, met, seconds)
+    alone = ends(
+        queued, Prices(np.diff(matching.first), matching.parts_of, matching.instance, seconds)
+    )
+    kinds = kinds_of_ranks(queued, matching, seconds)
     of_kind = ends(kinds.queues, kinds.prices)
     for rank, kind in enumerate(kinds.of):
         assert of_kind[kind] == pytest.approx(alone[rank], rel=1e-12)
 
 
 def kinds(one, cluster, speed):
-    met = matching(one)
+    matching = match_calls(one)
     devices = np.arange(RANKS, dtype=np.int32)
-    seconds = plan(cluster, met, devices, {}, priced=True).seconds
-    return kinds_of_ranks(queues(one, cluster.device, speed), met, seconds).of
+    seconds = make_plan(cluster, matching, devices, {}, priced=True).seconds
+    return kinds_of_ranks(queues(one, cluster.device, speed), matching, seconds).of
 
 
 def test_there_are_no_more_kinds_than_ranks_differ():

@@ -1,9 +1,10 @@
-"""Ranks that fare alike: of those at fidelity ``collective``, one is enough.
+"""Equivalent ranks, whose steps take the same times: at fidelity ``collective`` one is enough.
 
-Two ranks fare alike when they do the same on devices as fast, and come together at the same prices
-with ranks that fare alike. The coarsest such division of the ranks is found as partition refinement
-finds it (Paige and Tarjan 1987): divide by what is known, look at whom each meets, divide further,
-until nothing changes. It is exact: a slow device or an odd placement makes further kinds of ranks.
+Two ranks are equivalent when they run the same ops on devices of the same speed, and their calls
+take as long and join them with equivalent ranks. The coarsest such division of the ranks is found
+by partition refinement (Paige and Tarjan 1987): divide by what each rank runs, look at the kinds of
+ranks in each group that it is in, divide further, until nothing changes. It is exact: a slow device
+or an odd placement makes further kinds of ranks.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,8 @@ from steptime.simulate.recurrence import Prices
 
 
 @dataclass(frozen=True, eq=False)
-class Kinds:
-    """One rank of each kind, and what all its meetings take.
+class EquivalentRanks:
+    """One rank of each kind, and what the instances of its calls take.
 
     ``of``: the kind of each rank, shape (ranks,). ``queues`` and ``prices`` are those of programs
     with one rank a kind.
@@ -31,32 +32,32 @@ class Kinds:
     prices: Prices
 
 
-def kinds_of_ranks(queues: Queues, met: Matching, seconds: Floats) -> Kinds:
-    """The kinds of ranks where each meeting takes so many seconds, shape (meetings,)."""
+def kinds_of_ranks(queues: Queues, matching: Matching, seconds: Floats) -> EquivalentRanks:
+    """The kinds of ranks where each instance of a call takes ``seconds``, shape (instances,)."""
     speeds, speed = np.unique(queues.speed, return_inverse=True)
     kind = _numbered(queues.class_of * speeds.size + speed)
-    price_of = [_price_of_group(one, seconds) for one in met.instances]
+    price_of = [_price_of_group(one, seconds) for one in matching.instances]
     while True:
         groups = [
             _kinds_of_groups(kind, one, price)
-            for one, price in zip(met.instances, price_of, strict=True)
+            for one, price in zip(matching.instances, price_of, strict=True)
         ]
-        finer = _numbered(_signatures(kind, met.instances, groups))
+        finer = _numbered(_signatures(kind, matching.instances, groups))
         if finer.max() == kind.max():
             break
         kind = finer
-    return _quotient(kind, groups, queues, met, seconds)
+    return _quotient(kind, groups, queues, matching, seconds)
 
 
 def _price_of_group(instances: Instances, seconds: Floats) -> Floats:
-    """What each group's meetings take, shape (groups,)."""
+    """What each group's instances take, shape (groups,)."""
     price = np.empty(len(instances.groups))
-    price[instances.group] = seconds[instances.meetings]
+    price[instances.group] = seconds[instances.numbers]
     return price
 
 
 def _kinds_of_groups(kind: Ints, instances: Instances, price: Floats) -> Ints:
-    """A number for each group that tells which kinds meet there and at which price."""
+    """A number for each group that tells which kinds are in it and what its instances take."""
     members = kind[instances.groups]
     if not instances.ordered:
         members = np.sort(members, axis=1)
@@ -84,36 +85,36 @@ def _numbered(rows: NDArray[np.integer]) -> Ints:
 
 
 def _quotient(
-    kind: Ints, groups: Sequence[Ints], queues: Queues, met: Matching, seconds: Floats
-) -> Kinds:
-    """Programs of one rank a kind, whose meetings are those of one group a kind of group."""
+    kind: Ints, groups: Sequence[Ints], queues: Queues, matching: Matching, seconds: Floats
+) -> EquivalentRanks:
+    """Programs of one rank a kind, with the instances of one group of each kind of groups."""
     ranks = np.unique(kind, return_index=True)[1]
-    sizes = np.diff(met.parts_of)[ranks]
+    sizes = np.diff(matching.parts_of)[ranks]
     parts_of = np.concatenate([[0], np.cumsum(sizes)])
-    parts = np.arange(parts_of[-1]) + np.repeat(met.parts_of[ranks] - parts_of[:-1], sizes)
-    same = np.empty(met.call.size, np.int64)  # a number that meetings of one kind share
+    parts = np.arange(parts_of[-1]) + np.repeat(matching.parts_of[ranks] - parts_of[:-1], sizes)
+    same = np.empty(matching.call.size, np.int64)  # a number that instances of one kind share
     used = 0
-    for one, of_group in zip(met.instances, groups, strict=True):
+    for one, of_group in zip(matching.instances, groups, strict=True):
         times = np.bincount(one.group)
         order = np.argsort(one.group, kind="stable")
-        number = np.empty(order.size, np.int64)  # of each meeting, among those of its group
+        number = np.empty(order.size, np.int64)  # of each instance, among those of its group
         number[order] = np.arange(order.size) - np.repeat(np.cumsum(times) - times, times)
-        same[one.meetings] = used + of_group[one.group] * times.max() + number
+        same[one.numbers] = used + of_group[one.group] * times.max() + number
         used += (int(of_group.max()) + 1) * int(times.max())
-    meetings = met.meeting[parts]
-    _, example, meeting = np.unique(same[meetings], return_index=True, return_inverse=True)
-    instances = np.diff(queues.instances_of)[ranks]
-    return Kinds(
+    instances = matching.instance[parts]
+    _, example, instance = np.unique(same[instances], return_index=True, return_inverse=True)
+    rank_ops = np.diff(queues.rank_ops_of)[ranks]
+    return EquivalentRanks(
         of=kind,
         queues=queues._replace(
             class_of=queues.class_of[ranks],
             speed=queues.speed[ranks],
-            instances_of=np.concatenate([[0], np.cumsum(instances)]),
+            rank_ops_of=np.concatenate([[0], np.cumsum(rank_ops)]),
         ),
         prices=Prices(
-            missing=np.bincount(meeting, minlength=example.size),
+            missing=np.bincount(instance, minlength=example.size),
             parts_of=parts_of,
-            meeting=meeting.astype(np.int32),
-            seconds=seconds[meetings[example]],
+            instance=instance.astype(np.int32),
+            seconds=seconds[instances[example]],
         ),
     )

@@ -1,0 +1,92 @@
+"""What holds for every test: how the session is set up, and that it leaves nothing behind."""
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SESSION = "STEPTIME_TEST_SESSION"
+"""The variable that names the session's folder of temporary files; all its processes have it."""
+TESTS = Path(__file__).parent
+SHARED_MEMORY = Path("/dev/shm")
+FIRST = ("cli", "backend", "launch", "replay", "train", "report")
+"""Folders whose files take long: they go first, so that no worker is left alone with one."""
+HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
+"""Processes of Python's own, which end with the one that uses them."""
+
+# A busy machine makes every example slow, which says nothing about what it examines.
+settings.register_profile("steptime", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steptime")
+
+# A shell starts a background command with SIGINT ignored, and so would be all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Leftovers())
+    own = Path(os.environ[SESSION], os.environ.get("PYTEST_XDIST_WORKER", "main"))
+    own.mkdir()
+    os.environ["TMPDIR"] = tempfile.tempdir = str(own)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in FIRST)
+
+
+class Leftovers:
+    """What the session's processes have left when it ends, seen by the one that started it."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="st-"))
+        self.segments = set(SHARED_MEMORY.iterdir())
+        self.found: list[str] = []
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+        os.environ[SESSION] = str(self.folder)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        deadline = time.monotonic() + 60
+        while (found := list(self._left())) and time.monotonic() < deadline:
+            time.sleep(0.2)  # what has been ended may take a moment to be gone
+        self.found = found
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if found and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for what in self.found:
+            terminalreporter.write_line(f"the tests leave {what}", red=True)
+
+    def _left(self) -> Iterator[str]:
+        yield from (f"process {what}" for what in self._processes())
+        yield from (f"shared memory {path}" for path in self._unmapped_segments())
+        for path in self.folder.glob("*/*"):
+            if not path.name.startswith("torch"):  # torchrun leaves its own
+                yield f"temporary file {path}"
+
+    def _processes(self) -> Iterator[str]:
+        mark = f"{SESSION}={self.folder}".encode()
+        for path in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if path.name != str(os.getpid()) and mark in (path / "environ").read_bytes():
+                    command = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    if not any(helper in command for helper in HELPERS):
+                        yield f"{path.name}: {command}"
+
+    def _unmapped_segments(self) -> Iterator[Path]:
+        """Segments that are new and that no process uses: others may run beside the tests."""
+        new = [p for p in SHARED_MEMORY.iterdir() if p not in self.segments]
+        mapped = ""
+        if new:
+            for path in Path("/proc").glob("[0-9]*/maps"):
+                with suppress(OSError):
+                    mapped += path.read_text()
+        yield from (path for path in new if str(path) not in mapped)
