@@ -1,4 +1,4 @@
-"""The verb ``diff``: whether the step time changed, between runs or between revisions."""
+"""``diff``: Did the step time change?"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The verb ``proxy``: a model's traffic on live ranks or simulated, or the plan of it."""
+"""``proxy``: How would this model's traffic run here?"""
 
 import json
 import os
@@ -140,6 +140,7 @@ def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None
     from steptime.replay.stored import proxy_programs
     from steptime.replay.workload import plan_record
     from steptime.report import write_report
+    from steptime.runs.record import run_record
     from steptime.study.simulated_proxy import bytes_of, figures_of, simulate_proxy
     from steptime.timeline import write_chrome_trace
 
@@ -162,7 +163,7 @@ def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None
         write_programs(out, proxy_programs(plan))
         run_folder.write_record(out, record)
         write_chrome_trace(out / "trace.json.gz", one.simulation.timeline)
-        write_report(out / "report.html", record, one.simulation.timeline)
+        write_report(out / "report.html", run_record(record), one.simulation.timeline)
     if output.json:
         say(json.dumps(record))
     else:
@@ -208,6 +209,7 @@ def _replay(
     from steptime.replay.stored import proxy_programs
     from steptime.replay.workload import plan_record
     from steptime.report import write_report
+    from steptime.runs.record import run_record
     from steptime.timeline import write_chrome_trace
 
     transport = transport_of(ranks.backend)
@@ -245,7 +247,7 @@ def _replay(
             write_programs(place.out, proxy_programs(plan))
             run_folder.write_record(place.out, record)
             write_chrome_trace(place.out / "trace.json.gz", run.timeline)
-            write_report(place.out / "report.html", record, run.timeline)
+            write_report(place.out / "report.html", run_record(record), run.timeline)
         if not run.wrong:
             if output.json:
                 say(json.dumps(record))

@@ -1,4 +1,4 @@
-"""The verb ``scale``: a step on more and more ranks and threads, here or on a cluster."""
+"""``scale``: How well does a step scale, and what holds it back?"""
 
 import json
 import os
@@ -228,6 +228,8 @@ def _measure(
     output: OutputOptions,
 ) -> None:
     """Train under every strategy of a point, and leave what was measured."""
+    from steptime.cli.answer import record_place
+    from steptime.runs.record import to_json
     from steptime.strategies import strategy_named
     from steptime.study.compare import compare
     from steptime.study.record import training_record
@@ -248,15 +250,9 @@ def _measure(
     if comparison is None:
         return
     folder = run_folder.create(place.out / folder_of(point))
-    record = training_record("compare", comparison, job) | {
-        "run": str(folder),
-        "ranks": point.ranks,
-        "threads": point.threads,
-        "backend": ranks.backend,
-        "launcher": "steptime",
-    }
+    record = training_record("compare", str(folder), comparison, job, record_place(place, ranks))
     with writing(folder):
-        run_folder.write_record(folder, record)
+        run_folder.write_record(folder, to_json(record))
         write_chrome_trace(folder / "trace.json.gz", comparison.timeline)
 
 

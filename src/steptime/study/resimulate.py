@@ -1,15 +1,12 @@
 """What was measured here, simulated on a cluster: the same steps with the same compute."""
 
-from typing import Any
-
 from steptime.cluster import Cluster
+from steptime.runs.figures import StepFigures
 from steptime.strategies import Strategy, strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
-from steptime.study.simulate import Study
 from steptime.train.config import GPT2Config, name_of
-from steptime.train.figures import StrategyFigures
 from steptime.train.options import JobOptions
 from steptime.workloads.models import Transformer
 from steptime.workloads.presets import Case
@@ -42,9 +39,7 @@ def can_be_resimulated(strategy: Strategy, cluster: Cluster) -> bool:
     return runs_on(strategy, cluster) and not not_simulated(strategy)
 
 
-def measured_case(
-    name: str, figures: StrategyFigures, options: JobOptions, config: GPT2Config
-) -> Case:
+def measured_case(name: str, figures: StepFigures, options: JobOptions, config: GPT2Config) -> Case:
     """The step under a strategy with the compute and update that were measured of it."""
     # Where one rank updates for all, the others took no time for it.
     update_s = max(rank.update_s for rank in figures.ranks)
@@ -82,16 +77,3 @@ def training_step(
         bucket=options.train.bucket,
     )
     return step_of(spec, model=model, clip=options.train.clip > 0, measured=measured)
-
-
-def elsewhere_record(study: Study) -> dict[str, Any]:
-    """What run.json holds of it."""
-    best = study.simulations[study.comparison.winner]
-    return {
-        "source": "simulated",
-        "cluster": study.cluster.name,
-        "cluster_title": study.cluster.title,
-        "fidelity": best.fidelity,
-        "winner": study.comparison.winner,
-        "strategies": study.comparison.entries(),
-    }
