@@ -47,7 +47,7 @@ def bounded_bytes(path: Path, what: str, most: int) -> bytes:
     return content
 
 
-def _pieces(file: IO[bytes], most: int) -> Iterator[bytes]:
+def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> Iterator[bytes]:
     """What a file holds up to ``most`` bytes: to read so many at once would take memory for all."""
     while most and (piece := file.read(min(most, _PIECE))):
         yield piece
