@@ -10,6 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,7 +48,7 @@ def bounded_bytes(path: Path, what: str, most: int) -> bytes:
     return content
 
 
-def _pieces(file: IO[bytes] | gzip.GzipFile, most: int) -> Iterator[bytes]:
+def _pieces(file: BufferedIOBase, most: int) -> Iterator[bytes]:
     """What a file holds up to ``most`` bytes: to read so many at once would take memory for all."""
     while most and (piece := file.read(min(most, _PIECE))):
         yield piece

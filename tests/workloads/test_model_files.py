@@ -235,6 +235,12 @@ def test_a_file_may_depart_from_its_family(tmp_path):
             'family = "llama"\n' + small() + "\n[latent]\nkv_rank = 8",
             "latent.nope_width is missing",
         ),
+        (
+            'family = "llama"\n'
+            + small(kv_heads=2)
+            + "\n[latent]\nkv_rank = 8\nnope_width = 4\nrope_width = 2\nvalue_width = 4",
+            "leave out head_width and kv_heads",
+        ),
         ("models = 3", "models must be a table of tables"),
         ("[models.a]\n[models.b]", "has 2 models: write one in a file"),
         ("[models.a]\nalso = 3", "also is 3: it must be a list of names"),

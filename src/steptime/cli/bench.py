@@ -1,4 +1,4 @@
-"""The verb ``bench``: time and check collectives and links on real ranks."""
+"""``bench``: How fast are collectives and links here, with which algorithm?"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The verb ``cluster``: what a described cluster is made of, in the terminal or as a picture."""
+"""``cluster``: What is that cluster?"""
 
 import json
 from pathlib import Path

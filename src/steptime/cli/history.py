@@ -1,4 +1,4 @@
-"""The verb ``history``: a figure of the runs of a folder, over revisions and time."""
+"""``history``: How did a figure change over revisions?"""
 
 import json
 from pathlib import Path

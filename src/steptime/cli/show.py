@@ -1,4 +1,4 @@
-"""The verb ``show``: draw collective algorithms, or a pipeline, in the terminal or to a file."""
+"""``show``: What does it look like, step by step?"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from steptime.api.arguments import bytes_of, hosts_of
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.pipelines import PipelineOptions, show_pipeline
 from steptime.cli.printing import say, writing
-from steptime.cli.schedules import bytes_of, hosts_of
 from steptime.errors import SteptimeError, UsageError
 from steptime.units import parse_rate, parse_seconds
 
@@ -128,10 +128,10 @@ def show(
                 _check(schedule, name)
             shown.append(panel(algorithm, schedule, bytes_of(ranks, size), link, place))
     if html is not None:
-        from steptime.report.collective.page import write_page
+        from steptime.api.pictures import Picture
 
         with writing(html):
-            write_page(html, shown)
+            Picture(tuple(shown)).save(html)
     _answer(shown, html, output)
 
 

@@ -1,4 +1,4 @@
-"""The verb ``topo``: what this machine is, or another whose topology was saved."""
+"""``topo``: What is this machine?"""
 
 import json
 import os

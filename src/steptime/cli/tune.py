@@ -1,4 +1,4 @@
-"""The verb ``tune``: find the fastest algorithm for each size, and write the selection."""
+"""``tune``: Which algorithm is the fastest for which size here?"""
 
 import json
 from collections.abc import Mapping, Sequence

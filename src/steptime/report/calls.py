@@ -1,8 +1,7 @@
 """The table of calls: every kind of collective or message and size, what it takes and moves."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +9,8 @@ from numpy.typing import NDArray
 from steptime.collectives.call_bytes import bus_factor
 from steptime.collectives.collective import COLLECTIVES
 from steptime.program.pair_bytes import call_name
-from steptime.report.about import world_size
 from steptime.report.subject import Subject
+from steptime.runs.figures import CallKind
 from steptime.timeline import Phase, Timeline
 
 MOST_ROWS = 40
@@ -73,7 +72,7 @@ def call_table(subject: Subject) -> tuple[list[CallRow], int]:
 
 
 def _rows(timeline: Timeline, subject: Subject, steps: _Steps) -> Iterator[CallRow]:
-    known = _known(subject.entry)
+    known = {(call.name, call.stream, call.bytes): call for call in subject.entry.calls}
     names = np.array([call_name(name) for name in timeline.names])
     texts, number = np.unique(names, return_inverse=True)
     keys = np.stack(
@@ -84,12 +83,12 @@ def _rows(timeline: Timeline, subject: Subject, steps: _Steps) -> Iterator[CallR
     for at, (name, stream, nbytes) in enumerate(kinds.tolist()):
         mine = which.ravel() == at
         text, lane = str(texts[name]), timeline.streams[stream]
-        told = known.get((text, lane, nbytes)) or _assumed(text, subject)
+        call = known.get((text, lane, nbytes)) or _assumed(text, lane, nbytes, subject)
         yield CallRow(
             name=text,
-            kind=told["kind"],
-            group=told["group"],
-            members=told["members"],
+            kind=call.kind,
+            group=call.group,
+            members=call.members,
             nbytes=nbytes,
             calls=float(mine.sum()) / steps.rank_steps,
             seconds=float(lasted[mine].mean()),
@@ -98,15 +97,12 @@ def _rows(timeline: Timeline, subject: Subject, steps: _Steps) -> Iterator[CallR
         )
 
 
-def _known(entry: Mapping[str, Any]) -> dict[tuple[str, str, int], Mapping[str, Any]]:
-    return {(c["name"], c["stream"], c["bytes"]): c for c in entry.get("calls", ())}
-
-
-def _assumed(name: str, subject: Subject) -> Mapping[str, Any]:
+def _assumed(name: str, stream: str, nbytes: int, subject: Subject) -> CallKind:
     """Where run.json does not say: training calls its collectives by their kinds, on all ranks."""
     kind = name if name in _KINDS else ""
-    everyone = kind and not subject.entry.get("calls")
-    return {"kind": kind, "group": "", "members": world_size(subject.run.record) * bool(everyone)}
+    everyone = kind and not subject.entry.calls
+    members = subject.ranks * bool(everyone)
+    return CallKind(name=name, stream=stream, bytes=nbytes, kind=kind, group="", members=members)
 
 
 def _steps(timeline: Timeline, subject: Subject) -> _Steps | None:

@@ -1,10 +1,10 @@
 """Memory and placement: what a rank keeps, and where the groups of each axis are."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from steptime.report.subject import Subject
+from steptime.runs.figures import AxisPlacement, ModelMemory
 from steptime.units import format_bytes
 
 _KEPT = ("parameters", "gradients", "optimizer", "passing", "activations")
@@ -27,33 +27,31 @@ def memory_tables(found: Sequence[Subject]) -> list[MemoryTable]:
 
 
 def _table(subject: Subject) -> MemoryTable:
-    memory = subject.entry.get("model_memory") or {}
-    kept = [(part, format_bytes(memory[part])) for part in _KEPT if memory.get(part)]
-    axes = [_axis(of) for of in subject.entry.get("placement") or () if of["size"] > 1]
+    memory = subject.entry.model_memory
+    parts = {part: getattr(memory, part) for part in _KEPT} if memory else {}
+    kept = [(part, format_bytes(nbytes)) for part, nbytes in parts.items() if nbytes]
+    axes = [_axis(of) for of in subject.entry.placement if of.size > 1]
     return MemoryTable(subject.name, _sentence(subject, memory), kept, axes)
 
 
-def _sentence(subject: Subject, memory: Mapping[str, Any]) -> str:
-    buffers = [rank.get("memory_bytes", 0) for rank in subject.run.record.get("per_rank", ())]
-    said = (
-        f"The buffers of a rank take {format_bytes(max(buffers))} at most. " if any(buffers) else ""
-    )
+def _sentence(subject: Subject, memory: ModelMemory | None) -> str:
+    most = max(subject.run.record.buffer_bytes, default=0)
+    buffers = f"The buffers of a rank take {format_bytes(most)} at most. " * bool(most)
     if not memory:
-        return said.strip()
-    said += f"The rank that keeps the most of the model keeps {format_bytes(memory['total'])}"
-    device = memory.get("device_bytes")
-    if device:
-        fits = "fits in" if memory.get("fits") else "does not fit in"
-        said += f", which {fits} the {format_bytes(device)} of its device"
-    return f"{said}."
+        return buffers.strip()
+    model = f"The rank that keeps the most of the model keeps {format_bytes(memory.total)}"
+    if memory.device_bytes:
+        fits = "fits in" if memory.fits else "does not fit in"
+        model += f", which {fits} the {format_bytes(memory.device_bytes)} of its device"
+    return f"{buffers}{model}."
 
 
-def _axis(of: Mapping[str, Any]) -> tuple[str, ...]:
+def _axis(of: AxisPlacement) -> tuple[str, ...]:
     """An axis: ranks, how many of a group share a host, on how many hosts, what one sends."""
     return (
-        str(of["axis"]),
-        f"{of['size']:,}",
-        f"{of['in_host']:,}",
-        f"{of['hosts']:,}",
-        format_bytes(of.get("sent_bytes", 0)),
+        of.axis,
+        f"{of.size:,}",
+        f"{of.in_host:,}",
+        f"{of.hosts:,}",
+        format_bytes(of.sent_bytes),
     )

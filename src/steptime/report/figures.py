@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from steptime.report.about import byte_sources
 from steptime.report.palette import CURVES, DASHES, ORANGE, PARTS, SKY
+from steptime.runs.figures import Parts, StepFigures
 from steptime.units import format_bytes, format_seconds
 
 Figure: TypeAlias = dict[str, Any]
@@ -82,11 +83,11 @@ def rows_axis(labels: Sequence[str], **more: Any) -> Figure:
     )
 
 
-def parts_figure(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
+def parts_figure(rows: Sequence[tuple[str, str, Parts]]) -> Figure:
     """Stacked bars of the parts of a step; a row is its name, a note below it, and its parts."""
     data = []
     for part in PARTS:
-        seconds = [parts[part.field] for _, _, parts in rows]
+        seconds = [getattr(parts, part.field) for _, _, parts in rows]
         data.append(
             {
                 "type": "bar",
@@ -120,13 +121,13 @@ def parts_figure(rows: Sequence[tuple[str, str, Mapping[str, Any]]]) -> Figure:
     }
 
 
-def loss_spread(strategies: Mapping[str, Any]) -> float:
+def loss_spread(strategies: Mapping[str, StepFigures]) -> float:
     """The largest relative distance between two strategies' losses at the same step.
 
     Steps that not all strategies took do not count; a loss that is not finite is infinitely far.
     """
     spread = 0.0
-    for losses in zip(*(entry["loss"] for entry in strategies.values()), strict=False):
+    for losses in zip(*(entry.loss for entry in strategies.values()), strict=False):
         low, high = min(losses), max(losses)
         if not all(math.isfinite(loss) for loss in losses):
             return math.inf
@@ -135,12 +136,12 @@ def loss_spread(strategies: Mapping[str, Any]) -> float:
     return spread
 
 
-def losses_agree(strategies: Mapping[str, Any]) -> bool:
+def losses_agree(strategies: Mapping[str, StepFigures]) -> bool:
     """Whether all loss curves lie on one another, within a thousandth."""
     return loss_spread(strategies) <= _AGREE
 
 
-def curves(strategies: Mapping[str, Any]) -> list[Curve]:
+def curves(strategies: Mapping[str, StepFigures]) -> list[Curve]:
     """Colour and dashes of every strategy's loss.
 
     Curves that lie on one another share the line out: each is drawn in the gaps of the others.
@@ -156,11 +157,11 @@ def curves(strategies: Mapping[str, Any]) -> list[Curve]:
     return drawn
 
 
-def loss_figure(strategies: Mapping[str, Any]) -> Figure:
+def loss_figure(strategies: Mapping[str, StepFigures]) -> Figure:
     """The training loss over the steps, one curve a strategy."""
     data = []
     for curve in curves(strategies):
-        losses = strategies[curve.strategy]["loss"]
+        losses = strategies[curve.strategy].loss
         data.append(
             {
                 "type": "scatter",
@@ -183,12 +184,12 @@ def loss_figure(strategies: Mapping[str, Any]) -> Figure:
     }
 
 
-def bytes_figure(strategies: Mapping[str, Any]) -> Figure:
+def bytes_figure(strategies: Mapping[str, StepFigures]) -> Figure:
     """Bytes into each rank in one step: a group of bars a strategy, a bar a rank, rank 0 apart.
 
     Of many ranks the first MAX_BARS are shown.
     """
-    most = max(len(entry["bytes_received_per_rank"]) for entry in strategies.values())
+    most = max(len(entry.bytes_received_per_rank) for entry in strategies.values())
     ranks = min(most, MAX_BARS)
     thickness = _GROUP / ranks
     group_height = max(34, min(13 * ranks, 120))  # pixels
@@ -220,7 +221,7 @@ def bytes_figure(strategies: Mapping[str, Any]) -> Figure:
 
 
 def _marks_by_rank(
-    strategies: Mapping[str, Any], field: str, ranks: int
+    strategies: Mapping[str, StepFigures], field: str, ranks: int
 ) -> list[tuple[int, _Mark]]:
     """Each rank and its mark, strategy by strategy; nothing where ``field`` was not measured."""
     return [
@@ -233,7 +234,7 @@ def _marks_by_rank(
             ),
         )
         for group, (name, entry) in enumerate(strategies.items())
-        for rank, count in enumerate((entry.get(field) or ())[:ranks])
+        for rank, count in enumerate((getattr(entry, field) or ())[:ranks])
     ]
 
 

@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from steptime.errors import UsageError
-from steptime.report.about import byte_sources, sources, world_size
+from steptime.report.about import byte_sources, sources
 from steptime.report.bounds import bounds_of
 from steptime.report.byte_matrix import matrix_figures
 from steptime.report.calls import CallRow, call_table, has_kinds
@@ -33,13 +33,16 @@ from steptime.report.sentences import (
     headline,
     headline_of_several,
     loss_sentence,
-    winner_of,
 )
-from steptime.report.side_by_side import TITLES, beside_of
-from steptime.report.subject import Run, Subject, parts_of, subjects
+from steptime.report.side_by_side import TITLES, side_by_side
+from steptime.report.subject import Run, Subject, subjects
 from steptime.report.table import strategy_table
 from steptime.report.template import write_html
 from steptime.report.trace import Traced, traces
+from steptime.runs.environment import Environment
+from steptime.runs.figures import Parts, StepFigures
+from steptime.runs.proxy_step import with_ranks
+from steptime.runs.record import RunRecord, plain
 from steptime.timeline import Timeline
 from steptime.units import format_bytes, format_rate, format_seconds
 
@@ -47,13 +50,13 @@ _MOST_PARTS = 32
 _RANKS_NAMED = 16
 
 
-def write_report(path: Path, run: Mapping[str, Any], timeline: Timeline) -> None:
+def write_report(path: Path, run: RunRecord, timeline: Timeline) -> None:
     """Write the page of a run to ``path``, atomically: one HTML file that needs no network.
 
-    ``run`` is what run.json holds and ``timeline`` the whole run. Raises UsageError where the run
-    took no step.
+    ``timeline``: the whole run.
     """
-    write_page(path, [Run(Path(str(run.get("run", path.parent))).name, run, timeline)])
+    whole = with_ranks(run, timeline)
+    write_page(path, [Run(Path(run.run or path.parent).name, whole, timeline)])
 
 
 def write_page(path: Path, runs: Sequence[Run]) -> None:
@@ -61,17 +64,9 @@ def write_page(path: Path, runs: Sequence[Run]) -> None:
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    try:
-        shown = context(runs)
-    except (KeyError, TypeError, AttributeError) as error:
-        names = " or ".join(run.name for run in runs)
-        raise UsageError(
-            f"the run.json of {names} is not whole ({type(error).__name__}: {error}): run steptime "
-            "again"
-        ) from error
     # plotly.js is a script of its own package: autoescape would break it.
     plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "report.html", shown | {"plotly": plotly})
+    write_html(path, "report.html", context(runs) | {"plotly": plotly})
 
 
 def context(runs: Sequence[Run]) -> dict[str, Any]:
@@ -79,19 +74,19 @@ def context(runs: Sequence[Run]) -> dict[str, Any]:
     found = subjects(runs)
     strategies = {one.name: one.entry for one in found}
     single = len(runs) == 1
-    run = {**runs[0].record, "strategies": strategies}
-    simulated = run.get("simulated")
-    if simulated and "strategies" not in simulated:  # a proxy's, beside what was measured
-        run["simulated"] = {**simulated, "strategies": {found[0].name: parts_of(simulated)}}
-    first = winner_of(run) if single else min(found, key=_step_s).name
+    run = runs[0].record
+    ranks = run.place.world_size
+    first = run.fastest if single else min(found, key=_step_s).name
     calls = {one.name: call_table(one) for one in found}
     shown = _traces(found)
     return {
         "run": run,
         "runs": [] if single else [_told(one) for one in runs],
-        "title": f"{run['model']} on {world_size(run)} ranks" if single else f"{len(runs)} runs",
-        "when": run.get("environment", {}).get("time", "") if single else "",
-        "folder": run.get("run", runs[0].name),
+        "title": f"{run.work.model} on {run.place.world_size} ranks"
+        if single
+        else f"{len(runs)} runs",
+        "when": run.environment.time if single else "",
+        "folder": run.run or runs[0].name,
         "incomplete": [f"{one.name}: {one.missing}" for one in runs if one.missing],
         "headline": headline(run) if single else headline_of_several(found),
         "doubt": doubt(run) if single else "",
@@ -101,9 +96,9 @@ def context(runs: Sequence[Run]) -> dict[str, Any]:
         "first_shown": list(strategies).index(first),
         "source": sources(strategies.values()),
         "table": strategy_table(strategies),
-        "summaries": {name: entry.get("summary", "") for name, entry in strategies.items()},
+        "summaries": {name: entry.summary for name, entry in strategies.items()},
         "published": published_rows(run) if single else [],
-        "beside": beside_of(run) if single else None,
+        "beside": side_by_side(run) if single else None,
         "beside_titles": TITLES,
         "bounds": bounds_of(run) if single else [],
         "parts_key": [(part.color, part.label) for part in PARTS],
@@ -115,21 +110,18 @@ def context(runs: Sequence[Run]) -> dict[str, Any]:
         ),
         "representatives": _representatives(found),
         "calls": [_call_lines(*calls[one.name]) for one in found],
-        **_bytes_context(strategies, run),
+        **_bytes_context(strategies, ranks),
         **_loss_context(strategies),
         "efficiency": efficiency_tree(found),
         "memory": memory_tables(found),
         "figures": _figures(found, strategies, calls),
-        "environment": _environment(run.get("environment", {})),
-        "commands": [
-            (one.name, shlex.join(one.record.get("environment", {}).get("command", ())))
-            for one in runs
-        ],
+        "environment": _environment(run.environment),
+        "commands": [(one.name, shlex.join(one.record.environment.command)) for one in runs],
     }
 
 
 def _step_s(subject: Subject) -> float:
-    return float(subject.entry["step_time_s"]["median"])
+    return subject.entry.step_time_s.median
 
 
 def _told(run: Run) -> dict[str, str]:
@@ -137,11 +129,11 @@ def _told(run: Run) -> dict[str, str]:
     record = run.record
     return {
         "name": run.name,
-        "what": f"{record['verb']} {record['model']}",
-        "ranks": f"{world_size(record):,}",
-        "where": str(record.get("cluster") or record.get("backend") or ""),
-        "precision": str(record.get("precision", "")),
-        "when": str(record.get("environment", {}).get("time", "")),
+        "what": f"{record.verb} {record.work.model}",
+        "ranks": f"{record.place.world_size:,}",
+        "where": record.place.cluster or record.place.backend or "",
+        "precision": record.work.precision or "",
+        "when": record.environment.time,
     }
 
 
@@ -154,7 +146,7 @@ def _traces(found: Sequence[Subject]) -> list[Traced | None]:
 
 def _figures(
     found: Sequence[Subject],
-    strategies: Mapping[str, Any],
+    strategies: Mapping[str, StepFigures],
     calls: Mapping[str, tuple[list[CallRow], int]],
 ) -> dict[str, Any]:
     figures = {
@@ -164,9 +156,9 @@ def _figures(
         "links": link_figures(strategies, list(strategies)),
         "matrix": [matrix_figures(one, calls[one.name][0]) for one in found],
     }
-    if any(e["bytes_received_per_rank"] for e in strategies.values()):
+    if any(e.bytes_received_per_rank for e in strategies.values()):
         figures["bytes"] = bytes_figure(strategies)
-    if any(entry.get("loss") for entry in strategies.values()):
+    if any(entry.loss for entry in strategies.values()):
         figures["loss"] = loss_figure(strategies)
     return figures
 
@@ -182,21 +174,20 @@ def _step_layout() -> dict[str, Any]:
     )
 
 
-def _bytes_context(strategies: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
-    known = any(entry["bytes_received_per_rank"] for entry in strategies.values())
-    ranks = world_size(run)
+def _bytes_context(strategies: Mapping[str, StepFigures], ranks: int) -> dict[str, Any]:
+    known = any(entry.bytes_received_per_rank for entry in strategies.values())
     return {
         "bytes_sentence": bytes_sentence(strategies) if known else "",
         "byte_source": byte_sources(strategies.values()),
         "bytes_shown": MAX_BARS if ranks > MAX_BARS else 0,
         "world_size": ranks,
-        "wire": any(e.get("wire_bytes_received_per_rank") for e in strategies.values()),
+        "wire": any(e.wire_bytes_received_per_rank for e in strategies.values()),
         "bytes_key": [(ORANGE, "rank 0"), (SKY, "the other ranks, in order")],
     }
 
 
-def _loss_context(strategies: Mapping[str, Any]) -> dict[str, Any]:
-    trained = {name: entry for name, entry in strategies.items() if entry.get("loss")}
+def _loss_context(strategies: Mapping[str, StepFigures]) -> dict[str, Any]:
+    trained = {name: entry for name, entry in strategies.items() if entry.loss}
     return {
         "curves": curves(trained) if trained else [],
         "loss_sentence": loss_sentence(trained) if trained else "",
@@ -228,18 +219,18 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}\u00a0%"
 
 
-def _axes(run: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+def _axes(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """What a proxy's step is spent on, axis by axis: mean of ranks, slowest, and under way."""
-    under_way = run.get("under_way", {})
+    under_way = run.under_way
     return [
         (
             f"waiting for {what}" if what in under_way else what,
-            format_seconds(float(of["mean_s"])),
-            format_seconds(float(of["max_s"])),
-            format_seconds(float(under_way[what])) if what in under_way else "",
+            format_seconds(of.mean_s),
+            format_seconds(of.max_s),
+            format_seconds(under_way[what]) if what in under_way else "",
         )
-        for what, of in run.get("phases", {}).items()
-        if of["max_s"]
+        for what, of in run.phases.items()
+        if of.max_s
     ]
 
 
@@ -249,7 +240,7 @@ def _representatives(found: Sequence[Subject]) -> str:
         if one.timeline is None:
             continue
         held = np.unique(one.timeline.steps_named(one.step)["rank"])
-        count = len(one.entry.get("ranks", ()))
+        count = len(one.entry.ranks)
         if 0 < len(held) < count:
             ranks = ", ".join(f"{rank:,}" for rank in held[:_RANKS_NAMED].tolist())
             return (
@@ -259,12 +250,14 @@ def _representatives(found: Sequence[Subject]) -> str:
     return ""
 
 
-def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Mapping[str, Any]]]:
+def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Parts]]:
     """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out.
 
     Of its ranks those that the timeline holds: of very many they stand for all.
     """
-    rows = [(one.name, format_seconds(_step_s(one)), one.entry) for one in found]
+    rows: list[tuple[str, str, Parts]] = [
+        (one.name, format_seconds(_step_s(one)), one.entry) for one in found
+    ]
     if len(rows) > 1:
         return rows
     one = found[0]
@@ -273,23 +266,23 @@ def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Mapping[str, A
         held = set(one.timeline.steps_named(one.step)["rank"].tolist())
     ranks = [
         rank
-        for rank in one.entry.get("ranks", ())
-        if "compute_s" in rank and (not held or rank["rank"] in held)
+        for rank in one.entry.ranks
+        if not isnan(rank.compute_s) and (not held or rank.rank in held)
     ]
     return rows + [
         (
-            f"rank {rank['rank']}" + f" on {rank['host']}" * bool(rank["host"]),
-            format_seconds(rank["step_time_s"]),
+            f"rank {rank.rank}" + f" on {rank.host}" * bool(rank.host),
+            format_seconds(rank.step_time_s),
             rank,
         )
         for rank in ranks[:_MOST_PARTS]
     ]
 
 
-def _environment(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _environment(environment: Environment) -> list[tuple[str, str]]:
     """Label and value of everything the figures depend on but the command, which stands apart."""
     flat: list[tuple[str, str]] = []
-    for name, value in environment.items():
+    for name, value in plain(environment).items():
         if name == "command":
             continue
         entries = value.items() if isinstance(value, Mapping) else [(name, value)]

@@ -11,10 +11,12 @@ _FOLDER = Path(__file__).parent
 
 
 def write_html(path: Path, template: str, context: Mapping[str, Any]) -> None:
-    """Write the page that ``template``, a file below this folder, makes of ``context``.
+    """Write ``html_page`` to ``path``, atomically: a page is whole or not there."""
+    write_atomic(path, html_page(template, context).encode())
 
-    Atomically: a page is whole or not there.
-    """
+
+def html_page(template: str, context: Mapping[str, Any]) -> str:
+    """The page that ``template``, a file below this folder, makes of ``context``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -25,5 +27,4 @@ def write_html(path: Path, template: str, context: Mapping[str, Any]) -> None:
         lstrip_blocks=True,
     )
     environment.filters["seconds"] = format_seconds
-    page = environment.get_template(template).render(context)
-    write_atomic(path, page.encode())
+    return environment.get_template(template).render(context)

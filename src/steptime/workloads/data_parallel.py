@@ -64,12 +64,9 @@ def data_parallel(
     if bucket_bytes < 1:
         raise UsageError(f"a bucket of {bucket_bytes} bytes is none: it must hold at least 1")
     laid_out = model.padded()
-    elements = bucket_bytes // element_bytes(reduce_dtype) if sync.overlapped else None
     plan = _Plan(
         units=laid_out.units,
-        buckets=by_unit(laid_out.units, ranks)
-        if sync.zero == 3
-        else cut_units(laid_out.units, ranks, elements),
+        buckets=_buckets(sync, laid_out.units, ranks, bucket_bytes // element_bytes(reduce_dtype)),
         sync=sync,
         ranks=ranks,
         root=ranks - 1 if dedicated_server else 0,
@@ -104,6 +101,13 @@ class _Plan:
     compute_s: float | None
     update_s: float | None
     tied: bool
+
+
+def _buckets(sync: Sync, units: tuple[Unit, ...], ranks: int, elements: int) -> tuple[Bucket, ...]:
+    """What is reduced at a time: ``elements`` where the strategy overlaps, or all, or a unit."""
+    if sync.zero == 3:
+        return by_unit(units, ranks)
+    return cut_units(units, ranks, elements if sync.overlapped else None)
 
 
 def _program(plan: _Plan, name: str, *, root_computes: bool) -> Program:

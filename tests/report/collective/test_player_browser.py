@@ -11,7 +11,7 @@ from steptime.cluster import Cluster
 from steptime.cluster.files import cluster_named
 from steptime.collectives import Schedule, all_algorithms, prove, schedule
 from steptime.collectives.lookup import find_algorithms
-from steptime.report.collective.page import write_page
+from steptime.report.collective.page import player_page
 from steptime.report.collective.panel import Link, panel
 
 LINK = Link(alpha=5e-6, bandwidth=10e9)
@@ -38,7 +38,7 @@ def open_page(open_html: Callable[..., Any], tmp_path: Path) -> Callable[..., An
             panel(algorithm, made, made.ranks << 20, LINK, cluster)
             for algorithm, made in zip(found, schedules, strict=True)
         ]
-        write_page(path, shown)
+        path.write_text(player_page(shown))
         return open_html(path, **options)
 
     return show

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from proxies import proxied
 from steptime.cluster import cluster_named
 from steptime.program import Collective, Compute, Op, Send, Wait
-from steptime.replay.options import ProxyOptions
-from steptime.replay.simulated import bytes_of, error, figures_of, prepared, simulate_proxy
 from steptime.replay.waits import RankTimes, spent_by
-from steptime.replay.workload import Proxy, proxy_of
 from steptime.simulate.step import simulate
+from steptime.study.options import HowOptions
+from steptime.study.simulated_proxy import bytes_of, error, figures_of, simulate_proxy
 from steptime.timeline import Phase
 
 ORIGINAL: dict[str, Any] = {"compat": "dnn-cpp-proxies", "cluster": "dgx-a100"}
@@ -24,17 +24,13 @@ HYBRID: dict[str, Any] = {
 }
 
 
-def proxy(model: str, ranks: int, **asked: Any) -> Proxy:
-    return proxy_of(model, ProxyOptions(**asked), ranks)
-
-
 @pytest.mark.parametrize(
     ("model", "asked"), [("cosmoflow", ORIGINAL), ("dlrm", ORIGINAL), ("gpt2-124M", HYBRID)]
 )
 @pytest.mark.parametrize("fidelity", ["message", "collective"])
 def test_a_simulated_proxy_is_its_program_simulated(model: str, asked: Any, fidelity: Any) -> None:
-    made = proxy(model, 8, **asked)
-    one = simulate_proxy(prepared(made, fidelity))
+    made = proxied(model, 8, **asked)
+    one = simulate_proxy(made, HowOptions(fidelity=fidelity))
     if asked is ORIGINAL:
         plain = simulate(made.program, cluster_named("dgx-a100"), fidelity=fidelity)
         assert one.simulation.step_s.tolist() == plain.step_s.tolist()
@@ -52,18 +48,18 @@ def test_a_simulated_proxy_is_its_program_simulated(model: str, asked: Any, fide
 
 
 def test_without_computing_only_communication_takes_time() -> None:
-    none = simulate_proxy(prepared(proxy("gpt2-124M", 8, **HYBRID, compute="nothing")))
+    none = simulate_proxy(proxied("gpt2-124M", 8, **HYBRID, compute="nothing"), HowOptions())
     assert none.phases["compute"] == (0, 0)
     assert none.phases["tensor"][0] > 0
 
 
 def test_computing_takes_what_the_cluster_takes_where_nothing_else_is_said() -> None:
     asked = {key: value for key, value in HYBRID.items() if key != "device_flops"}
-    made = proxy("gpt2-124M", 8, **asked)
+    made = proxied("gpt2-124M", 8, **asked)
     assert "A100" in made.times
     peak = cluster_named("dgx-a100").device
-    flops = proxy("gpt2-124M", 8, **HYBRID).demands[0].compute_s * 100e12
-    assert made.demands[0].compute_s >= flops / (peak.flops["fp32"] * peak.efficiency)
+    flops = proxied("gpt2-124M", 8, **HYBRID).demands[0].compute_s * 100e12
+    assert made.demands[0].compute_s >= flops / (peak.flops["bf16"] * peak.efficiency)
 
 
 def test_what_the_main_stream_waited_for_is_judged_as_in_a_live_run() -> None:

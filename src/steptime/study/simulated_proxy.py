@@ -12,13 +12,12 @@ from steptime.program import Compute, Op, Program
 from steptime.replay.demand import labels_of
 from steptime.replay.waits import RankTimes, spent_by
 from steptime.replay.workload import Proxy
-from steptime.simulate.prepare import Prepared, prepare
-from steptime.simulate.simulation import Fidelity, Simulation
-from steptime.simulate.step import simulate_prepared
+from steptime.simulate.simulation import Simulation
+from steptime.study.cases import Asked
+from steptime.study.options import HowOptions
+from steptime.study.simulate import prepare_all, study
 from steptime.timeline import Phase
-
-MOST_RANKS_BY_MESSAGE = 128
-"""Up to so many ranks every message is simulated by default: that takes a few seconds."""
+from steptime.workloads.presets import Case
 
 _MOST_DIVIDED = 32
 """So many ranks, one of each class first, are asked what they waited for."""
@@ -57,28 +56,20 @@ def timed_program(proxy: Proxy) -> Program:
     return replace(program, lists=tuple(tuple(map(timed, ops)) for ops in program.lists))
 
 
-def fidelity_of(asked: str, ranks: int) -> Fidelity:
-    """The fidelity by its name, of which ``auto`` leaves it to the number of ranks."""
-    if asked == "auto":
-        return "message" if ranks <= MOST_RANKS_BY_MESSAGE else "collective"
-    return "collective" if asked == "collective" else "message"
-
-
-def prepared(proxy: Proxy, fidelity: str = "auto") -> Prepared:
-    """What is to be simulated on the proxy's cluster.
-
-    Raises UsageError where there is none or, as ``prepare`` does, where it cannot be simulated.
-    """
+def asked_of_proxy(proxy: Proxy) -> Asked:
+    """The step of a proxy as a simulation is asked for it; raises UsageError without a cluster."""
     if proxy.cluster is None:
         raise UsageError(f"nothing says where to simulate {proxy.model}: give --cluster")
-    program = timed_program(proxy)
-    return prepare(program, proxy.cluster, fidelity=fidelity_of(fidelity, program.ranks))
+    case = Case(name=proxy.program.name, summary="", program=timed_program(proxy), algorithms={})
+    return Asked(cluster=proxy.cluster, cases=[case], facts={})
 
 
-def simulate_proxy(ready: Prepared) -> SimulatedProxy:
-    """Simulate it; raises UsageError as ``simulate_prepared`` does."""
-    simulation = simulate_prepared(ready)
-    program = ready.program
+def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
+    """Simulate it on its cluster, as ``simulate`` would; raises UsageError as ``prepare_all``."""
+    asked = asked_of_proxy(proxy)
+    (case,) = asked.cases
+    done = study(asked, asked.cluster, how, prepare_all(asked, asked.cluster, how), lambda _: None)
+    simulation, program = done.simulations[case.name], case.program
     of = program.class_of[simulation.shown_ranks]
     firsts = np.unique(of, return_index=True)[1]
     others = np.setdiff1d(np.arange(of.size), firsts)
@@ -89,7 +80,7 @@ def simulate_proxy(ready: Prepared) -> SimulatedProxy:
     ]
     phases, under_way = _divided(program, simulation, chosen, weights / weights.sum())
     return SimulatedProxy(
-        cluster=ready.cluster,
+        cluster=asked.cluster,
         simulation=simulation,
         phases=phases,
         under_way=under_way,
