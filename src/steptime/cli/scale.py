@@ -189,11 +189,15 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
 
 def _facts_here(out: Path, grid: "Grid", options: JobOptions) -> dict[str, Any]:
     """What run.json says of the model and its training, as its ranks did."""
+    from steptime.runs.record import plain, run_record
     from steptime.study.scale_live import folder_of
 
-    record = run_folder.read_record(out / folder_of(grid.points[0]))
-    kept = ("model", "model_config", "precision", "reduce_dtype", "compiled", "accumulate")
-    return {field: record[field] for field in (*kept, "warmup", "seed", "data")} | {
+    folder = out / folder_of(grid.points[0])
+    record = run_record(run_folder.read_record(folder), str(folder))
+    of_point = ("spec", "axes")  # what another point has otherwise
+    work = {name: value for name, value in plain(record.work).items() if name not in of_point}
+    return work | {
+        "warmup": options.warmup,
         "batch": options.train.batch,
         "steps": options.steps - options.warmup,
     }
@@ -322,5 +326,5 @@ def _answer(
     if output.json:
         say(json.dumps(run))
         return
-    told = output.told(lambda console: print_scale(console, run))
+    told = output.rendered(lambda console: print_scale(console, run))
     say(f"{told}\n\nreport: {out / 'report.html'}")

@@ -214,7 +214,7 @@ def _answer_chart(drawn: "Chart", path: Path, output: PrintOptions) -> None:
     if output.json:
         say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
         return
-    say(f"{output.told(lambda console: print_chart(console, drawn))}\n\npage: {path}")
+    say(f"{output.rendered(lambda console: print_chart(console, drawn))}\n\npage: {path}")
 
 
 def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -> None:
@@ -235,7 +235,7 @@ def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -
         for one in shown:
             print_exhibit(console, one)
 
-    say(output.told(write))
+    say(output.rendered(write))
 
 
 def _record(shown: "Panel") -> dict[str, Any]:

@@ -69,7 +69,7 @@ def verify(
     if output.json:
         say(json.dumps({"verb": "verify", "ok": answer.ok, "results": answer.rows}))
     else:
-        say(output.told(answer.print))
+        say(output.rendered(answer.print))
     return 0 if answer.ok else 1
 
 

@@ -15,13 +15,14 @@ from steptime.errors import UsageError
 from steptime.nearest import mend
 from steptime.program.stored import PROGRAMS, StoredProgram, read_programs
 from steptime.runs import run_folder
+from steptime.runs.record import RunRecord, run_record, took_steps
+from steptime.runs.run_folder import TRACE
 from steptime.study.exports import formats
 from steptime.timeline import Timeline, read_chrome_trace
 from steptime.timeline.chrome import quietly
 
 Tell: TypeAlias = Callable[[int, int], None]
 
-TRACE = "trace.json.gz"
 FOLDER = "export"
 """Where exports of a run go by default, in its folder."""
 
@@ -46,11 +47,14 @@ class Exported:
 class Exporting:
     """What a format is asked to write, and what of: its ``timeline`` or its ``programs``.
 
-    ``folder`` to write to, and the ``name`` of the file in it where the user gave one.
+    ``record``: None of a run without steps, as of flows, which ran at ``place``. ``folder`` to
+    write to, and the ``name`` of the file in it where the user gave one.
     """
 
     run: Path
-    record: Mapping[str, Any]
+    verb: str
+    record: RunRecord | None
+    place: str
     to: str
     out: Path | None
     folder: Path
@@ -68,7 +72,7 @@ class Exporting:
     @cached_property
     def programs(self) -> Sequence[StoredProgram]:
         """The step of the strategy asked for, or of each."""
-        return _programs(self.run, self.record, self.strategy)
+        return _programs(self.run, self.verb, self.strategy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,18 +119,21 @@ def export(
     Raises UsageError where there is no such run, it has not what the format needs, an option is
     not for this format, or the output cannot be written.
     """
-    record = run_folder.read_record(run)
+    raw = run_folder.read_record(run)
+    verb, about = str(raw["verb"]), raw.get("environment", {})
     chosen = export_named(to)
     _check_options(chosen, to, strategy, algorithms, per_rank)
     if chosen.of_programs:
-        several = len(_programs(run, record, strategy)) > 1
+        several = len(_programs(run, verb, strategy)) > 1
     else:
         several = per_rank
-        _check_trace(run, record)
+        _check_trace(run, verb)
     folder, name = _target(chosen, run, to, out, several=several)
     asked = Exporting(
         run=run,
-        record=record,
+        verb=verb,
+        record=run_record(raw, str(run)) if took_steps(raw) else None,
+        place=str(raw.get("cluster") or about.get("host") or "host"),
         to=to,
         out=out,
         folder=folder,
@@ -178,19 +185,19 @@ def _target(
     return run_folder.create(folder), name
 
 
-def _check_trace(run: Path, record: Mapping[str, Any]) -> None:
+def _check_trace(run: Path, verb: str) -> None:
     if not (run / TRACE).exists():
         raise UsageError(
-            f"{run} has no {TRACE}, for a {record['verb']} leaves none or it was deleted: export "
+            f"{run} has no {TRACE}, for a {verb} leaves none or it was deleted: export "
             "a run of train, compare, simulate or proxy"
         )
 
 
-def _programs(run: Path, record: Mapping[str, Any], strategy: str | None) -> list[StoredProgram]:
+def _programs(run: Path, verb: str, strategy: str | None) -> list[StoredProgram]:
     found = read_programs(run)
     if not found:
         raise UsageError(
-            f"{run} has no {PROGRAMS}, of which chakra and goal are made, for a {record['verb']} "
+            f"{run} has no {PROGRAMS}, of which chakra and goal are made, for a {verb} "
             "leaves none or it is too large: export it to perfetto, paraver, csv or parquet"
         )
     chosen = [one for one in found if strategy in (None, one.program.name)]
@@ -224,19 +231,17 @@ def early_messages(timeline: Timeline) -> int:
     return int((early > error[messages["src"]] + error[messages["dst"]]).sum())
 
 
-def hosts_of(record: Mapping[str, Any], ranks: int) -> list[str]:
-    """The host of each rank, as run.json tells; of one name where it does not."""
-    hosts = [""] * ranks
-    for one in record.get("clock", ()):
-        for rank in one["ranks"]:
-            hosts[rank] = one["host"]
-    strategies = record.get("strategies")
-    if not all(hosts) and isinstance(strategies, Mapping):
-        for entry in strategies.values():
-            for row in entry.get("ranks", ()):
-                hosts[row["rank"]] = row["host"]
-    other = record.get("cluster") or record.get("environment", {}).get("host") or "host"
-    return [host or str(other) for host in hosts]
+def hosts_of(asked: Exporting) -> list[str]:
+    """The host of each rank, as the record tells; of one name where it does not."""
+    hosts = [""] * asked.timeline.ranks
+    for clock in asked.record.clock if asked.record else ():
+        for rank in clock.ranks:
+            hosts[rank] = clock.host
+    if asked.record and not all(hosts):
+        for figures in asked.record.strategies.values():
+            for of_rank in figures.ranks:
+                hosts[of_rank.rank] = of_rank.host
+    return [host or asked.place for host in hosts]
 
 
 def file_name(name: str) -> str:

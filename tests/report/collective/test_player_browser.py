@@ -219,8 +219,8 @@ def test_a_wrong_algorithm_is_played_with_what_is_wrong_marked(
 ) -> None:
     made = schedule(short_ring, 4)
     findings = prove(made).findings
-    shown = panel(short_ring, made, 4 << 20, LINK, findings=findings)
-    (tmp_path / "a.html").write_text(player_page([shown]))
+    wrong = [panel(short_ring, made, 4 << 20, LINK, findings=findings)]
+    (tmp_path / "a.html").write_text(player_page(wrong))
     page = open_html(tmp_path / "a.html")
     assert page.locator(".findings li").count() == len(findings)
     rounds = {finding.round for finding in findings if finding.round >= 0}

@@ -11,7 +11,7 @@ from steptime.timeline.paraver import write_paraver
 def write(asked: Exporting) -> list[Path]:
     """The three files of one trace."""
     stem = asked.folder / (asked.name or "trace.prv").removesuffix(".prv")
-    hosts = hosts_of(asked.record, asked.timeline.ranks)
+    hosts = hosts_of(asked)
     kinds = _kinds(asked.run)
     return list(write_paraver(stem, asked.timeline, hosts=hosts, kinds=kinds, tell=asked.tell))
 

@@ -1,11 +1,11 @@
 """a Chrome trace of all ranks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from steptime.runs.record import RunRecord
 from steptime.study.export import Export, Exporting, hosts_of
 from steptime.timeline import Timeline
 from steptime.timeline.chrome import Counter, of_rank, write_chrome_trace
@@ -14,7 +14,7 @@ from steptime.timeline.chrome import Counter, of_rank, write_chrome_trace
 def write(asked: Exporting) -> list[Path]:
     """One trace, or one a rank, as HTA reads them."""
     timeline, folder = asked.timeline, asked.folder
-    hosts = hosts_of(asked.record, timeline.ranks)
+    hosts = hosts_of(asked)
     if not asked.per_rank:
         path = folder / (asked.name or "perfetto.json.gz")
         counters = list(_link_counters(asked.record, timeline))
@@ -29,17 +29,16 @@ def write(asked: Exporting) -> list[Path]:
     return paths
 
 
-def _link_counters(record: Mapping[str, Any], timeline: Timeline) -> Iterator[Counter]:
+def _link_counters(record: RunRecord | None, timeline: Timeline) -> Iterator[Counter]:
     """How busy the busiest links were in the last step of each strategy that was simulated."""
-    strategies = record.get("strategies")
-    for name, entry in strategies.items() if isinstance(strategies, Mapping) else ():
-        use, steps = entry.get("link_use"), timeline.steps_named(name)
+    for name, figures in record.strategies.items() if record else ():
+        use, steps = figures.link_use, timeline.steps_named(name)
         if not use or not steps.size:
             continue
         last = steps[steps["step"] == steps["step"].max()]
-        begin = float(last["start"].min()) + use["begin_s"]
-        for link, values in zip(use["links"], use["utilisation"], strict=True):
-            at = begin + use["bin_s"] * np.arange(len(values) + 1)
+        begin = float(last["start"].min()) + use.begin_s
+        for link, values in zip(use.links, use.utilisation, strict=True):
+            at = begin + use.bin_s * np.arange(len(values) + 1.0)
             yield Counter(f"use of {link}", at, np.array([*values, 0.0]))
 
 
