@@ -50,6 +50,8 @@ class Leftovers:
         self.found: list[str] = []
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[SESSION] = str(self.folder)
+        # Commands start sooner where the code of those before them is kept.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
