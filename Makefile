@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile 
 .PHONY: demo test test-all check results clean
 
 demo: $(VENV)/installed
-	$(BIN)/steptime compare gpt2 --ranks 4 --out runs/demo
+	$(BIN)/steptime compare --ranks 4 --out runs/demo
 
 test: $(VENV)/installed-dev
 	tests/system-packages.sh

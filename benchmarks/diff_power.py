@@ -54,7 +54,7 @@ WORKS = {
         slower=SLEEP,
     ),
     "train": Work(  # busy, for the other rank would be the faster for one that slept
-        command="train gpt2 --ranks 2 --layers 2 --heads 2 --embd 64 --context 64 --batch 32 "
+        command="train --ranks 2 --layers 2 --heads 2 --embd 64 --context 64 --batch 32 "
         "--precision fp32 --backend steptime --steps 60",
         file=Path("src/steptime/train/loop.py"),
         first="            loss = _forward_and_backward(training, step, scale.scale)\n",

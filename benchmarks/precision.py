@@ -29,7 +29,7 @@ MODES = {  # Okabe–Ito colours, told apart by dashes as well
 
 def losses(steps: int, options: list[str]) -> list[float]:
     with tempfile.TemporaryDirectory() as out:
-        command = [sys.executable, "-m", "steptime", "train", "gpt2", "--steps", str(steps)]
+        command = [sys.executable, "-m", "steptime", "train", "--steps", str(steps)]
         done = subprocess.run(
             [*command, "--ranks", "2", "--json", "--quiet", "--out", out, *options],
             stdout=subprocess.PIPE,

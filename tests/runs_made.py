@@ -82,7 +82,7 @@ def training(
     entry = figures(step_time_s=step, tokens_per_s=1000 / median, exposed_comm_s=median / 4)
     record = {
         "verb": "train",
-        "model": "gpt2 nano",
+        "model": "gpt2-nano",
         "model_config": {"layers": 4},
         "precision": "fp32",
         "ranks": 2,

@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def compared(text: Path, folder: Path) -> Ended:
     words = tiny(text, ranks=RANKS, steps=STEPS, warmup=WARMUP, json=True, out="run")
-    return run("compare", "gpt2", *words, folder=folder)
+    return run("compare", *words, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def entries(answer: dict[str, Any]) -> dict[str, Any]:
 def test_a_person_gets_a_table_and_a_run_directory(text: Path, tmp_path: Path) -> None:
     few = ["server", "overlapped"]
     words = tiny(text, ranks=RANKS, warmup=0, strategies=",".join(few))
-    ended = run("compare", "gpt2", *words, folder=tmp_path, environ={"COLUMNS": "160"})
+    ended = run("compare", *words, folder=tmp_path, environ={"COLUMNS": "160"})
     assert (ended.code, ended.err) == (0, "")
     for name in few:
         assert re.search(rf"^ *{name} +\d", ended.out, re.MULTILINE), name

@@ -167,7 +167,7 @@ def test_a_slower_revision_is_found(text: Path, tmp_path: Path) -> None:
 
     words = tiny(text, ranks=1, steps=8)
     asked = ("--pairs", "2", "--json", "--out", "out")
-    ended = against(repository, "diff", "--against", "HEAD", *asked, "--", "train", "gpt2", *words)
+    ended = against(repository, "diff", "--against", "HEAD", *asked, "--", "train", *words)
     assert (ended.code, ended.err) == (0, "")
     found: Any = json.loads(ended.out)
     # However busy the machine is: a sleep is never shorter, and is no phase that has a name.

@@ -102,7 +102,9 @@ def test_options_of_train(
     ("words", "sentence"),
     [
         (["conpare"], 'Unknown command "conpare". Did you mean "compare"?'),
-        (["compare", "gpt5"], 'Invalid value "gpt5" for MODEL'),
+        (["compare", "gpt5"], "there is no model 'gpt5'"),
+        (["compare", "llama3-8B"], "'llama3-8B' cannot be trained here"),
+        (["compare", "gpt2-124M", "--model", "nano"], "are two models: leave one out"),
         (["compare", "gpt2", "gpt2"], "Unused Tokens: ['gpt2']"),
     ],
 )

@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def live(text: Path, folder: Path) -> Ended:
     words = tiny(text, ranks="1,2", threads="1", steps=STEPS, warmup=1, json=True, out="live")
-    return run("scale", "gpt2", *words, folder=folder)
+    return run("scale", *words, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_the_table_fits(which: str, width: int, request: pytest.FixtureRequest) 
     ],
 )
 def test_bad_input_is_one_sentence(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    ended = here("scale", "gpt2", *words, folder=tmp_path)
+    ended = here("scale", *words, folder=tmp_path)
     assert ended.code == 2
     assert sentence in ended.err
     assert ended.err.count("\n") == 1
@@ -205,7 +205,7 @@ def test_bad_input_is_one_sentence(words: tuple[str, ...], sentence: str, tmp_pa
 def test_what_cannot_be_trained_here_is_named(tmp_path: Path) -> None:
     ended = here("scale", "llama3-70B", folder=tmp_path)
     assert ended.code == 2
-    assert "'llama3-70B' cannot be trained here: choose gpt2 or gpt2-nano" in ended.err
+    assert "'llama3-70B' cannot be trained here, where models are of GPT-2" in ended.err
 
 
 def test_a_launcher_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from steptime.cli import build_app
 from steptime.report.terminal import print_run
+from steptime.runs.record import run_record
 from steptime.runs.run_folder import read_record
 
 SAVED = Path(__file__).parent.parent / "topo" / "saved" / "pcie-2-sockets.txt"
@@ -68,8 +69,8 @@ class Live:
 def live(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Live:
     folder = tmp_path_factory.mktemp("terminals")
     (folder / "flows.csv").write_text("src,dst,bytes,start_s\n0,1,1MB,0\n1,0,5kB,0.001\n")
-    compare = ["compare", "gpt2", *tiny(text, ranks=2, steps=20, strategies="replicated,server")]
-    train = ["train", "gpt2", *tiny(text, ranks=1)]
+    compare = ["compare", *tiny(text, ranks=2, steps=20, strategies="replicated,server")]
+    train = ["train", *tiny(text, ranks=1)]
     ended = {}
     for words, names in ((compare, ("a", "b")), (train, ("c", "d"))):
         with ExitStack() as stack:  # each waits for its ranks to import torch, so both at once
@@ -121,7 +122,7 @@ def test_a_training(person: str, program: str, verb: str, live: Live) -> None:
     check_object(live.ended[program], verb)
     wide = Console(width=160, highlight=False)
     with wide.capture() as table:
-        print_run(wide, read_record(live.folder / person))
+        print_run(wide, run_record(read_record(live.folder / person)))
     check_lines(Ended(0, table.get(), "", 0), 160)
 
 

@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(text: Path, folder: Path) -> Ended:
     """Eight steps on two ranks, with a checkpoint in the middle and one at the end."""
     given = {"ranks": 2, "steps": STEPS, "checkpoint_every": 4, "json": True, "out": "run"}
-    return run("train", "gpt2", *tiny(text, **(FAST | given)), folder=folder)
+    return run("train", *tiny(text, **(FAST | given)), folder=folder)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxies import proxied
 from steptime.program import MAIN, Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.replay.demand import memory_bytes
 from steptime.replay.extent import Extent, extent
-from steptime.replay.options import ProxyOptions
 from steptime.replay.placement import MESSAGE_BYTES, Layout, layout, pieces
-from steptime.replay.workload import proxy_of
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 
@@ -149,8 +148,7 @@ def test_a_large_message_goes_in_pieces_from_one_source() -> None:
 
 
 def test_two_layers_of_gpt3_fit_on_eight_ranks() -> None:
-    options = ProxyOptions(layers=2, tensor=4, pipeline=2)
-    plan = proxy_of("gpt3-175B", options, 8)
+    plan = proxied("gpt3-175B", 8, layers=2, tensor=4, pipeline=2)
     assert plan.memory_bytes() < 750e6
     table = max(op.nbytes for op in plan.program.lists[0] if isinstance(op, Recv))
     assert plan.memory_bytes() >= table > 600e6
@@ -158,7 +156,7 @@ def test_two_layers_of_gpt3_fit_on_eight_ranks() -> None:
 
 @pytest.mark.parametrize("ranks", [8, 64])
 def test_the_original_gpt3_shares_what_its_calls_read(ranks: int) -> None:
-    plan = proxy_of("gpt3", ProxyOptions(compat="dnn-cpp-proxies", pipeline=2), ranks)
+    plan = proxied("gpt3", ranks, compat="dnn-cpp-proxies", pipeline=2)
     for ops in plan.program.lists:
         largest = max(op.nbytes for op in ops if isinstance(op, Collective | Send | Recv))
         assert memory_bytes(plan.program, ops, "fp32") <= 4 * largest

@@ -1,20 +1,20 @@
 """CosmoFlow cut in space and DLRM with its tables spread, on live ranks and as asked for."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from proxies import proxied
 from ranks import on_ranks
 from steptime.cluster import cluster_named
 from steptime.errors import UsageError
-from steptime.replay.options import ProxyOptions
-from steptime.replay.workload import proxy_of
 from steptime.study.cases import asked_of_model
-from steptime.study.options import WorkloadOptions
+from steptime.workloads.spec import StepSpec
 
-ASKED = {
-    "cosmoflow": ProxyOptions(tensor=4, batch=1, scale_bytes="1/8", verify=True),
-    "dlrm": ProxyOptions(batch=64, strategy="overlapped_sharded", verify=True),
+ASKED: dict[str, dict[str, Any]] = {
+    "cosmoflow": {"tensor": 4, "batch": 1, "scale_bytes": "1/8", "verify": True},
+    "dlrm": {"batch": 64, "strategy": "overlapped_sharded", "verify": True},
 }
 
 
@@ -25,7 +25,7 @@ def live() -> list[tuple[int, int, int]]:
 
     found = []
     for model, options in ASKED.items():
-        proxy = proxy_of(model, options, 4)
+        proxy = proxied(model, 4, **options)
         done = replay(
             proxy.program,
             TorchReplayTransport(),
@@ -34,6 +34,7 @@ def live() -> list[tuple[int, int, int]]:
             compute=nothing,
             device=proxy.device,
             verify=True,
+            messages=proxy.messages,
         )
         found.append((done.checked, done.wrong, len(done.bounds)))
     return found
@@ -49,12 +50,10 @@ def test_every_value_that_they_move_is_right(tmp_path: Path) -> None:
 def test_simulate_and_proxy_make_the_same_step() -> None:
     cluster = cluster_named("dgx-h100")
     for model, tensor in (("cosmoflow", 4), ("dlrm", None)):
-        options = WorkloadOptions(
-            ranks=8, tensor=tensor, batch=64, precision="bf16", strategy="overlapped"
-        )
-        asked = asked_of_model(model, cluster, options, {})
+        spec = StepSpec(model=model, ranks=8, tensor=tensor, batch=64, strategy="overlapped")
+        asked = asked_of_model(spec, cluster, {})
         (case,) = asked.cases
-        proxy = proxy_of(model, ProxyOptions(tensor=tensor, batch=64, precision="bf16"), 8)
+        proxy = proxied(model, 8, tensor=tensor, batch=64)
         assert case.program.lists == proxy.program.lists
         assert asked.facts["model"] == proxy.program.name
         assert (
@@ -63,7 +62,8 @@ def test_simulate_and_proxy_make_the_same_step() -> None:
 
 
 def test_all_strategies_are_those_that_need_no_root() -> None:
-    asked = asked_of_model("dlrm", cluster_named("dgx-h100"), WorkloadOptions(strategy="all"), {})
+    spec = StepSpec(model="dlrm", strategy="all")
+    asked = asked_of_model(spec, cluster_named("dgx-h100"), {})
     names = [case.name for case in asked.cases]
     assert names == ["replicated", "sharded", "overlapped", "overlapped_sharded"]
 
@@ -74,10 +74,10 @@ def test_all_strategies_are_those_that_need_no_root() -> None:
         ("cosmoflow", {"tensor": 4, "bucket": 1}, "--bucket is not for cosmoflow"),
         ("dlrm", {"tokens": 1}, "--tokens is not for dlrm"),
         ("cosmoflow", {"tensor": 2, "pipeline": 2}, "not in 2 along pipeline: leave pipeline out"),
-        ("dlrm", {"batch": 63}, "nearest that does is 60 or 64"),
+        ("dlrm", {"batch": 63}, "nearest that does is 64"),
         ("dlrm", {"zero": 3}, "zero3 is of ranks that hold the same layers"),
     ],
 )
 def test_what_they_do_not_read_is_refused(model: str, options: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        proxy_of(model, ProxyOptions(**options), 4)
+        proxied(model, 4, **options)

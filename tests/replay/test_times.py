@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from proxies import proxied
 from steptime.errors import UsageError
 from steptime.program import Compute, Program
 from steptime.replay.options import ProxyOptions
 from steptime.replay.times import read_times, timed_by_table, timed_in_all
-from steptime.replay.workload import proxy_of
 from steptime.timeline import Phase
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import model_named
@@ -67,8 +67,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_time_in_all_is_that_of_the_rank_with_most_flop() -> None:
-    options = ProxyOptions(pipeline=2, micro_batches=2, compute_time="100ms")
-    plan = proxy_of("gpt2-124M", options, 2)
+    plan = proxied("gpt2-124M", 2, pipeline=2, micro_batches=2, compute_time="100ms")
     in_all = [
         sum(op.seconds or 0.0 for op in ops if isinstance(op, Compute))
         for ops in plan.program.lists

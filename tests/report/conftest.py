@@ -69,7 +69,7 @@ def run_of(*names: str) -> dict[str, Any]:
     return {
         "verb": "compare" if len(names) > 1 else "train",
         "run": "runs/compare-20261120-180000",
-        "model": "gpt2 nano",
+        "model": "gpt2-nano",
         "model_config": {
             "layers": LAYERS,
             "heads": 4,
@@ -88,7 +88,7 @@ def run_of(*names: str) -> dict[str, Any]:
         "strategies": {name: strategy(name) for name in names},
         "environment": {
             "time": "2026-11-20T18:00:00+00:00",
-            "command": ["steptime", "compare", "gpt2", "--ranks", "4", "--note", "two words"],
+            "command": ["steptime", "compare", "--ranks", "4", "--note", "two words"],
             "host": "a",
             "machine": "x86_64",
             "cpu": "AMD EPYC 7R13",

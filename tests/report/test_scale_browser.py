@@ -40,7 +40,7 @@ def study(ranks: tuple[int, ...], threads: tuple[int, ...], **facts: Any) -> dic
             )
     environment = {
         "time": "2026-11-20T18:00:00+00:00",
-        "command": ["steptime", "scale", "gpt2", "--note", "two words"],
+        "command": ["steptime", "scale", "--note", "two words"],
         "host": "a",
         "cpu": "AMD EPYC 7R13",
         "cores": 2,

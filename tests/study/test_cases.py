@@ -5,11 +5,12 @@ import pytest
 from steptime.cluster.files import cluster_named
 from steptime.errors import UsageError
 from steptime.study.cases import able_strategies, asked_of_model, is_program
-from steptime.study.options import HowOptions, WorkloadOptions
+from steptime.study.options import HowOptions
+from steptime.workloads.spec import StepSpec
 
 
 def asked(cluster="dgx-h100", model="gpt2-124M", **given):
-    return asked_of_model(model, cluster_named(cluster), WorkloadOptions(**given), {})
+    return asked_of_model(StepSpec(model=model, **given), cluster_named(cluster), {})
 
 
 def test_a_model_fills_the_cluster_under_every_strategy_that_can_run_there():
@@ -120,7 +121,8 @@ def test_a_stage_of_zero_names_the_strategy_and_says_what_a_rank_keeps(stage, na
         ({"strategy": ""}, "there is no strategy ''"),
         ({"pipeline": 12}, "12 ranks do not fit on dgx-h100"),
         ({"tensor": 2, "strategy": "server"}, "no strategy 'server'"),
-        ({"tensor": 2, "accumulate": 2}, "--accumulate is about plain data parallelism"),
+        ({"tensor": 2, "batch": 8, "rows": 4, "micro_batches": 2}, "the nearest that does is 32"),
+        ({"batch": 12, "rows": 4}, "the nearest that does is 32"),
         ({"tokens": 2048}, "positions for 1 to 1024"),
         (
             {"context": 3},
@@ -149,7 +151,7 @@ def test_a_dtype_that_the_devices_lack_is_refused():
 @pytest.mark.parametrize("field", ["ranks", "batch", "tensor", "micro_batches", "bucket"])
 def test_numbers_below_1_are_refused(field):
     with pytest.raises(UsageError, match=f"--{field.replace('_', '-')} is 0: it must be at least"):
-        WorkloadOptions(**{field: 0})
+        StepSpec(**{field: 0})
 
 
 @pytest.mark.parametrize(

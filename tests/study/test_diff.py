@@ -246,7 +246,7 @@ def test_what_may_be_the_reason_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"model": "gpt2 micro"}, "gpt2 nano and gpt2 micro"),
+        ({"model": "gpt2-micro"}, "gpt2-nano and gpt2-micro"),
         ({"ranks": 4}, "2 ranks and 4 ranks"),
         ({"precision": "bf16"}, "fp32 and bf16"),
         ({"verb": "compare"}, "train and compare"),

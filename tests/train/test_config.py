@@ -9,20 +9,20 @@ from steptime.train.options import ModelOptions, TrainOptions
     ("name", "parameters"),
     [
         ("124M", 124_475_904),
-        ("350M", 354_871_296),
+        ("355M", 354_871_296),
         ("774M", 774_090_240),
-        ("1.5B", 1_557_686_400),
+        ("1558M", 1_557_686_400),
     ],
 )
 def test_parameters_with_the_padded_vocabulary_are_the_published_ones(name, parameters):
     config = ModelOptions(model=name).config(50257)
     assert config.parameters == parameters
-    assert name_of(config) == name
+    assert name_of(config) == f"gpt2-{name}"
 
 
 def test_other_dimensions_are_named_by_them_and_get_the_rate_of_the_nearest_size():
     config = GPT2Config(layers=11, heads=4, embd=800, context=8, vocabulary=9)
-    assert name_of(config) == "11×800"
+    assert name_of(config) == "gpt2-11×800"
     assert suitable_learning_rate(config) == 6e-4
 
 

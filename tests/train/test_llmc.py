@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from steptime.errors import UsageError
-from steptime.train.config import PRESETS, GPT2Config
+from steptime.train.config import GPT2Config
 from steptime.train.llmc import (
     load_into,
     read_checkpoint,
@@ -22,6 +22,7 @@ from steptime.train.llmc import (
     write_checkpoint,
 )
 from steptime.train.model import GPT2
+from steptime.train.options import ModelOptions
 from steptime.train.shards import open_token_shard
 
 TINY = GPT2Config(layers=2, heads=2, embd=8, context=12, vocabulary=300)
@@ -46,14 +47,7 @@ FILE_ORDER = (
 
 
 def preset(name: str, vocabulary: int) -> GPT2Config:
-    size = PRESETS[name]
-    return GPT2Config(
-        layers=size.layers,
-        heads=size.heads,
-        embd=size.embd,
-        context=size.context,
-        vocabulary=vocabulary,
-    )
+    return ModelOptions(model=name).config(vocabulary)
 
 
 def random_model(config: GPT2Config, spread: float = 0.0, seed: int = 1) -> GPT2:

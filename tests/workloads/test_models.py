@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from steptime.errors import UsageError
-from steptime.train.config import PRESETS, GPT2Config
+from steptime.train.config import SIZES, GPT2Config, gpt2_named
 from steptime.workloads.models import Transformer, model_named, model_names
 
 
@@ -39,27 +39,27 @@ def test_gpt3_has_as_many_parameters_as_published(name, billions, within):
     assert model_named(name).parameters == pytest.approx(billions * 1e9, rel=within)
 
 
-@pytest.mark.parametrize("size", PRESETS)
+@pytest.mark.parametrize("size", SIZES)
 def test_parameters_and_flops_are_those_that_training_counts(size):
-    preset = PRESETS[size]
+    preset = gpt2_named(size)
     config = GPT2Config(
         layers=preset.layers,
         heads=preset.heads,
-        embd=preset.embd,
+        embd=preset.hidden,
         context=preset.context,
         vocabulary=50257,
     )
     model = Transformer(
         name=size,
         layers=preset.layers,
-        hidden=preset.embd,
+        hidden=preset.hidden,
         heads=preset.heads,
         context=preset.context,
         vocabulary=50257,
     ).padded()
-    named = model_named(f"gpt2-{size}")
+    named = model_named(size)
     assert replace(named, vocabulary=50257).padded().flops_per_token() == model.flops_per_token()
-    assert named.vocabulary == (256 if size in ("nano", "micro") else 50257)
+    assert named.vocabulary == (256 if size in SIZES[:2] else 50257)
     assert model.vocabulary == config.padded_vocabulary
     assert model.parameters == config.parameters
     assert model.flops_per_token() == config.flops_per_token()

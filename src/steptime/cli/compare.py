@@ -1,10 +1,12 @@
-"""The verb ``compare``: train under every gradient-sync strategy in turn."""
+"""``compare``: Which gradient-sync strategy is fastest here, and where does the step go?"""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions, RankOptions
+from steptime.cli.printing import folded, say
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
@@ -12,13 +14,14 @@ from steptime.workloads.precision import DtypeName
 
 if TYPE_CHECKING:
     from steptime.cluster import Cluster
+    from steptime.runs.record import Elsewhere
     from steptime.strategies import Strategy
     from steptime.study.comparison import Comparison
     from steptime.train.job import Job
 
 
 def compare(
-    family: Annotated[Literal["gpt2"], Parameter(name="MODEL")] = "gpt2",  # noqa: ARG001
+    name: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
     *,
     model: Flat[ModelOptions] = ModelOptions(),
@@ -38,8 +41,8 @@ def compare(
 
     Parameters
     ----------
-    family
-        What is trained.
+    name
+        What is trained: a GPT-2, as gpt2-124M or its file; default: gpt2-nano.
     names
         Strategies to run, with commas between them; all are those that can run on these ranks.
     cluster
@@ -62,6 +65,7 @@ def compare(
     from steptime.train.data import check_data
 
     asked = [] if names == "all" else [live_strategy(n) for n in dict.fromkeys(names.split(","))]
+    model = replace(model, name=name)
     options = JobOptions(
         model=model,
         data=data,
@@ -91,7 +95,7 @@ def compare(
 def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> None:
     """Raise UsageError where a cluster cannot hold so many ranks, or run any strategy asked for."""
     from steptime.strategies.calls import not_simulated
-    from steptime.study.cases import runs_on
+    from steptime.workloads.resolve import runs_on
 
     cluster.placed(size)
     possible = [strategy for strategy in asked if not not_simulated(strategy)]
@@ -123,7 +127,7 @@ def _compare(
     ranks: RankOptions,
     output: OutputOptions,
 ) -> None:
-    from steptime.cli.answer import answer
+    from steptime.cli.answer import leave, record_place
     from steptime.cluster.files import cluster_named
     from steptime.study import compare as study
     from steptime.study.programs import trained_programs
@@ -132,6 +136,9 @@ def _compare(
     from steptime.train.loop import StepOutcome
 
     job = prepare_job(options, on_gpu=ranks.backend == "nccl")
+    if place.world.rank == 0 and not (output.quiet or output.json):
+        line = f"{job.title}, ranks: {place.world.size}, {options.precision}"
+        say(folded(line, output.console().width))
     with output.progress(place.world.rank) as progress:
         bars = {
             strategy.name: progress.add_task(strategy.name, total=options.steps, start=False)
@@ -143,20 +150,22 @@ def _compare(
 
         comparison = study.compare(job, chosen, advance)
     if comparison:
-        record = training_record("compare", comparison, job)
+        out = place.out
+        record = training_record("compare", str(out), comparison, job, record_place(place, ranks))
         if cluster is not None:
-            record["simulated"] = _simulated(comparison, job, cluster_named(cluster), output)
+            there = _simulated(comparison, job, cluster_named(cluster), output)
+            record = replace(record, simulated=there)
         programs = trained_programs(comparison, job.options, job.config)
-        answer(record, comparison.timeline, place, ranks, output, programs)
+        leave(record, comparison.timeline, out, output, programs)
 
 
 def _simulated(
     comparison: "Comparison", job: "Job", cluster: "Cluster", output: OutputOptions
-) -> dict[str, Any]:
-    """The same steps on a cluster, as run.json holds them."""
+) -> "Elsewhere":
+    """The same steps on a cluster."""
     from steptime.study.options import HowOptions
-    from steptime.study.resimulate import asked_of_comparison, elsewhere_record
-    from steptime.study.simulate import prepare_all, study
+    from steptime.study.resimulate import asked_of_comparison
+    from steptime.study.simulate import once_more, prepare_all, study
 
     asked = asked_of_comparison(comparison, job.options, job.config, cluster)
     how = HowOptions()
@@ -164,4 +173,4 @@ def _simulated(
     with output.progress(0) as progress:
         bar = progress.add_task(f"on {cluster.name}", total=len(asked.cases))
         simulated = study(asked, cluster, how, prepared, lambda _: progress.advance(bar))
-    return elsewhere_record(simulated)
+    return once_more(simulated)

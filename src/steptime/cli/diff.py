@@ -1,4 +1,4 @@
-"""The verb ``diff``: whether the step time changed, between runs or between revisions."""
+"""``diff``: Did the step time change?"""
 
 import json
 import os
@@ -37,7 +37,7 @@ def diff(
     ----------
     words
         Two runs, each the folder of a run, a folder of several, or several with commas between
-        them. With --against, behind --, the command to run: -- train gpt2 --ranks 2 --steps 40.
+        them. With --against, behind --, the command to run: -- train --ranks 2 --steps 40.
     against
         Build this git revision of steptime in a worktree, as A, and let it and the steptime that
         runs, as B, take turns with the command.
@@ -172,6 +172,6 @@ def _answer(
     if output.json:
         say(json.dumps(record))
     else:
-        told = output.told(lambda console: print_diff(console, record))
+        told = output.rendered(lambda console: print_diff(console, record))
         say(told + (f"\nrun: {out}" if out else ""))
     return int(failed)

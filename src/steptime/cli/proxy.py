@@ -1,16 +1,16 @@
-"""The verb ``proxy``: a model's traffic on live ranks or simulated, or the plan of it."""
+"""``proxy``: How would this model's traffic run here?"""
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
+from steptime.cli.measuring import oversubscription, provenance, ranks_here, teller
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.proxy_lines import answer_lines, plan_lines, simulated_lines
@@ -18,12 +18,13 @@ from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.replay.options import ProxyOptions
 from steptime.runs import run_folder
+from steptime.study.options import HowOptions
+from steptime.workloads.spec import StepSpec
 from steptime.world import detect
 
 if TYPE_CHECKING:
     from steptime.replay.figures import Replayed
     from steptime.replay.workload import Proxy
-    from steptime.simulate.prepare import Prepared
 
 
 def proxy(
@@ -31,6 +32,7 @@ def proxy(
     described: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
     *,
+    step: Flat[StepSpec] = StepSpec(),
     asked: Flat[ProxyOptions] = ProxyOptions(),
     ranks: Flat[RankOptions] = RankOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
@@ -56,12 +58,15 @@ def proxy(
         return 0
     from steptime.replay.workload import check_memory, proxy_of
 
+    def plan(size: int | None) -> "Proxy":
+        return proxy_of(replace(step, model=model, ranks=size), asked)
+
     if asked.dry_run:
-        _dry_run(proxy_of(model, asked, _ranks(ranks, asked)), asked, output)
+        _dry_run(plan(_ranks(ranks, asked)), asked, output)
         return 0
     if asked.cluster and not asked.live:
         _refuse_live(ranks)
-        _simulate(proxy_of(model, asked, _ranks(ranks, asked)), asked, output)
+        _simulate(plan(ranks.ranks), asked, output)
         return 0
 
     def check(size: int) -> None:
@@ -69,13 +74,13 @@ def proxy(
 
         here = ranks_here(size)
         _check_backend(ranks.backend, here)
-        plan = proxy_of(model, asked, size)
-        check_memory(plan, ranks.backend, here, available_bytes())
-        if plan.cluster:
-            _prepared(plan, asked)
+        planned = plan(size)
+        check_memory(planned, ranks.backend, here, available_bytes())
+        if planned.cluster:
+            _check_simulated(planned, _how(asked))
 
     def work(place: Place) -> None:
-        _replay(proxy_of(model, asked, place.world.size), place, asked, ranks, output)
+        _replay(plan(place.world.size), place, asked, ranks, output)
 
     return on_ranks("proxy", ranks, output, 4, check, work)
 
@@ -90,19 +95,15 @@ def _tell_of_models(what: str, model: str | None, output: OutputOptions) -> None
         models = {"model": record(model_named(model))} if model else {"models": records()}
         say(json.dumps({"verb": "proxy", "source": "computed", **models}))
         return
-    say(output.told(lambda c: print_model(c, model_named(model)) if model else print_models(c)))
+    say(output.rendered(lambda c: print_model(c, model_named(model)) if model else print_models(c)))
 
 
-def _ranks(ranks: RankOptions, asked: ProxyOptions) -> int:
-    """How many ranks there are to be where none is started."""
+def _ranks(ranks: RankOptions, asked: ProxyOptions) -> int | None:
+    """How many ranks there are to be where none is started; None leaves it to the cluster."""
     world = detect(os.environ)
     if ranks.ranks or world:
         return ranks.ranks or (world.size if world else 1)
-    if asked.cluster:
-        from steptime.cluster import cluster_named
-
-        return cluster_named(asked.cluster).order.size
-    return 4
+    return None if asked.cluster else 4
 
 
 def _refuse_live(ranks: RankOptions) -> None:
@@ -120,23 +121,32 @@ def _refuse_live(ranks: RankOptions) -> None:
         )
 
 
-def _prepared(plan: "Proxy", asked: ProxyOptions) -> "Prepared":
-    from steptime.replay.simulated import prepared
+def _how(asked: ProxyOptions) -> HowOptions:
+    """How it is simulated, where that is asked for."""
+    return HowOptions(fidelity=asked.fidelity)
 
-    return prepared(plan, asked.fidelity)
+
+def _check_simulated(plan: "Proxy", how: HowOptions) -> None:
+    """Raise UsageError where its step cannot be simulated on the cluster."""
+    from steptime.study.simulate import prepare_all
+    from steptime.study.simulated_proxy import asked_of_proxy
+
+    asked = asked_of_proxy(plan)
+    prepare_all(asked, asked.cluster, how)
 
 
 def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
     from steptime.program.stored import write_programs
-    from steptime.replay.simulated import bytes_of, figures_of, simulate_proxy
     from steptime.replay.stored import proxy_programs
     from steptime.replay.workload import plan_record
     from steptime.report import write_report
+    from steptime.runs.record import run_record
+    from steptime.study.simulated_proxy import bytes_of, figures_of, simulate_proxy
     from steptime.timeline import write_chrome_trace
 
     tell = teller(0, output, aside=output.json)
     tell("\n".join(plan_lines(plan, asked)))
-    one = simulate_proxy(_prepared(plan, asked))
+    one = simulate_proxy(plan, _how(asked))
     out = output.out or run_folder.default_path("proxy", datetime.now())
     record = {
         "verb": "proxy",
@@ -153,7 +163,7 @@ def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None
         write_programs(out, proxy_programs(plan))
         run_folder.write_record(out, record)
         write_chrome_trace(out / "trace.json.gz", one.simulation.timeline)
-        write_report(out / "report.html", record, one.simulation.timeline)
+        write_report(out / "report.html", run_record(record), one.simulation.timeline)
     if output.json:
         say(json.dumps(record))
     else:
@@ -199,13 +209,14 @@ def _replay(
     from steptime.replay.stored import proxy_programs
     from steptime.replay.workload import plan_record
     from steptime.report import write_report
+    from steptime.runs.record import run_record
     from steptime.timeline import write_chrome_trace
 
     transport = transport_of(ranks.backend)
     world = transport.world
     tell = teller(world.rank, output, aside=output.json)
-    tell("\n".join([*crowding(place), *plan_lines(plan, asked)]))
-    mine = replay(
+    tell("\n".join([*oversubscription(place), *plan_lines(plan, asked)]))
+    replayed = replay(
         plan.program,
         transport,
         steps=asked.steps,
@@ -216,11 +227,11 @@ def _replay(
         seed=asked.seed,
         messages=plan.messages,
     )
-    run = gathered(world, mine, plan.program)
+    run = gathered(world, replayed, plan.program)
     if world.rank == 0:
         record = {
             "verb": "proxy",
-            **whereabouts(place, ranks),
+            **provenance(place, ranks),
             "library": world.library,
             **plan_record(plan),
             **figures(run),
@@ -236,7 +247,7 @@ def _replay(
             write_programs(place.out, proxy_programs(plan))
             run_folder.write_record(place.out, record)
             write_chrome_trace(place.out / "trace.json.gz", run.timeline)
-            write_report(place.out / "report.html", record, run.timeline)
+            write_report(place.out / "report.html", run_record(record), run.timeline)
         if not run.wrong:
             if output.json:
                 say(json.dumps(record))
@@ -254,10 +265,10 @@ def _beside(
     plan: "Proxy", asked: ProxyOptions, record: Mapping[str, Any], out: Path
 ) -> dict[str, Any]:
     """The same simulated, which leaves a trace of its own."""
-    from steptime.replay.simulated import error, figures_of, simulate_proxy
+    from steptime.study.simulated_proxy import error, figures_of, simulate_proxy
     from steptime.timeline import write_chrome_trace
 
-    one = simulate_proxy(_prepared(plan, asked))
+    one = simulate_proxy(plan, _how(asked))
     simulated = figures_of(one)
     with writing(out):
         write_chrome_trace(out / "simulated.json.gz", one.simulation.timeline)

@@ -1,4 +1,4 @@
-"""The verb ``scale``: a step on more and more ranks and threads, here or on a cluster."""
+"""``scale``: How well does a step scale, and what holds it back?"""
 
 import json
 import os
@@ -16,7 +16,7 @@ from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.runs import run_folder
-from steptime.train.config import PRESETS
+from steptime.train.config import name_of
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
 from steptime.workloads.precision import DtypeName
 from steptime.world import World, detect
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from steptime.study.scale import Steps
     from steptime.study.scale_options import Grid, Point
 
-_GPT2 = "gpt2"
 _STEPS, _WARMUP = 40, 5
 _BACKEND: Final = "gloo"
 _TIMEOUT = "5min"
 
 
 def scale(
-    name: Annotated[str, Parameter(name="MODEL")] = _GPT2,
+    name: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
     *,
     model: Flat[ModelOptions] = ModelOptions(),
@@ -62,8 +61,8 @@ def scale(
     Parameters
     ----------
     name
-        What is trained: gpt2, or with its size gpt2-124M; on a cluster a model that steptime proxy
-        list shows.
+        What is trained: a GPT-2, as gpt2-124M or its file; default: gpt2-nano. On a cluster any
+        model that steptime proxy list shows; default: gpt2-124M.
     ranks
         Numbers of ranks, with commas between them.
     threads
@@ -128,8 +127,8 @@ def scale(
         )
         refuse_live_options(asked, usual, backend=(backend, _BACKEND), timeout=(timeout, _TIMEOUT))
         grid = make_grid(*counts, _named(names, cluster), kind, baseline)
-        return _on_cluster(name, grid, asked, cluster, precision, output)
-    options = replace(asked, model=_sized(name, model))
+        return _on_cluster(name or "gpt2-124M", grid, asked, cluster, precision, output)
+    options = replace(asked, model=replace(model, name=name))
     grid = make_grid(*counts, _named(names, None, backend), kind, baseline)
     world = detect(os.environ)
     if world is None:
@@ -156,17 +155,6 @@ def _named(names: str, cluster: str | None, backend: str = "") -> list[str]:
     return able_strategies(cluster_named(cluster))
 
 
-def _sized(name: str, model: ModelOptions) -> ModelOptions:
-    """The options of a live model that was named with its size."""
-    family, _, size = name.partition("-")
-    if family != _GPT2 or (size and size not in PRESETS):
-        sizes = ", ".join(f"{_GPT2}-{one}" for one in PRESETS)
-        raise UsageError(
-            f"'{name}' cannot be trained here: choose {_GPT2} or {sizes}, or give --cluster"
-        )
-    return replace(model, model=size) if size else model
-
-
 def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputOptions) -> int:
     """Start the ranks of one point after the other, then read back what they left."""
     from steptime.launch import run_ranks
@@ -174,14 +162,17 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
     from steptime.study.scale_live import options_at, read_cells
     from steptime.train.data import check_data
 
+    config = options.model.config(vocabulary=1)
     for point in grid.points:
         for strategy in grid.strategies_at(point):
             check_backend(strategy_named(strategy), ranks.backend)
         at = options_at(point, grid, options)
         at.train.rows_per_micro_batch(point.ranks)
-        context = options.model.row(options.model.config(vocabulary=1))
+        context = options.model.row(config)
         check_data(options.data, context=context, batch=at.train.batch, ranks=point.ranks)
     out = run_folder.create(output.out or run_folder.default_path("scale", datetime.now()))
+    if not (output.quiet or output.json):
+        say(f"{name_of(config)}: {config.layers} layers of width {config.embd}")
     command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
     if output.out is None:
         command += ["--out", str(out)]
@@ -198,11 +189,15 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
 
 def _facts_here(out: Path, grid: "Grid", options: JobOptions) -> dict[str, Any]:
     """What run.json says of the model and its training, as its ranks did."""
+    from steptime.runs.record import plain, run_record
     from steptime.study.scale_live import folder_of
 
-    record = run_folder.read_record(out / folder_of(grid.points[0]))
-    kept = ("model", "model_config", "precision", "reduce_dtype", "compiled", "accumulate")
-    return {field: record[field] for field in (*kept, "warmup", "seed", "data")} | {
+    folder = out / folder_of(grid.points[0])
+    record = run_record(run_folder.read_record(folder), str(folder))
+    of_point = ("spec", "axes")  # what another point has otherwise
+    work = {name: value for name, value in plain(record.work).items() if name not in of_point}
+    return work | {
+        "warmup": options.warmup,
         "batch": options.train.batch,
         "steps": options.steps - options.warmup,
     }
@@ -237,6 +232,8 @@ def _measure(
     output: OutputOptions,
 ) -> None:
     """Train under every strategy of a point, and leave what was measured."""
+    from steptime.cli.answer import record_place
+    from steptime.runs.record import to_json
     from steptime.strategies import strategy_named
     from steptime.study.compare import compare
     from steptime.study.record import training_record
@@ -257,15 +254,9 @@ def _measure(
     if comparison is None:
         return
     folder = run_folder.create(place.out / folder_of(point))
-    record = training_record("compare", comparison, job) | {
-        "run": str(folder),
-        "ranks": point.ranks,
-        "threads": point.threads,
-        "backend": ranks.backend,
-        "launcher": "steptime",
-    }
+    record = training_record("compare", str(folder), comparison, job, record_place(place, ranks))
     with writing(folder):
-        run_folder.write_record(folder, record)
+        run_folder.write_record(folder, to_json(record))
         write_chrome_trace(folder / "trace.json.gz", comparison.timeline)
 
 
@@ -335,5 +326,5 @@ def _answer(
     if output.json:
         say(json.dumps(run))
         return
-    told = output.told(lambda console: print_scale(console, run))
+    told = output.rendered(lambda console: print_scale(console, run))
     say(f"{told}\n\nreport: {out / 'report.html'}")

@@ -1,13 +1,15 @@
-"""The verb ``simulate``: how long a step, or any traffic, would take on a cluster."""
+"""``simulate``: How long would it take there?"""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions
 from steptime.errors import UsageError
-from steptime.study.options import HowOptions, WorkloadOptions
+from steptime.study.options import HowOptions
+from steptime.workloads.spec import StepSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from steptime.cluster import Cluster
     from steptime.simulate.prepare import Prepared
+    from steptime.simulate.sensitivity import Sensitivity
     from steptime.study.cases import Asked
     from steptime.study.simulate import Study
 
@@ -30,7 +33,8 @@ def simulate(
     what_if: str | None = None,
     ideal: bool = False,
     sensitivity: bool = False,
-    model: Flat[WorkloadOptions] = WorkloadOptions(),
+    ranks: int | None = None,
+    step: Flat[StepSpec] = StepSpec(),
     how: Flat[HowOptions] = HowOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
 ) -> None:
@@ -44,6 +48,8 @@ def simulate(
         A model that steptime proxy list shows (gpt2-124M, llama3-70B, resnet50, …), or its file
         (MODEL.toml, or the config.json of Hugging Face); or a program: a folder of Chakra .et
         files, one a rank.
+    ranks
+        Ranks in all; default: as many as the cluster has places for.
     cluster
         A cluster file, or a name that `steptime cluster list` shows.
     preset
@@ -61,6 +67,7 @@ def simulate(
 
     """
     changes = _changes(what_if, ideal=ideal)
+    spec = replace(step, ranks=ranks)
     given = [name for name, value in _ways(workload, preset, flows) if value]
     if len(given) != 1:
         what = f"{' and '.join(given)} both say" if given else "nothing says"
@@ -68,11 +75,11 @@ def simulate(
             f"{what} what to simulate: give one of a model, a program, --preset or --flows"
         )
     if flows is not None:
-        _refuse_model_options(model, str(flows))
+        _refuse_step(spec, str(flows))
         _refuse_step_options(how, sensitivity=sensitivity)
         _simulate_flows(flows, _cluster(cluster), changes, output)
         return
-    _simulate(_asked(workload, preset, cluster, model, how), how, changes, sensitivity, output)
+    _simulate(_asked(workload, preset, cluster, spec, how), how, changes, sensitivity, output)
 
 
 def _ways(workload: str | None, preset: str | None, flows: Path | None) -> list[tuple[str, object]]:
@@ -113,10 +120,10 @@ def _folder(output: OutputOptions) -> Path:
     return run_folder.create(output.out or run_folder.default_path("simulate", datetime.now()))
 
 
-def _refuse_model_options(model: WorkloadOptions, of: str) -> None:
+def _refuse_step(spec: StepSpec, of: str) -> None:
     """Raise UsageError where an option about a model is given with something that is none."""
-    if model.given():
-        option = model.given()[0].replace("_", "-")
+    if spec.given():
+        option = spec.given()[0].replace("_", "-")
         raise UsageError(f"--{option} is about a model, and {of} says it itself: leave it out")
 
 
@@ -131,7 +138,7 @@ def _asked(
     workload: str | None,
     preset: str | None,
     cluster: str | None,
-    model: WorkloadOptions,
+    spec: StepSpec,
     how: HowOptions,
 ) -> "Asked":
     from steptime.study import cases
@@ -140,25 +147,24 @@ def _asked(
     if preset is not None:
         from steptime.workloads.presets import preset_named
 
-        _refuse_model_options(model, f"the preset {preset}")
+        _refuse_step(spec, f"the preset {preset}")
         if cluster is not None:
             raise UsageError(f"the preset {preset} has its own cluster: leave --cluster out")
         chosen = preset_named(preset)
         return cases.asked_of_preset(chosen, _cluster(chosen.cluster), algorithms)
     assert workload is not None  # noqa: S101
     if cases.is_program(workload):
-        _refuse_model_options(model, workload)
+        _refuse_step(spec, workload)
         return cases.asked_of_program(Path(workload), _cluster(cluster), algorithms)
-    return cases.asked_of_model(workload, _cluster(cluster), model, algorithms)
+    return cases.asked_of_model(replace(spec, model=workload), _cluster(cluster), algorithms)
 
 
 def _simulate(
     asked: "Asked", how: HowOptions, changes: str | None, sensitivity: bool, output: OutputOptions
 ) -> None:
     from steptime.cli.answer import leave
-    from steptime.runs import run_folder
     from steptime.study.programs import simulated_programs
-    from steptime.study.simulate import prepare_all, record, study, what_if_record
+    from steptime.study.simulate import bounded, once_more, prepare_all, record, study
 
     changed = _changed(asked.cluster, changes) if changes is not None else None
     prepared = prepare_all(asked, asked.cluster, how)
@@ -170,20 +176,18 @@ def _simulate(
             return study(asked, cluster, how, cases, lambda _: progress.advance(bar))
 
         base = counted(asked.cluster, prepared, "steps")
-        run = {"verb": "simulate", "run": str(out), **asked.facts, **record(base)}
+        run = record(base, str(out))
         if changed is not None:
             other = counted(changed, prepare_all(asked, changed, how), "what if")
-            run["what_if"] = what_if_record(base, other, str(changes))
+            run = replace(run, what_if=once_more(other, changes))
         if sensitivity:
-            for name, answers in _bounds(base, progress).items():
-                run["strategies"][name]["sensitivity"] = answers
-    run["environment"] = run_folder.environment()
+            run = bounded(run, _bounds(base, progress))
     leave(run, base.comparison.timeline, out, output, simulated_programs(base))
 
 
-def _bounds(study: "Study", progress: "Progress") -> dict[str, list[dict[str, Any]]]:
+def _bounds(study: "Study", progress: "Progress") -> "dict[str, list[Sensitivity]]":
     """What bounds the step of each case."""
-    from steptime.study.simulate import bounds_of, probes_of, sensitivity_record
+    from steptime.study.simulate import bounds_of, probes_of
 
     probes = {name: probes_of(study, name) for name in study.simulations}
     bar = progress.add_task("what bounds it", total=sum(map(len, probes.values())))
@@ -193,7 +197,7 @@ def _bounds(study: "Study", progress: "Progress") -> dict[str, list[dict[str, An
         for answer in bounds_of(study, name, asked):
             answers.append(answer)
             progress.advance(bar)
-        found[name] = sensitivity_record(answers)
+        found[name] = answers
     return found
 
 

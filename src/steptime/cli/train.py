@@ -1,8 +1,8 @@
-"""The verb ``train``: train GPT-2 under one gradient-sync strategy."""
+"""``train``: Train GPT-2 under one gradient-sync strategy."""
 
 import sys
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def train(
-    family: Annotated[Literal["gpt2"], Parameter(name="MODEL")] = "gpt2",  # noqa: ARG001
+    name: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
     *,
     model: Flat[ModelOptions] = ModelOptions(),
@@ -43,8 +43,8 @@ def train(
 
     Parameters
     ----------
-    family
-        What is trained.
+    name
+        What is trained: a GPT-2, as gpt2-124M or its file; default: gpt2-nano.
     strategy
         How gradients are synchronised; `steptime compare` tells which is fastest here.
     steps
@@ -64,6 +64,7 @@ def train(
     from steptime.train.data import check_data
 
     check_backend(live_strategy(strategy), ranks.backend)
+    model = replace(model, name=name)
     info = read_checkpoint_info(run.resume) if run.resume else None
     if info:
         _check_resumed(model, info)
@@ -115,7 +116,7 @@ def _check_resumed(model: ModelOptions, info: "CheckpointInfo") -> None:
 def _train(
     job: "Job", name: str, run: RunOptions, place: Place, ranks: RankOptions, output: OutputOptions
 ) -> None:
-    from steptime.cli.answer import answer
+    from steptime.cli.answer import leave, record_place
     from steptime.strategies import strategy_named
     from steptime.study.compare import summarise
     from steptime.study.programs import trained_programs
@@ -133,8 +134,7 @@ def _train(
             print(line, file=sys.stderr) if output.json else say(folded(line, width))
 
     tell(
-        f"GPT-2 of {job.config.parameters:,} parameters on {job.tokens.description}; "
-        f"{name}, ranks: {place.world.size}, threads a rank: {place.threads}, "
+        f"{job.title}, {name}, ranks: {place.world.size}, threads a rank: {place.threads}, "
         f"{job.options.precision}"
         f"{', compiled' if job.options.compiled else ''}"
     )
@@ -144,15 +144,10 @@ def _train(
     records = gather(record)
     if records:
         summary = summarise(job, {name: records}, alignment)
-        answer(
-            training_record("train", summary, job)
-            | {
-                "val_loss": validations[-1].loss,
-                "validation": [asdict(validation) for validation in validations],
-            },
-            summary.timeline,
-            place,
-            ranks,
-            output,
-            trained_programs(summary, job.options, job.config),
+        answer = replace(
+            training_record("train", str(place.out), summary, job, record_place(place, ranks)),
+            val_loss=validations[-1].loss,
+            validation=[asdict(validation) for validation in validations],
         )
+        programs = trained_programs(summary, job.options, job.config)
+        leave(answer, summary.timeline, place.out, output, programs)

@@ -150,6 +150,8 @@ def scaled(program: Program, fraction: Fraction, messages: str = "fp32") -> Prog
 
     Counts are rounded up, so that all members of a group agree.
     """
+    if fraction == 1:
+        return program
 
     def smaller(op: Op) -> Op:
         if not isinstance(op, Collective | Send | Recv) or not op.nbytes:

@@ -1,93 +1,26 @@
-"""What a proxy can be asked for: frozen, checked, and quick to import."""
+"""What a proxy can be asked for beside its step: frozen, checked, and quick to import."""
 
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
-
-from cyclopts import Parameter
+from typing import Literal, TypeAlias
 
 from steptime.errors import UsageError
-from steptime.units import Size, parse_flops, parse_rate, parse_seconds
+from steptime.units import parse_flops, parse_rate, parse_seconds
 
 ComputeChoice: TypeAlias = Literal["auto", "sleep", "busy", "nothing"]
-Precision: TypeAlias = Literal["fp32", "bf16", "fp16"]
-Recompute: TypeAlias = Literal["none", "selective", "full"]
-_COUNTS = (
-    *("layers", "data", "tensor", "pipeline", "expert", "context", "micro_batches", "interleave"),
-    *("acc_scale", "batch", "rows", "tokens", "bucket", "ranks_per_host", "steps"),
-)
+_COUNTS = ("acc_scale", "ranks_per_host", "steps")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProxyOptions:
-    """Which traffic, what stands in for computing, and how it is measured."""
+    """What stands in for computing in a step's traffic, and how it is measured."""
 
     compat: Literal["dnn-cpp-proxies"] | None = None
     """MODEL is a program of that collection, whose step is run call by call, defects included."""
 
-    layers: int | None = None
-    """Layers, if not the model's."""
-
-    data: int | None = None
-    """Replicas; default: what the other axes leave of the ranks."""
-
-    tensor: int | None = None
-    """Ranks that share each layer."""
-
-    pipeline: int | None = None
-    """Stages that share the layers."""
-
-    expert: int | None = None
-    """Ranks that spread a model's experts among them; each has rows of its own."""
-
-    context: int | None = None
-    """Ranks that share the tokens of each row."""
-
-    sequence_parallel: bool = False
-    """Ranks along tensor each hold a share of the tokens between the halves of a block."""
-
-    recompute: Recompute = "none"
-    """What backward computes anew instead of keeping it: the scores of attention (selective) or
-    whole blocks (full)."""
-
-    micro_batches: Annotated[int | None, Parameter(name=("--micro-batches", "--microbatches"))] = (
-        None
-    )
-    """Micro-batches of a step that each pipeline runs; default: two a stage."""
-
-    schedule: str | None = None
-    """Pipeline schedule; default: 1f1b."""
-
-    interleave: int | None = None
-    """Chunks of layers that each stage holds."""
-
     acc_scale: int | None = None
     """Micro-batches a stage, of gpt3 and gpt3_moe with --compat."""
-
-    strategy: str | None = None
-    """Gradient-sync strategy, by the names of train, zero2 or zero3; default: replicated. In hybrid
-    parallelism replicated, sharded, overlapped or overlapped_sharded; zero2 and zero3 not in a
-    pipeline. Of dlrm, and of cosmoflow with --tensor, the default is overlapped."""
-
-    zero: int | None = None
-    """What ranks with the same parameters shard: 1 the optimizer's state, 2 gradients too, 3
-    parameters too; in place of --strategy."""
-
-    batch: int | None = None
-    """Rows of the global batch of plain data parallelism; default: 8 a rank."""
-
-    rows: int | None = None
-    """Rows of a micro-batch in hybrid parallelism; default: 1."""
-
-    tokens: int | None = None
-    """Tokens a row, if not the model's."""
-
-    precision: Precision = "fp32"
-    """The dtype of parameters and activations; gradients are summed in fp32."""
-
-    bucket: Size | None = None
-    """Bucket size of the overlapped strategies; default: 25MiB."""
 
     scale_bytes: str = "1"
     """Shrink every message to this fraction, as 1/16: the answer is then that of no real model."""
@@ -204,13 +137,6 @@ class ProxyOptions:
     def memory(self) -> float | None:
         """The bytes/s of the device's memory."""
         return parse_rate(self.device_memory) if self.device_memory else None
-
-    @property
-    def hybrid(self) -> bool:
-        """Whether it is about ranks that share a model or its rows, and not replicas alone."""
-        axes = (self.tensor, self.pipeline, self.expert, self.context)
-        course = (self.micro_batches, self.rows, self.schedule, self.sequence_parallel)
-        return any((*axes, *course)) or self.recompute != "none"
 
     def refuse(self, names: tuple[str, ...], why: str) -> None:
         """Raise UsageError where one of these options was given."""

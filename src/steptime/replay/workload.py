@@ -1,9 +1,9 @@
 """From what was asked to the program that is replayed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from steptime.arrays import Ints
 from steptime.cluster import Cluster, cluster_named
@@ -18,27 +18,24 @@ from steptime.replay.standin import Kind
 from steptime.replay.times import with_times
 from steptime.simulate.device import seconds_on
 from steptime.units import format_bytes
-from steptime.workloads.compat import compat_named
-from steptime.workloads.data_parallel import data_parallel
-from steptime.workloads.hybrid import Hybrid
-from steptime.workloads.mesh import Mesh
-from steptime.workloads.model_memory import Memory, memory_of_replica
-from steptime.workloads.models import Model, Transformer, is_model_file, model_named, transformer_of
-from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step, own_step
-from steptime.workloads.sync import strategy_of_zero
+from steptime.workloads.compat import compat, compat_named
+from steptime.workloads.model_memory import Memory
+from steptime.workloads.spec import StepSpec
+from steptime.workloads.step import step_of
 
 AXES = ("data", "tensor", "pipeline", "expert", "context")
 _MOST_MET = 2048
 """Up to so many ranks it is checked before any starts who meets whom: that takes a second."""
 
-_BUCKET_BYTES = 25 << 20
 _PROCESS_BYTES = {"mpi": 60 << 20}
 _TORCH_PROCESS_BYTES = 300 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proxy:
-    """A program to replay. ``times``: where the times of computing come from, in words.
+    """A program to replay, of the step that ``spec`` says, its defaults filled in.
+
+    ``times``: where the times of computing come from, in words.
 
     ``messages``: the dtype of what Sends carry. ``demands``: of each class of ranks. ``cluster``:
     where it is to be simulated, if that was asked for. ``model_memory``: what a rank of each kind
@@ -47,6 +44,7 @@ class Proxy:
     """
 
     model: str
+    spec: StepSpec
     program: Program
     messages: str
     fraction: Fraction
@@ -78,19 +76,22 @@ class Proxy:
         return max(demand.memory_bytes for demand in self.demands)
 
 
-def proxy_of(model: str, options: ProxyOptions, ranks: int) -> Proxy:
-    """The proxy that was asked for, on so many ranks.
+def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
+    """The proxy of a step, on the cluster that the options name, if any.
 
-    Raises UsageError for what cannot be, as the workloads say.
+    Raises UsageError for what cannot be, as ``step_of`` does.
     """
-    whole, memory = _program(model, options, ranks)
+    cluster = cluster_named(options.cluster) if options.cluster else None
+    original = options.compat is not None
+    make = _original if original else _modelled
+    whole, memory, full = make(spec, options, cluster)
     check(whole)
-    messages = "fp32" if options.compat else options.precision
+    messages = "fp32" if original else str(full.precision)
     program = scaled(whole, options.fraction, messages)
+    ranks = program.ranks
     if ranks <= _MOST_MET:
         match_calls(program)
     device = Device(flops=options.flops, memory=options.memory)
-    cluster = cluster_named(options.cluster) if options.cluster else None
     if cluster:
         cluster.placed(ranks)
     program, said = with_times(program, options)
@@ -98,7 +99,8 @@ def proxy_of(model: str, options: ProxyOptions, ranks: int) -> Proxy:
     if cluster and kind != "nothing" and device.flops is None:
         program = timed_on(program, cluster)
     return Proxy(
-        model=model_named(model).name if is_model_file(model) else model,
+        model=spec.model if original else full.model,
+        spec=full,
         program=program,
         messages=messages,
         fraction=options.fraction,
@@ -109,7 +111,7 @@ def proxy_of(model: str, options: ProxyOptions, ranks: int) -> Proxy:
         model_memory=memory,
         host_of=_hosts(options, cluster, ranks),
         cluster=cluster,
-        defects=compat_named(model).defects if options.compat else (),
+        defects=compat_named(spec.model).defects if original else (),
     )
 
 
@@ -150,110 +152,34 @@ def check_memory(proxy: Proxy, backend: str, ranks_here: int, available: int) ->
         )
 
 
-def _program(model: str, options: ProxyOptions, ranks: int) -> tuple[Program, tuple[Memory, ...]]:
-    """The step that was asked for, and what a rank of each kind keeps of its model."""
-    if options.compat:
-        return _original(model, options, ranks), ()
-    described: Model = model_named(model)
-    if options.layers:
-        described = transformer_of(described).with_layers(options.layers)
-    if has_own_step(described, shared=options.hybrid):
-        return _own_step(described, options, ranks)
-    strategy = strategy_of_zero(options.zero, options.strategy) or "replicated"
-    if options.hybrid:
-        step = _hybrid(transformer_of(described), strategy, options, ranks)
-        return step.program, step.memory
+_Made: TypeAlias = tuple[Program, tuple[Memory, ...], StepSpec]
+"""A step, what a rank of each class keeps of its model, and its specification in full."""
+
+
+def _modelled(spec: StepSpec, options: ProxyOptions, cluster: Cluster | None) -> _Made:
     options.refuse(("acc_scale",), "is about --compat")
-    if options.data not in (None, ranks):
-        raise UsageError(f"--data {options.data} is not the {ranks} ranks there are: leave it out")
-    if options.interleave:
-        raise UsageError("--interleave is about a pipeline: give --pipeline too")
-    batch = options.batch or 8 * ranks
-    program = data_parallel(
-        described,
-        strategy,
-        ranks=ranks,
-        batch=batch,
-        context=options.tokens,
-        dtype=options.precision,
-        bucket_bytes=options.bucket or _BUCKET_BYTES,
-    )
-    memory = memory_of_replica(
-        described,
-        strategy,
-        ranks=ranks,
-        rows=batch // ranks,
-        row=described.row(options.tokens),
-        dtype=options.precision,
-    )
-    return program, (memory,)
+    step = step_of(spec, cluster)
+    return step.program, step.memory, step.spec
 
 
-def _own_step(
-    model: Model, options: ProxyOptions, ranks: int
-) -> tuple[Program, tuple[Memory, ...]]:
-    """The step of a model that ranks share in a way of its own."""
-    others = ("schedule", "interleave", "rows", "tokens", "bucket", "acc_scale")
-    why = f"is not for {model.name}, which ranks share in a way of its own"
-    options.refuse((*others, "sequence_parallel", "recompute"), why)
-    mesh = _mesh(options, ranks)
-    return own_step(
-        model,
-        mesh,
-        batch=options.batch or 8 * mesh.replicas,
-        accumulate=options.micro_batches or 1,
-        dtype=options.precision,
-        strategy=strategy_of_zero(options.zero, options.strategy) or DEFAULT_STRATEGY,
-    )
-
-
-def _hybrid(model: Transformer, strategy: str, options: ProxyOptions, ranks: int) -> Hybrid:
-    options.refuse(("batch", "acc_scale"), "does not go with hybrid parallelism")
-    mesh = _mesh(options, ranks)
-    if options.schedule and mesh.pipeline == 1:
-        raise UsageError("a pipeline schedule needs stages: give --pipeline 2 or more")
-    if options.sequence_parallel and mesh.tensor == 1:
-        raise UsageError("--sequence-parallel is about tensor parallelism: give --tensor 2 or more")
-    return Hybrid(
-        model,
-        mesh=mesh,
-        micro_batches=options.micro_batches or 2 * mesh.pipeline,
-        schedule=options.schedule or "1f1b",
-        interleave=options.interleave or 1,
-        rows=options.rows or 1,
-        tokens=options.tokens,
-        dtype=options.precision,
-        strategy=strategy,
-        bucket_bytes=options.bucket or _BUCKET_BYTES,
-        sequence_parallel=options.sequence_parallel,
-        recompute=options.recompute,
-    )
-
-
-def _mesh(options: ProxyOptions, ranks: int) -> Mesh:
-    """The ranks along each axis, as many replicas as fit where nothing says how many."""
-    one = Mesh(
-        tensor=options.tensor or 1,
-        context=options.context or 1,
-        expert=options.expert or 1,
-        pipeline=options.pipeline or 1,
-    )
-    return one.replicated(ranks, options.data)
-
-
-def _original(name: str, options: ProxyOptions, ranks: int) -> Program:
-    from steptime.workloads.compat import compat
-
-    axes = ("data", "tensor", "expert", "context", "sequence_parallel", "recompute", "zero")
-    others = ("schedule", "interleave", "batch", "rows", "tokens", "bucket", "strategy")
-    options.refuse((*axes, *others, "precision"), "is not for the originals to choose")
+def _original(spec: StepSpec, options: ProxyOptions, cluster: Cluster | None) -> _Made:
+    """The step of an original proxy, which chooses almost everything itself."""
+    for name in spec.given():
+        if name not in ("model", "ranks", "layers", "pipeline", "micro_batches"):
+            raise UsageError(
+                f"--{name.replace('_', '-')} is not for the originals to choose: leave it out"
+            )
+    ranks = spec.ranks or (cluster.order.size if cluster else 1)
     given = {
-        "layers": options.layers,
-        "stages": options.pipeline,
-        "micro_batches": options.micro_batches,
+        "layers": spec.layers,
+        "stages": spec.pipeline,
+        "micro_batches": spec.micro_batches,
         "scale": options.acc_scale,
     }
-    return compat(name, ranks, **{what: value for what, value in given.items() if value})
+    program = compat(spec.model, ranks, **{what: value for what, value in given.items() if value})
+    scale = f" --acc-scale {options.acc_scale}" if options.acc_scale else ""
+    name = f"{options.compat}/{spec.model}{scale}"  # that of no other model
+    return program, (), replace(spec, model=name, ranks=ranks, precision="fp32")
 
 
 def _stand_in(
@@ -287,6 +213,7 @@ def plan_record(proxy: Proxy) -> dict[str, Any]:
     program = proxy.program
     return {
         "model": proxy.model,
+        "spec": asdict(proxy.spec),
         **({"defects": list(proxy.defects)} if proxy.defects else {}),
         "program": program.name,
         "axes": dict.fromkeys(AXES, 1) | dict(program.axes),

@@ -55,7 +55,7 @@ def check_command(words: Sequence[str]) -> None:
         what = f"'{words[0]}'" if words else "nothing"
         raise UsageError(
             f"--against runs a command of {', '.join(VERBS)}, and got {what}: write it behind --, "
-            "as -- train gpt2 --ranks 2 --steps 40"
+            "as -- train --ranks 2 --steps 40"
         )
     for word in words:
         if word.split("=")[0] in _OURS:

@@ -1,20 +1,18 @@
 """What was measured here, simulated on a cluster: the same steps with the same compute."""
 
-from typing import Any
-
 from steptime.cluster import Cluster
-from steptime.program import Program
+from steptime.runs.figures import StepFigures
 from steptime.strategies import Strategy, strategy_named
 from steptime.strategies.calls import not_simulated
-from steptime.study.cases import Asked, runs_on
+from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
-from steptime.study.simulate import Study
 from steptime.train.config import GPT2Config, name_of
-from steptime.train.figures import StrategyFigures
 from steptime.train.options import JobOptions
-from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import Transformer
 from steptime.workloads.presets import Case
+from steptime.workloads.resolve import resolved, runs_on
+from steptime.workloads.spec import StepSpec
+from steptime.workloads.step import Measured, Step, step_of
 
 
 def asked_of_comparison(
@@ -41,33 +39,52 @@ def can_be_resimulated(strategy: Strategy, cluster: Cluster) -> bool:
     return runs_on(strategy, cluster) and not not_simulated(strategy)
 
 
-def measured_case(
-    name: str, figures: StrategyFigures, options: JobOptions, config: GPT2Config
-) -> Case:
+def measured_case(name: str, figures: StepFigures, options: JobOptions, config: GPT2Config) -> Case:
     """The step under a strategy with the compute and update that were measured of it."""
-    program = training_program(
-        name,
-        options,
-        config,
-        ranks=len(figures.ranks),
-        compute_s=figures.compute_s,
-        # Where one rank updates for all, the others took no time for it.
-        update_s=max(rank.update_s for rank in figures.ranks),
-    )
-    return Case(name=name, summary=figures.summary, program=program, algorithms={})
+    # Where one rank updates for all, the others took no time for it.
+    update_s = max(rank.update_s for rank in figures.ranks)
+    took = Measured(compute_s=figures.compute_s, update_s=update_s)
+    step = training_step(name, options, config, ranks=len(figures.ranks), measured=took)
+    return Case(name=name, summary=figures.summary, program=step.program, algorithms={})
 
 
-def training_program(
+def training_step(
     strategy: str,
     options: JobOptions,
     config: GPT2Config,
     *,
     ranks: int,
-    compute_s: float,
-    update_s: float,
-) -> Program:
-    """The step of a live training under a strategy, with the times that it took there."""
-    model = Transformer(
+    measured: Measured | None = None,
+) -> Step:
+    """The step of a live training under a strategy, with the times that it took there.
+
+    Raises UsageError where the strategy cannot be simulated.
+    """
+    spec = training_spec(strategy, options, config, ranks=ranks)
+    clip = options.train.clip > 0
+    return step_of(spec, model=_model(config), clip=clip, measured=measured)
+
+
+def training_spec(
+    strategy: str, options: JobOptions, config: GPT2Config, *, ranks: int
+) -> StepSpec:
+    """What a live training under a strategy was asked for, with every default filled in."""
+    spec = StepSpec(
+        model=name_of(config),
+        ranks=ranks,
+        batch=options.train.batch,
+        micro_batches=options.train.accumulate,
+        tokens=options.model.row(config),
+        precision=options.precision,
+        reduce_dtype=options.train.reduce_dtype,
+        strategy=strategy,
+        bucket=options.train.bucket,
+    )
+    return resolved(spec, _model(config))
+
+
+def _model(config: GPT2Config) -> Transformer:
+    return Transformer(
         name=name_of(config),
         layers=config.layers,
         hidden=config.embd,
@@ -75,30 +92,3 @@ def training_program(
         vocabulary=config.vocabulary,
         context=config.context,
     )
-    return data_parallel(
-        model,
-        strategy,
-        ranks=ranks,
-        batch=options.train.batch,
-        context=options.model.row(config),
-        accumulate=options.train.accumulate,
-        dtype=options.precision,
-        reduce_dtype=options.train.reduce_dtype,
-        bucket_bytes=options.train.bucket,
-        clip=options.train.clip > 0,
-        compute_s=compute_s,
-        update_s=update_s,
-    )
-
-
-def elsewhere_record(study: Study) -> dict[str, Any]:
-    """What run.json holds of it."""
-    best = study.simulations[study.comparison.winner]
-    return {
-        "source": "simulated",
-        "cluster": study.cluster.name,
-        "cluster_title": study.cluster.title,
-        "fidelity": best.fidelity,
-        "winner": study.comparison.winner,
-        "strategies": study.comparison.entries(),
-    }

@@ -7,13 +7,14 @@ from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.simulate.prepare import Prepared
 from steptime.study.cases import Asked, asked_of_model
-from steptime.study.options import HowOptions, Precision, WorkloadOptions
+from steptime.study.options import HowOptions
 from steptime.study.scale import Steps, StepTimes
 from steptime.study.scale_ideal import on_ideal_network, usage_of_simulation
 from steptime.study.scale_options import Grid, Point
 from steptime.study.simulate import prepare_all, study
 from steptime.timeline import Timeline
 from steptime.train.options import TrainOptions
+from steptime.workloads.spec import Precision, StepSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,17 +47,18 @@ def prepare_point(
             f"--threads has {point.threads}, and the devices of a cluster have no threads: leave "
             "it out with --cluster"
         )
-    options = WorkloadOptions(
+    spec = StepSpec(
+        model=model,
         ranks=point.ranks,
         strategy=",".join(grid.strategies_at(point)),
         batch=grid.batch_at(point, train.batch),
+        micro_batches=train.accumulate,
         tokens=context,
-        accumulate=train.accumulate,
         precision=precision,
         reduce_dtype=train.reduce_dtype,
         bucket=train.bucket,
     )
-    asked = asked_of_model(model, cluster, options, {})
+    asked = asked_of_model(spec, cluster, {})
     return Ready(
         point=point,
         asked=asked,

@@ -2,9 +2,12 @@
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from steptime.errors import UsageError
-from steptime.workloads.models import model_named, transformer_of
+
+if TYPE_CHECKING:
+    from steptime.workloads.models import Transformer
 
 _VOCABULARY_MULTIPLE = 128
 
@@ -47,54 +50,60 @@ class GPT2Config:
         return 6.0 * multiplying + 12.0 * self.layers * self.embd * self.context
 
 
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """A size of GPT-2 that has a name, and a peak learning rate that suits it."""
-
-    layers: int
-    heads: int
-    embd: int
-    context: int
-    learning_rate: float
-
-
-def _preset(size: str, learning_rate: float) -> Preset:
-    model = transformer_of(model_named(f"gpt2-{size}"))
-    return Preset(
-        layers=model.layers,
-        heads=model.heads,
-        embd=model.hidden,
-        context=model.context,
-        learning_rate=learning_rate,
-    )
-
-
-PRESETS = {
-    size: _preset(size, learning_rate)
-    for size, learning_rate in (
-        ("nano", 2e-3),
-        ("micro", 1e-3),
-        ("124M", 6e-4),
-        ("350M", 3e-4),
-        ("774M", 2.5e-4),
-        ("1.5B", 2e-4),
-    )
+_LEARNING_RATES = {
+    "gpt2-nano": 2e-3,
+    "gpt2-micro": 1e-3,
+    "gpt2-124M": 6e-4,
+    "gpt2-355M": 3e-4,
+    "gpt2-774M": 2.5e-4,
+    "gpt2-1558M": 2e-4,
 }
-"""The sizes of GPT-2 by the names that come behind ``gpt2-``."""
+"""A peak learning rate that suits each size."""
+
+SIZES = tuple(_LEARNING_RATES)
+"""The sizes of GPT-2 that have a name, from small to large."""
+
+NANO = SIZES[0]
+"""The size that trains where none is named: within minutes on a CPU."""
+
+
+def gpt2_named(name: str) -> "Transformer":
+    """The model of that name or file, which is a GPT-2.
+
+    Raises UsageError where there is no such model, or it is of another kind: those are simulated.
+    """
+    from steptime.workloads.models import Transformer, model_named
+
+    model = model_named(name)
+    like = model_named(NANO)
+    if isinstance(model, Transformer) and isinstance(like, Transformer):
+        blocks = (model.architecture, model.inner, model.kv_heads, model.experts)
+        if blocks == (like.architecture, 4 * model.hidden, model.heads, 1) and not model.head_width:
+            return model
+    raise UsageError(
+        f"'{name}' cannot be trained here, where models are of GPT-2's kind: choose "
+        f"{', '.join(SIZES)}, or let steptime simulate {name} on a --cluster"
+    )
 
 
 def name_of(config: GPT2Config) -> str:
-    """The name of the size with these blocks, or their number and width: ``2×64``."""
-    for name, preset in PRESETS.items():
-        if (preset.layers, preset.heads, preset.embd) == (config.layers, config.heads, config.embd):
-            return name
-    return f"{config.layers}×{config.embd}"
+    """The name of the size with these blocks, or their number and width: ``gpt2-2×64``."""
+    blocks = (config.layers, config.heads, config.embd)
+    named = (
+        name for name, own in _sizes().items() if blocks == (own.layers, own.heads, own.hidden)
+    )
+    return next(named, f"gpt2-{config.layers}×{config.embd}")
 
 
 def suitable_learning_rate(config: GPT2Config) -> float:
     """The peak learning rate of the named size whose blocks hold the nearest number of weights."""
 
-    def distance(preset: Preset) -> float:
-        return abs(math.log(preset.layers * preset.embd**2 / (config.layers * config.embd**2)))
+    def distance(size: "Transformer") -> float:
+        return abs(math.log(size.layers * size.hidden**2 / (config.layers * config.embd**2)))
 
-    return min(PRESETS.values(), key=distance).learning_rate
+    sizes = _sizes()
+    return _LEARNING_RATES[min(sizes, key=lambda name: distance(sizes[name]))]
+
+
+def _sizes() -> "dict[str, Transformer]":
+    return {name: gpt2_named(name) for name in SIZES}

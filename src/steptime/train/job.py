@@ -14,7 +14,7 @@ from torch import Tensor
 
 from steptime.collectives.call_bytes import Traffic
 from steptime.strategies import Strategy
-from steptime.train.config import GPT2Config, suitable_learning_rate
+from steptime.train.config import GPT2Config, name_of, suitable_learning_rate
 from steptime.train.data import Batches
 from steptime.train.figures import RankRecord
 from steptime.train.llmc import load_into, read_checkpoint
@@ -36,6 +36,14 @@ class Job:
     context: int  # tokens a row, at most those of the model
     tokens: Tokens
     device: torch.device
+
+    @property
+    def title(self) -> str:
+        """The model and its data in words, its name last."""
+        return (
+            f"GPT-2 of {self.config.parameters:,} parameters on {self.tokens.description}; "
+            f"{name_of(self.config)}"
+        )
 
     @property
     def tokens_per_step(self) -> int:

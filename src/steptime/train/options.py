@@ -1,11 +1,13 @@
 """What a training run can be asked for: frozen, checked, and free of torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from cyclopts import Parameter
 
 from steptime.errors import UsageError
-from steptime.train.config import PRESETS, GPT2Config
+from steptime.train.config import NANO, GPT2Config, gpt2_named
 from steptime.units import Size
 from steptime.workloads.precision import DtypeName
 
@@ -30,10 +32,13 @@ class DataOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The size of the model: one that has a name, or that with other dimensions, or a file's."""
+    """The model: a GPT-2 by its name, or that with other dimensions, or those of weights."""
 
-    model: str = "nano"
-    """nano, micro, 124M, 350M, 774M or 1.5B."""
+    name: Annotated[str | None, Parameter(parse=False)] = None
+    """As gpt2-124M, or a file; default: gpt2-nano."""
+
+    model: str | None = None
+    """Its size alone, as nano, micro, 124M, 355M, 774M or 1558M."""
 
     layers: int | None = None
     """Number of blocks, if not the model's."""
@@ -51,16 +56,19 @@ class ModelOptions:
     """Weights and dimensions from an llm.c checkpoint, such as gpt2_124M.bin."""
 
     def __post_init__(self) -> None:
-        if self.model not in PRESETS:
-            raise UsageError(
-                f"there is no model '{self.model}'; choose from {', '.join(PRESETS)}, "
-                "or give --layers, --heads, --embd and --context"
-            )
+        if self.model and self.name not in (None, "gpt2", f"gpt2-{self.model}"):
+            raise UsageError(f"{self.name} and --model {self.model} are two models: leave one out")
         if self.init and (self.layers or self.heads or self.embd):
             raise UsageError(
                 f"{self.init} has its own --layers, --heads and --embd: leave them out"
             )
-        self.row(self.config(vocabulary=1))
+        if any(getattr(self, one.name) != one.default for one in fields(self)):
+            self.row(self.config(vocabulary=1))
+
+    @property
+    def asked(self) -> str:
+        """The model by its name or file."""
+        return f"gpt2-{self.model}" if self.model else self.name or NANO
 
     def config(self, vocabulary: int) -> GPT2Config:
         """The dimensions asked for, with so many tokens unless a file says how many.
@@ -71,12 +79,12 @@ class ModelOptions:
             from steptime.train.llmc import read_header
 
             return read_header(self.init)[0]
-        preset = PRESETS[self.model]
+        model = gpt2_named(self.asked)
         return GPT2Config(
-            layers=preset.layers if self.layers is None else self.layers,
-            heads=preset.heads if self.heads is None else self.heads,
-            embd=preset.embd if self.embd is None else self.embd,
-            context=preset.context if self.context is None else self.context,
+            layers=model.layers if self.layers is None else self.layers,
+            heads=model.heads if self.heads is None else self.heads,
+            embd=model.hidden if self.embd is None else self.embd,
+            context=model.context if self.context is None else self.context,
             vocabulary=vocabulary,
         )
 

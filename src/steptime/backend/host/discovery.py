@@ -1,0 +1,146 @@
+"""Which ranks share a host, found by reading a token in each other's memory.
+
+Two ranks share a host if each can open the other's memory and finds there the token that the
+other published. Ranks in different containers, or of different users, do not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from steptime.backend.host import segment
+from steptime.backend.host.arena import TOKEN_BYTES, arena
+from steptime.backend.host.process import Process, started
+from steptime.errors import UsageError
+from steptime.world.environment import LostContactError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from steptime.world.compat import Store
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A rank of this host, this one included."""
+
+    process: Process
+    memory: Tensor
+    """Its arena: uint8."""
+
+
+@dataclass(frozen=True)
+class HostMap:
+    """Which ranks of a group share which host, and how this rank reaches those of its own."""
+
+    rank: int
+    """This rank, among all."""
+
+    partition: tuple[tuple[int, ...], ...]
+    """All ranks by the host that they share, each ascending, in order of their first."""
+
+    peers: tuple[Peer, ...]
+    """The ranks of this host, in the order of ``members``."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks of this host."""
+        return next(part for part in self.partition if self.rank in part)
+
+
+def find_hosts(store: Store, rank: int, ranks: int) -> HostMap:
+    """Find out which of the ``ranks`` ranks that use ``store`` share a host; all must call it.
+
+    Raises UsageError where the host engine cannot work, LostContactError when a rank does not come
+    within the timeout of the store.
+    """
+    _refuse_elsewhere()
+    memory = arena()
+    process = Process(os.getpid(), started(os.getpid()) or 0)
+    cards = _exchange(
+        store,
+        "card",
+        rank,
+        ranks,
+        {
+            "pid": process.pid,
+            "start": process.start,
+            "fd": memory.fd,
+            "size": memory.size,
+            "token": memory.token.hex(),
+        },
+    )
+    peers = {other: peer for other, card in enumerate(cards) if (peer := _peer(**card))}
+    reach = [set(found) for found in _exchange(store, "reach", rank, ranks, sorted(peers))]
+    partition = _partition(reach)
+    here = next(part for part in partition if rank in part)
+    return HostMap(rank, partition, tuple(peers[other] for other in here))
+
+
+def receive(store: Store, key: str, rank: int) -> Any:
+    """What ``rank`` published under the key. Raises LostContactError when it does not in time."""
+    try:
+        return json.loads(store.get(f"{key}/{rank}"))
+    except RuntimeError as error:  # what a store raises at its timeout, or at its own loss
+        raise LostContactError(
+            f"rank {rank} did not join the group: it died, hangs, or was never started"
+        ) from error
+
+
+def publish(store: Store, key: str, rank: int, value: Any) -> None:
+    """Let the others ``receive`` a value from this rank."""
+    store.set(f"{key}/{rank}", json.dumps(value))
+
+
+def _exchange(store: Store, key: str, rank: int, ranks: int, value: Any) -> list[Any]:
+    publish(store, key, rank, value)
+    return [receive(store, key, other) for other in range(ranks)]
+
+
+def _partition(reach: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
+    """Every rank joins the first part with all of whose ranks it shares memory both ways."""
+    parts: list[list[int]] = []
+    for rank, reached in enumerate(reach):
+        for part in parts:
+            if all(other in reached and rank in reach[other] for other in part):
+                part.append(rank)
+                break
+        else:
+            parts.append([rank])
+    return tuple(map(tuple, parts))
+
+
+def _peer(pid: int, start: int, fd: int, size: int, token: str) -> Peer | None:
+    """The process with that card, its memory mapped; None: it is not on this host."""
+    process = Process(pid, start)
+    if (known := arena().peers.get(token)) is not None:
+        return Peer(process, known)
+    if not process.lives() or (opened := segment.open_of(pid, fd)) is None:
+        return None
+    try:
+        if os.pread(opened, TOKEN_BYTES, 0).hex() != token:
+            return None
+        memory = segment.attach(opened, size)
+    finally:
+        os.close(opened)
+    arena().peers[token] = view = torch.frombuffer(memory, dtype=torch.uint8)
+    return Peer(process, view)
+
+
+def _refuse_elsewhere() -> None:
+    if not sys.platform.startswith("linux"):
+        raise UsageError("the backend steptime needs Linux: use gloo here")
+    if platform.machine() != "x86_64":
+        raise UsageError(
+            "the backend steptime relies on the memory order of x86-64 and this machine is "
+            f"{platform.machine()}: use gloo here"
+        )

@@ -1,0 +1,105 @@
+"""A proxy simulated on a cluster: the same as simulate, divided as a live run is."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxies import proxied
+from steptime.cluster import cluster_named
+from steptime.program import Collective, Compute, Op, Send, Wait
+from steptime.replay.waits import RankTimes, spent_by
+from steptime.simulate.step import simulate
+from steptime.study.options import HowOptions
+from steptime.study.simulated_proxy import bytes_of, error, figures_of, simulate_proxy
+from steptime.timeline import Phase
+
+ORIGINAL: dict[str, Any] = {"compat": "dnn-cpp-proxies", "cluster": "dgx-a100"}
+HYBRID: dict[str, Any] = {
+    "tensor": 2,
+    "pipeline": 2,
+    "layers": 2,
+    "cluster": "dgx-a100",
+    "device_flops": "100TFLOP/s",
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"), [("cosmoflow", ORIGINAL), ("dlrm", ORIGINAL), ("gpt2-124M", HYBRID)]
+)
+@pytest.mark.parametrize("fidelity", ["message", "collective"])
+def test_a_simulated_proxy_is_its_program_simulated(model: str, asked: Any, fidelity: Any) -> None:
+    made = proxied(model, 8, **asked)
+    one = simulate_proxy(made, HowOptions(fidelity=fidelity))
+    if asked is ORIGINAL:
+        plain = simulate(made.program, cluster_named("dgx-a100"), fidelity=fidelity)
+        assert one.simulation.step_s.tolist() == plain.step_s.tolist()
+        assert (one.simulation.ranks == plain.ranks).all()
+    told = figures_of(one)
+    assert told["step_time_s"]["median"] == one.step_s
+    assert sum(of["mean_s"] for of in told["phases"].values()) == pytest.approx(
+        float(one.simulation.ranks["step_s"].mean())
+    )
+    ranks = one.simulation.ranks
+    assert told["phases"]["compute"]["mean_s"] == pytest.approx(ranks["compute_s"].mean())
+    exposed = sum(told["phases"][label]["mean_s"] for label in told["under_way"])
+    assert exposed == pytest.approx(ranks["exposed_comm_s"].mean(), rel=1e-6)
+    assert [one["sent"] for one in bytes_of(one)] == one.simulation.bytes_sent.round().tolist()
+
+
+def test_without_computing_only_communication_takes_time() -> None:
+    none = simulate_proxy(proxied("gpt2-124M", 8, **HYBRID, compute="nothing"), HowOptions())
+    assert none.phases["compute"] == (0, 0)
+    assert none.phases["tensor"][0] > 0
+
+
+def test_computing_takes_what_the_cluster_takes_where_nothing_else_is_said() -> None:
+    asked = {key: value for key, value in HYBRID.items() if key != "device_flops"}
+    made = proxied("gpt2-124M", 8, **asked)
+    assert "A100" in made.times
+    peak = cluster_named("dgx-a100").device
+    flops = proxied("gpt2-124M", 8, **HYBRID).demands[0].compute_s * 100e12
+    assert made.demands[0].compute_s >= flops / (peak.flops["bf16"] * peak.efficiency)
+
+
+def test_what_the_main_stream_waited_for_is_judged_as_in_a_live_run() -> None:
+    ops: tuple[Op, ...] = (
+        Compute(name="forward"),
+        Collective(name="sum", kind="all_reduce", group=("data",), nbytes=8, after=(0,)),
+        Send(name="out", axis="pipeline", by=1, nbytes=8, stream="out", after=(0,)),
+        Compute(name="backward"),
+        Wait(name="both", after=(1, 2)),
+        Compute(name="update", phase=Phase.UPDATE),
+    )
+    starts = np.array([[0.0, 2.0, 2.0, 2.0, 3.0, 9.0]])
+    ends = np.array([[2.0, 5.0, 9.0, 3.0, 9.0, 10.0]])
+    times = RankTimes(ops, starts, ends)
+    # The first that has not ended of those waited for: the sum until 5, then the message.
+    expected = {"compute": 3, "update": 1, "data": 2, "pipeline": 4}
+    assert spent_by(times, 0, 10) == expected
+    assert times.under_way("pipeline") == 7
+    assert spent_by(times, 2.5, 7) == {"compute": 0.5, "data": 2, "pipeline": 2}
+
+
+def test_what_stands_before_a_call_in_its_stream_is_waited_for_first() -> None:
+    ops: tuple[Op, ...] = (
+        Collective(name="layer", kind="all_reduce", group=("tensor",), nbytes=8, after=(-1,)),
+        Collective(name="sum", kind="all_reduce", group=("data",), nbytes=8, after=(-1,)),
+        Wait(name="sum there", after=(1,)),
+    )
+    times = RankTimes(ops, np.array([[0.0, 3.0, 0.0]]), np.array([[3.0, 4.0, 4.0]]))
+    assert spent_by(times, 0, 4) == {"tensor": 3, "data": 1}
+
+
+def test_an_error_is_a_part_of_what_was_measured() -> None:
+    live = {
+        "step_time_s": {"median": 2.0},
+        "phases": {"compute": {"mean_s": 1.0}, "x": {"mean_s": 0.0}},
+    }
+    there = {
+        "step_time_s": {"median": 1.5},
+        "phases": {"compute": {"mean_s": 1.1}, "x": {"mean_s": 1.0}},
+    }
+    found = error(live, there)
+    assert found["step_time"] == -0.25
+    assert found["phases"] == {"compute": pytest.approx(0.1), "x": None}
