@@ -69,7 +69,7 @@ class Leftovers:
         yield from (f"process {what}" for what in self._processes())
         yield from (f"shared memory {path}" for path in self._unmapped_segments())
         for path in self.folder.glob("*/*"):
-            if not path.name.startswith("torch"):  # torchrun leaves its own
+            if not path.name.startswith(("pymp-", "torch")):  # a forkserver's, and torchrun's
                 yield f"temporary file {path}"
 
     def _processes(self) -> Iterator[str]:

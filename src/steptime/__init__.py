@@ -1,3 +1,60 @@
-"""steptime tells where the time of a distributed training step goes."""
+"""steptime tells where the time of a distributed training step goes.
+
+What it offers to notebooks and scripts, by ``import steptime as st``, is loaded when it is first
+used. Some of these functions have the name of a package below: ``steptime.simulate`` is the
+function, and ``from steptime.simulate import step`` still finds the package's modules.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steptime.api.benchmarks import bench as bench
+    from steptime.api.names import cluster as cluster
+    from steptime.api.names import model as model
+    from steptime.api.pictures import show as show
+    from steptime.api.proofs import verify as verify
+    from steptime.api.results import load as load
+    from steptime.api.running import run as run
+    from steptime.api.sweeps import sweep as sweep
 
 __version__ = "0.1.0"
+
+_OFFERED = {
+    "bench": "benchmarks",
+    "cluster": "names",
+    "load": "results",
+    "model": "names",
+    "run": "running",
+    "show": "pictures",
+    "sweep": "sweeps",
+    "verify": "proofs",
+}
+"""The module of the package ``api`` that each name comes from."""
+
+__all__ = ["__version__", *_OFFERED]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _OFFERED:
+        raise AttributeError(f"module 'steptime' has no attribute {name!r}")
+    value = getattr(import_module(f"steptime.api.{_OFFERED[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """This package, whose functions keep their names when a package below is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _OFFERED and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

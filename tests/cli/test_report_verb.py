@@ -69,7 +69,10 @@ def test_what_is_no_run_with_steps_is_refused_in_a_sentence(run: Path, tmp_path:
     record = json.loads((run / "run.json").read_text())
     del record["strategies"]["server"]["step_time_s"]
     (run / "run.json").write_text(json.dumps(record))
-    assert "is not whole (KeyError" in here("report", str(run), folder=run.parent).err
+    assert (
+        "is not whole (Object missing required field `step_time_s`"
+        in here("report", str(run), folder=run.parent).err
+    )
     (run / "run.json").write_text('{"verb": "bench", "model": "x"}')
     assert (
         "is a run of bench, which took no step" in here("report", str(run), folder=run.parent).err

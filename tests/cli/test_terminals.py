@@ -11,6 +11,7 @@ from rich.console import Console
 
 from steptime.cli import build_app
 from steptime.report.terminal import print_run
+from steptime.runs.record import run_record
 from steptime.runs.run_folder import read_record
 
 SAVED = Path(__file__).parent.parent / "topo" / "saved" / "pcie-2-sockets.txt"
@@ -121,7 +122,7 @@ def test_a_training(person: str, program: str, verb: str, live: Live) -> None:
     check_object(live.ended[program], verb)
     wide = Console(width=160, highlight=False)
     with wide.capture() as table:
-        print_run(wide, read_record(live.folder / person))
+        print_run(wide, run_record(read_record(live.folder / person)))
     check_lines(Ended(0, table.get(), "", 0), 160)
 
 

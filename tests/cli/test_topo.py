@@ -107,7 +107,7 @@ def test_the_page_shows_what_its_commands_print(tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("--file missing.txt", "cannot read missing.txt: No such file or directory"),
+        ("--file missing.txt", "cannot read the topology missing.txt: No such file or directory"),
         ("--file wrong.txt", "wrong.txt is neither the output of nvidia-smi topo -m nor"),
         ("--ranks 2", "--ranks belongs to --measure"),
         ("--backend nccl", "--backend belongs to --measure"),

@@ -17,10 +17,13 @@ import plotly.graph_objects as go
 import pytest
 
 from report.packed import Bar, unpacked
+from report.typed import figures, record
 from steptime.report import write_report
-from steptime.report.figures import bytes_figure, curves, loss_figure, parts_figure
+from steptime.report.sections.bytes import bytes_figure
+from steptime.report.sections.loss import curves, loss_figure
+from steptime.report.sections.parts import parts_figure
+from steptime.report.sections.strategies import percent, strategy_table
 from steptime.report.sentences import headline
-from steptime.report.table import percent, strategy_table
 from steptime.report.trace import MAX_BYTES, MAX_INTERVALS, traces
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Recorder, Timeline, merge
 
@@ -71,7 +74,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def page_of(tmp_path: Path) -> Callable[[dict[str, Any], Timeline], Page]:
     def write(run: dict[str, Any], timeline: Timeline) -> Page:
-        write_report(tmp_path / "report.html", run, timeline)
+        write_report(tmp_path / "report.html", record(run), timeline)
         return Page((tmp_path / "report.html").read_text())
 
     return write
@@ -112,7 +115,7 @@ def test_the_page_loads_nothing(
 def test_it_is_one_small_file_and_its_sections_are_in_order(
     tmp_path: Path, make_run: MakeRun, make_timeline: MakeTimeline
 ) -> None:
-    write_report(tmp_path / "report.html", make_run(*NAMES), make_timeline(*NAMES))
+    write_report(tmp_path / "report.html", record(make_run(*NAMES)), make_timeline(*NAMES))
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
     assert (tmp_path / "report.html").stat().st_size < 6e6
     page = Page((tmp_path / "report.html").read_text())
@@ -122,7 +125,7 @@ def test_it_is_one_small_file_and_its_sections_are_in_order(
 
 
 def test_headline_names_the_winner_its_speed_and_what_bounds_it(make_run: MakeRun) -> None:
-    assert plain(headline(make_run(*NAMES))) == (
+    assert plain(headline(record(make_run(*NAMES)))) == (
         "replicated is the fastest here: 34.1 ms a step, 1.40× server; "
         "compute bounds it (71 %), and 22 % of the step is exposed communication"
     )
@@ -131,7 +134,7 @@ def test_headline_names_the_winner_its_speed_and_what_bounds_it(make_run: MakeRu
 def test_headline_says_when_communication_bounds_the_step(make_run: MakeRun) -> None:
     run = make_run(*NAMES)
     run["strategies"]["replicated"]["exposed_comm_s"] = 0.0266
-    assert plain(headline(run)).endswith(
+    assert plain(headline(record(run))).endswith(
         "; communication bounds it: 50 % of the step is exposed communication"
     )
 
@@ -170,7 +173,7 @@ def test_hostile_names_stay_text(
 
 
 def test_the_best_of_each_column_is_marked(make_run: MakeRun) -> None:
-    table = strategy_table(make_run(*NAMES)["strategies"])
+    table = strategy_table(figures(make_run(*NAMES)))
     marked = {
         name: [column.title for column, cell in zip(table.columns, cells, strict=True) if cell.best]
         for name, cells in table.rows
@@ -217,7 +220,7 @@ def test_plotly_knows_every_property_of_every_figure(
 
 
 def test_the_parts_of_a_bar_add_up_to_the_step(make_run: MakeRun) -> None:
-    entry = make_run("server")["strategies"]["server"]
+    entry = figures(make_run("server"))["server"]
     figure = parts_figure([("server", "47.8 ms", entry)])
     assert sum(trace["x"][0] for trace in figure["data"]) == pytest.approx(47.8)
     assert len({trace["marker"]["color"] for trace in figure["data"]}) == 4
@@ -229,7 +232,7 @@ def test_curves_that_agree_share_the_line_and_the_page_says_why(
     run = make_run(*NAMES)
     stripes = [
         [float(part.removesuffix("px")) for part in curve.dash.split(",")]
-        for curve in curves(run["strategies"])
+        for curve in curves(figures(run))
     ]
     for at, (dash, before, drawn, after) in enumerate(stripes):
         assert (dash, before, drawn) == (0, at * drawn, drawn)
@@ -243,7 +246,7 @@ def test_curves_that_differ_get_dashes_of_their_own(
 ) -> None:
     run = make_run(*NAMES)
     run["strategies"]["sharded"]["loss"][7] *= 1.25
-    assert len({curve.dash for curve in curves(run["strategies"])}) == 3
+    assert len({curve.dash for curve in curves(figures(run))}) == 3
     shown = plain("".join(page_of(run, make_timeline(*NAMES)).text["p"]))
     assert "lie on one another" not in shown
     assert "differ by up to 20 %" in shown
@@ -254,7 +257,7 @@ def test_a_loss_that_is_not_a_number_is_a_gap(
 ) -> None:
     run = make_run(*NAMES)
     run["strategies"]["sharded"]["loss"][7:] = 33 * [math.nan]
-    assert loss_figure(run["strategies"])["data"][2]["y"][6:] == [
+    assert loss_figure(figures(run))["data"][2]["y"][6:] == [
         pytest.approx(4.62299),
         *33 * [None],
     ]
@@ -264,7 +267,7 @@ def test_a_loss_that_is_not_a_number_is_a_gap(
 
 
 def test_bytes_set_rank_0_apart(make_run: MakeRun) -> None:
-    first, others, wire = bytes_figure(make_run(*NAMES)["strategies"])["data"]
+    first, others, wire = bytes_figure(figures(make_run(*NAMES)))["data"]
     assert len(first["x"]) == 3
     assert len(others["x"]) == 9
     assert first["x"][0] == 3 * others["x"][0]

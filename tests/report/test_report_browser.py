@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from report.browsing import drawn, point_at, shown_range
+from report.typed import record
 from steptime.report import write_report
 from steptime.timeline import Timeline
 
@@ -28,7 +29,7 @@ def open_page(
 
     def show(*names: str, **options: Any) -> Any:
         path = tmp_path / "report.html"
-        write_report(path, make_run(*names), make_timeline(*names))
+        write_report(path, record(make_run(*names)), make_timeline(*names))
         return drawn(open_html(path, **options))
 
     return show

@@ -10,6 +10,7 @@ import pytest
 
 from cli.command import here, run
 from report.browsing import drawn, next_frame, point_at, shown_range
+from report.typed import record
 from steptime.report import write_report
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, read_chrome_trace
 
@@ -107,16 +108,16 @@ def crowded(ranks: int, each: int) -> tuple[dict[str, Any], Timeline]:
         ],
     }
     run = {"verb": "simulate", "run": "crowded", "model": "many", "strategies": {"crowded": entry}}
-    record = run | {"ranks": [], "world_size": ranks, "cluster": "many", "environment": {}}
-    return record, timeline
+    there = {"world_size": ranks, "cluster": "many", "environment": {"time": ""}}
+    return record(run | there), timeline
 
 
 def test_256_ranks_of_2000_intervals_are_painted(
     tmp_path: Path, open_html: Callable[..., Any]
 ) -> None:
-    record, timeline = crowded(256, 2000)
+    crowd, timeline = crowded(256, 2000)
     path = tmp_path / "report.html"
-    write_report(path, record, timeline)
+    write_report(path, crowd, timeline)
     assert path.stat().st_size <= PAGE_BYTES
     page = drawn(open_html(path))
     paint = json.loads(

@@ -2,27 +2,32 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from report.typed import record
 from steptime.errors import UsageError
-from steptime.report.byte_matrix import matrix_figures, traffic_of
-from steptime.report.calls import call_table
-from steptime.report.device_memory import memory_tables
-from steptime.report.efficiency_tree import efficiency_tree
 from steptime.report.page import context
+from steptime.report.read import read_runs
+from steptime.report.sections.calls import call_table
+from steptime.report.sections.efficiency import efficiency_tree
+from steptime.report.sections.matrix import matrix_figures, traffic_of
+from steptime.report.sections.memory import memory_tables
 from steptime.report.subject import Run, Subject, subjects
+from steptime.runs.run_folder import write_record
 from steptime.timeline import Phase, Recorder, Timeline, merge
 
 MakeRun = Callable[..., dict[str, Any]]
 MakeTimeline = Callable[..., Timeline]
+NAMES = ("server", "replicated")
 SHARE = 842_496 * 4 // 4  # of the fixtures' model: what each of its calls carries
 
 
-def subject_of(record: dict[str, Any], timeline: Timeline | None, name: str) -> Subject:
-    found = subjects([Run("run", record, timeline)])
+def subject_of(run: dict[str, Any], timeline: Timeline | None, name: str) -> Subject:
+    found = subjects([Run("run", record(run), timeline)])
     return next(one for one in found if one.name == name)
 
 
@@ -105,6 +110,7 @@ def test_the_traffic_of_training_is_computed_and_adds_up(
     assert np.count_nonzero(traffic.sent) == 4, "a ring"
     assert traffic.sent.sum(axis=1) == pytest.approx(4 * [3 * 842_496 * 4 // 2])
     run["strategies"]["replicated"]["bytes_sent_per_rank"][1] *= 2
+    one = subject_of(run, make_timeline("replicated"), "replicated")
     assert traffic_of(one, calls) is None, "what does not add up is not shown"
 
 
@@ -151,7 +157,7 @@ def test_efficiencies_multiply_and_the_ideal_step_splits_one(make_simulated: Mak
 
 
 def tree(run: dict[str, Any]) -> Any:
-    return efficiency_tree(subjects([Run("run", run, None)]))
+    return efficiency_tree(subjects([Run("run", record(run), None)]))
 
 
 def test_ranks_that_never_compute_have_no_efficiency(make_run: MakeRun) -> None:
@@ -192,7 +198,7 @@ def proxy_record() -> dict[str, Any]:
 
 def test_a_proxy_is_a_run_of_one_strategy() -> None:
     timeline = two_ranks(("data", "all_reduce", 4, 9, 100))
-    shown = context([Run("run", proxy_record(), timeline)])
+    shown = context([Run("run", record(proxy_record(), timeline), timeline)])
     assert shown["headline"].replace("\u00a0", " ") == (
         "A step of gpt2-124M takes 9.00 s; communication bounds it: 50 % of the step is exposed "
         "communication"
@@ -208,8 +214,8 @@ def test_a_proxy_is_a_run_of_one_strategy() -> None:
 
 
 def test_a_proxy_that_was_simulated_too_stands_beside_itself() -> None:
-    record = proxy_record()
-    record["simulated"] = {
+    run = proxy_record()
+    run["simulated"] = {
         "source": "simulated",
         "cluster": "here",
         "cluster_title": "this machine",
@@ -217,33 +223,33 @@ def test_a_proxy_that_was_simulated_too_stands_beside_itself() -> None:
         "step_time_s": 6.0,
         "phases": {"compute": {"mean_s": 4.0}, "data": {"mean_s": 2.0}},
     }
-    beside = context([Run("run", record, two_ranks())])["beside"]
+    beside = context([Run("run", record(run, two_ranks()), two_ranks())])["beside"]
     ((name, (step, compute, exposed)),) = beside.rows
     assert (name, step.left, step.right) == ("gpt2-124M", 9.0, 6.0)
     assert (compute.right, exposed.right) == (4.0, 2.0)
 
 
 def test_memory_says_what_fits() -> None:
-    record = proxy_record()
-    record["model_memory"] = {"total": 90e9, "parameters": 40e9, "activations": 50e9} | {
-        "device_bytes": 80e9,
-        "fits": False,
-    }
+    run = proxy_record()
+    memory = {"total": 90, "parameters": 40, "activations": 50, "device_bytes": 80}
+    giga = {part: 10**9 * size for part, size in memory.items()}
+    run["model_memory"] = giga | {"fits": False}
     axis = {"axis": "data", "size": 2, "in_host": 1, "hosts": 2, "sent_bytes": 1000}
-    record["placement"] = [axis, axis | {"axis": "tensor", "size": 1}]
-    (table,) = memory_tables(subjects([Run("run", record, None)]))
+    run["placement"] = [axis, axis | {"axis": "tensor", "size": 1}]
+    (table,) = memory_tables(subjects([Run("run", record(run), None)]))
     assert "90.0 GB, which does not fit in the 80.0 GB of its device." in table.sentence
     assert table.axes == [("data", "2", "1", "2", "1.00 kB")]
     assert table.kept == [("parameters", "40.0 GB"), ("activations", "50.0 GB")]
 
 
-def test_a_run_without_steps_is_refused_in_a_sentence() -> None:
-    for record, said in (
+def test_a_run_without_steps_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    for run, why in (
         ({"verb": "bench"}, "a run of bench, which took no step"),
         ({**proxy_record(), "dry_run": True, "phases": None}, "a plan that nobody ran"),
     ):
-        with pytest.raises(UsageError, match=said):
-            subjects([Run("run", record, None)])
+        write_record(tmp_path, run)
+        with pytest.raises(UsageError, match=why):
+            read_runs([tmp_path])
 
 
 def test_several_runs_are_named_after_their_folders(
@@ -251,8 +257,10 @@ def test_several_runs_are_named_after_their_folders(
 ) -> None:
     simulated = replace(make_timeline("replicated"), source="simulated")
     runs = [
-        Run("here", make_run("server", "replicated"), make_timeline("server", "replicated")),
-        Run("there", make_simulated("replicated"), simulated),
+        Run(
+            "here", record(make_run("server", "replicated")), make_timeline("server", "replicated")
+        ),
+        Run("there", record(make_simulated("replicated")), simulated),
     ]
     shown = context(runs)
     assert shown["names"] == ["here: server", "here: replicated", "there"]
@@ -263,7 +271,7 @@ def test_several_runs_are_named_after_their_folders(
 
 
 def test_a_missing_timeline_leaves_the_tables_and_says_so(make_run: MakeRun) -> None:
-    shown = context([Run("run", make_run("server"), None, "cannot read the trace")])
+    shown = context([Run("run", record(make_run("server")), None, "cannot read the trace")])
     assert shown["incomplete"] == ["run: cannot read the trace"]
     assert shown["traces"] == [None]
     assert shown["table"].rows

@@ -11,15 +11,16 @@ import plotly.graph_objects as go
 import pytest
 from rich.console import Console
 
+from report.typed import figures, record
 from steptime.report import write_report
-from steptime.report.bounds import bounds_of
-from steptime.report.figures import MAX_BARS, bytes_figure
-from steptime.report.link_use import OVERBOOKED, link_figures
 from steptime.report.page import context as context_of_runs
+from steptime.report.sections.bounds import bounds_of
+from steptime.report.sections.bytes import MAX_BARS, bytes_figure
+from steptime.report.sections.links import OVERBOOKED, link_figures
+from steptime.report.sections.side_by_side import Quantity, side_by_side
+from steptime.report.sections.strategies import strategy_table
 from steptime.report.sentences import headline
-from steptime.report.side_by_side import Quantity, beside_of
 from steptime.report.subject import Run
-from steptime.report.table import strategy_table
 from steptime.report.terminal import print_run
 from steptime.report.trace import traces
 from steptime.timeline import Timeline
@@ -52,12 +53,12 @@ def timeline(make_timeline: MakeTimeline) -> Timeline:
 def printed(run: dict[str, Any], width: int = 80) -> str:
     console = Console(width=width, color_system=None)
     with console.capture() as text:
-        print_run(console, run)
+        print_run(console, record(run))
     return text.get()
 
 
 def context(run: dict[str, Any], timeline: Timeline) -> dict[str, Any]:
-    return context_of_runs([Run("run", run, timeline)])
+    return context_of_runs([Run("run", record(run), timeline)])
 
 
 def section(page: str, name: str) -> str:
@@ -69,7 +70,7 @@ def section(page: str, name: str) -> str:
 def test_the_page_marks_every_figure_and_leaves_out_what_no_simulation_has(
     tmp_path: Path, make_simulated: MakeRun, timeline: Timeline
 ) -> None:
-    write_report(tmp_path / "report.html", make_simulated(*NAMES), timeline)
+    write_report(tmp_path / "report.html", record(make_simulated(*NAMES)), timeline)
     page = (tmp_path / "report.html").read_text().partition("<script")[0]
     assert re.findall(r'<section id="(\w+)">', page) == [
         "strategies",
@@ -92,7 +93,7 @@ def test_the_page_marks_every_figure_and_leaves_out_what_no_simulation_has(
 
 
 def test_the_headline_says_simulated_and_where(make_simulated: MakeRun) -> None:
-    several, one = headline(make_simulated(*NAMES)), headline(make_simulated("sharded"))
+    several, one = (headline(record(make_simulated(*names))) for names in (NAMES, ("sharded",)))
     assert several.startswith(
         "replicated is the fastest on office: 34.1 ms a simulated step, 1.40×"
     )
@@ -106,7 +107,7 @@ def test_a_simulated_step_has_no_spread_to_doubt(
     for entry in run["strategies"].values():
         entry["step_time_s"] = dict.fromkeys(("median", "p10", "p90"), 0.03)
     assert context(run, timeline)["doubt"] == ""
-    assert "median" in [column.title for column in strategy_table(run["strategies"]).columns]
+    assert "median" in [column.title for column in strategy_table(figures(run)).columns]
 
 
 def test_the_last_simulated_step_is_shown(timeline: Timeline) -> None:
@@ -138,16 +139,17 @@ def test_bytes_of_thousands_of_ranks_are_a_few_bars(
     entry = run["strategies"]["server"]
     entry["bytes_received_per_rank"] = entry["bytes_sent_per_rank"] = list(range(16384))
     run["world_size"] = 16384
-    figure = bytes_figure(run["strategies"])
+    figure = bytes_figure(figures(run))
     assert sum(len(trace["x"]) for trace in figure["data"]) == MAX_BARS
     assert context(run, timeline)["bytes_shown"] == MAX_BARS
     assert "16.4 kB into rank 16383" in context(run, timeline)["bytes_sentence"]
 
 
 def test_the_heat_map_of_links_is_one_that_plotly_knows(make_simulated: MakeRun) -> None:
-    strategies = make_simulated(*NAMES)["strategies"]
+    run = make_simulated(*NAMES)
+    strategies = run["strategies"]
     strategies["server"]["link_use"] = None
-    nothing, figure, _ = link_figures(strategies, NAMES)
+    nothing, figure, _ = link_figures(figures(run), NAMES)
     assert nothing is None
     assert figure is not None
     drawn = json.dumps({part: figure[part] for part in ("data", "layout")})
@@ -168,7 +170,7 @@ def test_a_link_that_carries_more_than_it_can_is_owned_up_to(make_simulated: Mak
     assert OVERBOOKED not in " ".join(printed(run).split())
     run["strategies"]["replicated"]["link_use"]["utilisation"] = [[1.2], [0.1], [0.0]]
     assert OVERBOOKED in " ".join(printed(run).split())
-    (figure,) = link_figures(run["strategies"], ["replicated"])
+    (figure,) = link_figures(figures(run), ["replicated"])
     assert figure is not None
     assert OVERBOOKED in figure["note"]
 
@@ -191,7 +193,7 @@ def test_what_if_stands_beside_what_is(make_simulated: MakeRun) -> None:
     other = make_simulated(*NAMES)["strategies"]
     other["sharded"]["step_time_s"]["median"] = 0.0182
     run["what_if"] = {"changes": "bandwidth=2x", "strategies": other}
-    beside = beside_of(run)
+    beside = side_by_side(record(run))
     assert beside is not None
     name, (step, compute, _) = beside.rows[0]
     assert (name, step.difference, compute.difference) == ("sharded", "−50 %", "0 %")
@@ -211,7 +213,7 @@ def test_simulated_stands_beside_measured(
     assert "Measured here and simulated on Four desks" in text
     assert len(re.findall(r"^server ", text, re.MULTILINE)) == 2
     assert len(re.findall(r"^sharded ", text, re.MULTILINE)) == 1
-    write_report(tmp_path / "report.html", run, make_timeline(*NAMES))
+    write_report(tmp_path / "report.html", record(run), make_timeline(*NAMES))
     page = (tmp_path / "report.html").read_text()
     assert '<span class="source">measured</span> <span class="source">simulated</span>' in section(
         page, "beside"
@@ -235,9 +237,9 @@ def test_differences(left: float, right: float, text: str) -> None:
 
 def test_what_bounds_the_step_is_said_in_a_sentence_and_shown(make_simulated: MakeRun) -> None:
     run = make_simulated("replicated")
-    assert bounds_of(run) == []
+    assert bounds_of(record(run)) == []
     run["strategies"]["replicated"]["sensitivity"] = SENSITIVITY
-    (bounds,) = bounds_of(run)
+    (bounds,) = bounds_of(record(run))
     assert bounds.sentence.replace("\u00a0", " ") == (
         "1 % more bandwidth of all links saves 0.62 % (NIC links 0.61 %), compute speed 0.30 %, "
         "latency 0.08 %; 1 % less bandwidth of switch → host0 alone costs 0.55 %."
@@ -253,7 +255,7 @@ def test_what_bounds_the_step_is_said_in_a_sentence_and_shown(make_simulated: Ma
 def test_a_step_that_nothing_bounds_says_so(make_simulated: MakeRun) -> None:
     run = make_simulated("replicated")
     run["strategies"]["replicated"]["sensitivity"] = [answer("all links", "latency", 0.0)]
-    assert bounds_of(run)[0].sentence == "nothing that is made 1 % faster saves anything."
+    assert bounds_of(record(run))[0].sentence == "nothing that is made 1 % faster saves anything."
 
 
 def test_published_figures_stand_beside(make_simulated: MakeRun, timeline: Timeline) -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 from steptime.cluster.files import cluster_named
+from steptime.runs.figures import RankFigures, Spread, StepFigures
 from steptime.study.comparison import Comparison
 from steptime.study.options import HowOptions
-from steptime.study.resimulate import asked_of_comparison, elsewhere_record
-from steptime.study.simulate import prepare_all, study
+from steptime.study.resimulate import asked_of_comparison
+from steptime.study.simulate import once_more, prepare_all, study
 from steptime.timeline import Recorder
-from steptime.train.figures import RankFigures, Spread, StrategyFigures
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
 
 OPTIONS = JobOptions(
@@ -24,9 +24,9 @@ OPTIONS = JobOptions(
 RANKS = 4
 
 
-def measured(compute_s: float, update_s: list[float]) -> StrategyFigures:
+def measured(compute_s: float, update_s: list[float]) -> StepFigures:
     nothing = [0] * RANKS
-    return StrategyFigures(
+    return StepFigures(
         source="measured",
         summary="as told",
         step_time_s=Spread(0.3, 0.2, 0.4),
@@ -69,27 +69,27 @@ def record():
     config = OPTIONS.model.config(vocabulary=256)
     asked = asked_of_comparison(comparison, OPTIONS, config, cluster_named("office-10gbe"))
     prepared = prepare_all(asked, asked.cluster, HowOptions())
-    return elsewhere_record(study(asked, asked.cluster, HowOptions(), prepared, lambda _: None))
+    return once_more(study(asked, asked.cluster, HowOptions(), prepared, lambda _: None))
 
 
 def test_compute_and_update_are_those_that_were_measured(record):
-    server, replicated = record["strategies"]["server"], record["strategies"]["replicated"]
-    assert replicated["compute_s"] == pytest.approx(0.1)
-    assert replicated["update_s"] == pytest.approx(0.02)
-    assert server["compute_s"] == pytest.approx(0.2)
-    assert [rank["update_s"] for rank in server["ranks"]] == pytest.approx([0.04, 0, 0, 0])
+    server, replicated = record.strategies["server"], record.strategies["replicated"]
+    assert replicated.compute_s == pytest.approx(0.1)
+    assert replicated.update_s == pytest.approx(0.02)
+    assert server.compute_s == pytest.approx(0.2)
+    assert [rank.update_s for rank in server.ranks] == pytest.approx([0.04, 0, 0, 0])
 
 
 def test_the_bytes_are_those_of_the_model(record):
     config = OPTIONS.model.config(vocabulary=256)
-    sent = record["strategies"]["replicated"]["bytes_sent_per_rank"]
+    sent = record.strategies["replicated"].bytes_sent_per_rank
     assert sent == pytest.approx(
         [2 * (RANKS - 1) / RANKS * 4 * config.parameters] * RANKS, rel=0.01
     )
 
 
 def test_what_the_cluster_cannot_run_is_left_out_and_all_is_marked(record):
-    assert list(record["strategies"]) == ["server", "replicated"]
-    assert (record["cluster"], record["winner"]) == ("office-10gbe", "replicated")
-    sources = {entry["source"] for entry in record["strategies"].values()}
-    assert {record["source"], *sources} == {"simulated"}
+    assert list(record.strategies) == ["server", "replicated"]
+    assert (record.cluster, record.winner) == ("office-10gbe", "replicated")
+    sources = {entry.source for entry in record.strategies.values()}
+    assert {record.source, *sources} == {"simulated"}

@@ -8,15 +8,18 @@ import pytest
 from simulate.networks import star
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Program
+from steptime.runs.record import to_json
 from steptime.study.cases import Asked
 from steptime.study.options import HowOptions
 from steptime.study.simulate import (
     bounds_of,
+    once_more,
     prepare_all,
     probes_of,
-    record,
     study,
-    what_if_record,
+)
+from steptime.study.simulate import (
+    record as record_of,
 )
 from steptime.timeline import Phase
 from steptime.workloads.presets import Case
@@ -58,6 +61,10 @@ def cluster():
 @pytest.fixture(scope="module")
 def simulated(cluster):
     return studied(asked(cluster, server=10e-3, quick=4e-3), cluster, HowOptions())
+
+
+def record(study):
+    return to_json(record_of(study, "runs/x"))
 
 
 # 6 rounds of a quarter over two links
@@ -131,8 +138,8 @@ def test_timelines_stand_one_after_the_other(simulated):
 def test_what_if_is_the_same_on_another_cluster(simulated, cluster):
     links = replace(cluster.links, bandwidth=2 * cluster.links.bandwidth)
     other = studied(simulated.asked, replace(cluster, links=links), simulated.how)
-    entry = what_if_record(simulated, other, "bandwidth=2x")["strategies"]["quick"]
-    assert entry["exposed_comm_s"] == pytest.approx(6 * (1e-4 + BYTES / 4 / 2e9))
+    entry = once_more(other, "bandwidth=2x").strategies["quick"]
+    assert entry.exposed_comm_s == pytest.approx(6 * (1e-4 + BYTES / 4 / 2e9))
 
 
 def test_what_bounds_a_step_is_each_parts_share_of_it(simulated):

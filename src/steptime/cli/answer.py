@@ -15,31 +15,23 @@ from steptime.report import write_report
 from steptime.report.flows import print_flows
 from steptime.report.terminal import print_run
 from steptime.runs import run_folder
+from steptime.runs.record import Place as RecordPlace
+from steptime.runs.record import RunRecord, to_json
 from steptime.timeline import Timeline, write_chrome_trace
 
 
-def answer(
-    record: Mapping[str, Any],
-    timeline: Timeline,
-    place: Place,
-    ranks: RankOptions,
-    output: OutputOptions,
-    programs: Sequence[StoredProgram] = (),
-) -> None:
-    """Leave the files of a live run and print its answer, as ``leave`` does."""
-    run = {
-        **record,
-        "run": str(place.out),
-        "ranks": place.world.size,
-        "threads": place.threads,
-        "backend": ranks.backend,
-        "launcher": place.world.launcher,
-    }
-    leave(run, timeline, place.out, output, programs)
+def record_place(place: Place, ranks: RankOptions) -> RecordPlace:
+    """Where a live run ran, as its record has it."""
+    return RecordPlace(
+        world_size=place.world.size,
+        threads=place.threads,
+        backend=ranks.backend,
+        launcher=place.world.launcher,
+    )
 
 
 def leave(
-    run: Mapping[str, Any],
+    run: RunRecord,
     timeline: Timeline,
     out: Path,
     output: OutputOptions,
@@ -49,14 +41,19 @@ def leave(
 
     Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
     """
-    _write(run, timeline, out, programs)
-    hashes = {name: set(entry["parameter_hash"]) for name, entry in run["strategies"].items()}
+    raw = to_json(run)
+    with _writing(out):
+        write_programs(out, programs)
+        run_folder.write_record(out, raw)
+        write_chrome_trace(out / "trace.json.gz", timeline)
+        write_report(out / "report.html", run, timeline)
+    hashes = {name: set(figures.parameter_hash) for name, figures in run.strategies.items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
-        told = output.told(lambda console: print_run(console, run))
-        say(f"{told}\n\nreport: {out / 'report.html'}")
+        text = output.rendered(lambda console: print_run(console, run))
+        say(f"{text}\n\nreport: {out / 'report.html'}")
     elif not diverged:
-        say(json.dumps(run))
+        say(json.dumps(raw))
     if diverged:
         raise SteptimeError(
             f"after training under {diverged[0]} the parameters differ between ranks: "
@@ -77,17 +74,7 @@ def leave_flows(
     if output.json:
         say(json.dumps(run))
         return
-    say(f"{output.told(lambda console: print_flows(console, run))}\n\nrun: {out}")
-
-
-def _write(
-    run: Mapping[str, Any], timeline: Timeline, out: Path, programs: Sequence[StoredProgram]
-) -> None:
-    with _writing(out):
-        write_programs(out, programs)
-        run_folder.write_record(out, run)
-        write_chrome_trace(out / "trace.json.gz", timeline)
-        write_report(out / "report.html", run, timeline)
+    say(f"{output.rendered(lambda console: print_flows(console, run))}\n\nrun: {out}")
 
 
 @contextmanager

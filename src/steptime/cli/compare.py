@@ -1,7 +1,7 @@
-"""The verb ``compare``: train under every gradient-sync strategy in turn."""
+"""``compare``: Which gradient-sync strategy is fastest here, and where does the step go?"""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -14,6 +14,7 @@ from steptime.workloads.precision import DtypeName
 
 if TYPE_CHECKING:
     from steptime.cluster import Cluster
+    from steptime.runs.record import Elsewhere
     from steptime.strategies import Strategy
     from steptime.study.comparison import Comparison
     from steptime.train.job import Job
@@ -126,7 +127,7 @@ def _compare(
     ranks: RankOptions,
     output: OutputOptions,
 ) -> None:
-    from steptime.cli.answer import answer
+    from steptime.cli.answer import leave, record_place
     from steptime.cluster.files import cluster_named
     from steptime.study import compare as study
     from steptime.study.programs import trained_programs
@@ -149,20 +150,22 @@ def _compare(
 
         comparison = study.compare(job, chosen, advance)
     if comparison:
-        record = training_record("compare", comparison, job)
+        out = place.out
+        record = training_record("compare", str(out), comparison, job, record_place(place, ranks))
         if cluster is not None:
-            record["simulated"] = _simulated(comparison, job, cluster_named(cluster), output)
+            there = _simulated(comparison, job, cluster_named(cluster), output)
+            record = replace(record, simulated=there)
         programs = trained_programs(comparison, job.options, job.config)
-        answer(record, comparison.timeline, place, ranks, output, programs)
+        leave(record, comparison.timeline, out, output, programs)
 
 
 def _simulated(
     comparison: "Comparison", job: "Job", cluster: "Cluster", output: OutputOptions
-) -> dict[str, Any]:
-    """The same steps on a cluster, as run.json holds them."""
+) -> "Elsewhere":
+    """The same steps on a cluster."""
     from steptime.study.options import HowOptions
-    from steptime.study.resimulate import asked_of_comparison, elsewhere_record
-    from steptime.study.simulate import prepare_all, study
+    from steptime.study.resimulate import asked_of_comparison
+    from steptime.study.simulate import once_more, prepare_all, study
 
     asked = asked_of_comparison(comparison, job.options, job.config, cluster)
     how = HowOptions()
@@ -170,4 +173,4 @@ def _simulated(
     with output.progress(0) as progress:
         bar = progress.add_task(f"on {cluster.name}", total=len(asked.cases))
         simulated = study(asked, cluster, how, prepared, lambda _: progress.advance(bar))
-    return elsewhere_record(simulated)
+    return once_more(simulated)

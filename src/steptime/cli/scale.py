@@ -1,4 +1,4 @@
-"""The verb ``scale``: a step on more and more ranks and threads, here or on a cluster."""
+"""``scale``: How well does a step scale, and what holds it back?"""
 
 import json
 import os
@@ -142,11 +142,15 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
 
 def _facts_here(out: Path, grid: "Grid", options: JobOptions) -> dict[str, Any]:
     """What run.json says of the model and its training, as its ranks did."""
+    from steptime.runs.record import plain, run_record
     from steptime.study.scale_live import folder_of
 
-    record = run_folder.read_record(out / folder_of(grid.points[0]))
-    kept = ("model", "model_config", "precision", "reduce_dtype", "compiled", "accumulate")
-    return {field: record[field] for field in (*kept, "warmup", "seed", "data")} | {
+    folder = out / folder_of(grid.points[0])
+    record = run_record(run_folder.read_record(folder), str(folder))
+    of_point = ("spec", "axes")  # what another point has otherwise
+    work = {name: value for name, value in plain(record.work).items() if name not in of_point}
+    return work | {
+        "warmup": options.warmup,
         "batch": options.train.batch,
         "steps": options.steps - options.warmup,
     }
@@ -181,6 +185,8 @@ def _measure(
     output: OutputOptions,
 ) -> None:
     """Train under every strategy of a point, and leave what was measured."""
+    from steptime.cli.answer import record_place
+    from steptime.runs.record import to_json
     from steptime.strategies import strategy_named
     from steptime.study.compare import compare
     from steptime.study.record import training_record
@@ -201,15 +207,9 @@ def _measure(
     if comparison is None:
         return
     folder = run_folder.create(place.out / folder_of(point))
-    record = training_record("compare", comparison, job) | {
-        "run": str(folder),
-        "ranks": point.ranks,
-        "threads": point.threads,
-        "backend": ranks.backend,
-        "launcher": "steptime",
-    }
+    record = training_record("compare", str(folder), comparison, job, record_place(place, ranks))
     with writing(folder):
-        run_folder.write_record(folder, record)
+        run_folder.write_record(folder, to_json(record))
         write_chrome_trace(folder / "trace.json.gz", comparison.timeline)
 
 
@@ -261,5 +261,5 @@ def _answer(
     if output.json:
         say(json.dumps(run))
         return
-    told = output.told(lambda console: print_scale(console, run))
+    told = output.rendered(lambda console: print_scale(console, run))
     say(f"{told}\n\nreport: {out / 'report.html'}")

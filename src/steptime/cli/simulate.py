@@ -1,8 +1,8 @@
-"""The verb ``simulate``: how long a step, or any traffic, would take on a cluster."""
+"""``simulate``: How long would it take there?"""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from steptime.cluster import Cluster
     from steptime.simulate.prepare import Prepared
+    from steptime.simulate.sensitivity import Sensitivity
     from steptime.study.cases import Asked
     from steptime.study.simulate import Study
 
@@ -162,9 +163,8 @@ def _simulate(
     asked: "Asked", how: HowOptions, changes: str | None, sensitivity: bool, output: OutputOptions
 ) -> None:
     from steptime.cli.answer import leave
-    from steptime.runs import run_folder
     from steptime.study.programs import simulated_programs
-    from steptime.study.simulate import prepare_all, record, study, what_if_record
+    from steptime.study.simulate import bounded, once_more, prepare_all, record, study
 
     changed = _changed(asked.cluster, changes) if changes is not None else None
     prepared = prepare_all(asked, asked.cluster, how)
@@ -176,20 +176,18 @@ def _simulate(
             return study(asked, cluster, how, cases, lambda _: progress.advance(bar))
 
         base = counted(asked.cluster, prepared, "steps")
-        run = {"verb": "simulate", "run": str(out), **asked.facts, **record(base)}
+        run = record(base, str(out))
         if changed is not None:
             other = counted(changed, prepare_all(asked, changed, how), "what if")
-            run["what_if"] = what_if_record(base, other, str(changes))
+            run = replace(run, what_if=once_more(other, changes))
         if sensitivity:
-            for name, answers in _bounds(base, progress).items():
-                run["strategies"][name]["sensitivity"] = answers
-    run["environment"] = run_folder.environment()
+            run = bounded(run, _bounds(base, progress))
     leave(run, base.comparison.timeline, out, output, simulated_programs(base))
 
 
-def _bounds(study: "Study", progress: "Progress") -> dict[str, list[dict[str, Any]]]:
+def _bounds(study: "Study", progress: "Progress") -> "dict[str, list[Sensitivity]]":
     """What bounds the step of each case."""
-    from steptime.study.simulate import bounds_of, probes_of, sensitivity_record
+    from steptime.study.simulate import bounds_of, probes_of
 
     probes = {name: probes_of(study, name) for name in study.simulations}
     bar = progress.add_task("what bounds it", total=sum(map(len, probes.values())))
@@ -199,7 +197,7 @@ def _bounds(study: "Study", progress: "Progress") -> dict[str, list[dict[str, An
         for answer in bounds_of(study, name, asked):
             answers.append(answer)
             progress.advance(bar)
-        found[name] = sensitivity_record(answers)
+        found[name] = answers
     return found
 
 

@@ -1,4 +1,4 @@
-"""The verb ``train``: train GPT-2 under one gradient-sync strategy."""
+"""``train``: Train GPT-2 under one gradient-sync strategy."""
 
 import sys
 from dataclasses import asdict, replace
@@ -116,7 +116,7 @@ def _check_resumed(model: ModelOptions, info: "CheckpointInfo") -> None:
 def _train(
     job: "Job", name: str, run: RunOptions, place: Place, ranks: RankOptions, output: OutputOptions
 ) -> None:
-    from steptime.cli.answer import answer
+    from steptime.cli.answer import leave, record_place
     from steptime.strategies import strategy_named
     from steptime.study.compare import summarise
     from steptime.study.programs import trained_programs
@@ -144,15 +144,10 @@ def _train(
     records = gather(record)
     if records:
         summary = summarise(job, {name: records}, alignment)
-        answer(
-            training_record("train", summary, job)
-            | {
-                "val_loss": validations[-1].loss,
-                "validation": [asdict(validation) for validation in validations],
-            },
-            summary.timeline,
-            place,
-            ranks,
-            output,
-            trained_programs(summary, job.options, job.config),
+        answer = replace(
+            training_record("train", str(place.out), summary, job, record_place(place, ranks)),
+            val_loss=validations[-1].loss,
+            validation=[asdict(validation) for validation in validations],
         )
+        programs = trained_programs(summary, job.options, job.config)
+        leave(answer, summary.timeline, place.out, output, programs)

@@ -1,8 +1,7 @@
-"""The verb ``verify``: prove collective algorithms, the shipped ones or a user's own."""
+"""``verify``: Is this collective algorithm right for every number of ranks?"""
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,18 +10,16 @@ from cyclopts import Parameter
 from steptime import files
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.printing import say, writing
-from steptime.cli.schedules import bytes_of, hosts_of, parse_ranks
 from steptime.errors import UsageError
 
 if TYPE_CHECKING:
     from steptime.collectives.algorithm import Algorithm
-    from steptime.collectives.verification import Verdict
 
 _FORMATS = (".xml", ".goal")
 
 
 def verify(
-    name: Annotated[str, Parameter(name="NAME|FILE.py")] = "all",
+    name: Annotated[str, Parameter(name="NAME|FILE.py|FILE.xml")] = "all",
     /,
     *,
     output: Flat[PrintOptions] = PrintOptions(),
@@ -37,8 +34,8 @@ def verify(
     Parameters
     ----------
     name
-        An algorithm (ring, all_reduce/ring), a collective, or a Python file with algorithms of
-        your own; all: every one that is shipped.
+        An algorithm (ring, all_reduce/ring), a collective, a Python file with algorithms of
+        your own, or an MSCCL program; all: every one that is shipped.
     collective
         Verify the algorithms of this collective alone.
     ranks
@@ -52,38 +49,28 @@ def verify(
         right: FILE.xml for MSCCL, FILE.goal for LogGOPSim.
 
     """
+    from steptime.api.arguments import ranks_of
+    from steptime.api.proofs import verify as prove
     from steptime.collectives.lookup import find_algorithms
-    from steptime.collectives.verification import verify as prove
 
-    found = find_algorithms(name, collective)
-    counts = parse_ranks(ranks)
+    found, counts = find_algorithms(name, collective), ranks_of(ranks)
     _check_export(export, found, counts)
-    jobs = [(a, count) for a in found for count in counts if a.serves(count)]
-    if not jobs:
-        raise UsageError(f"{name} serves none of the ranks {ranks}: try --ranks 1-33")
     with output.progress(0) as progress:
-        bar = progress.add_task("proofs", total=len(jobs))
-        verdicts = []
-        for algorithm, count in jobs:
-            placed = hosts_of(count, hosts)
-            verdicts.append(prove(algorithm, count, bytes_of(count, size), placed))
-            progress.advance(bar)
-    right = all(verdict.ok for verdict in verdicts)
-    if export and right:
+        answer = prove(
+            name,
+            collective=collective,
+            ranks=ranks,
+            nbytes=size,
+            hosts=hosts,
+            track=lambda over, what: progress.track(over, description=what),
+        )
+    if export and answer.ok:
         _export(export, found[0], counts[0], size, hosts)
-    _answer(verdicts, output)
-    return 0 if right else 1
-
-
-def _answer(verdicts: Sequence["Verdict"], output: PrintOptions) -> None:
-    from steptime.report.collective.verdicts import print_verdicts
-
     if output.json:
-        results = [asdict(verdict) | {"ok": verdict.ok} for verdict in verdicts]
-        ok = all(verdict.ok for verdict in verdicts)
-        say(json.dumps({"verb": "verify", "ok": ok, "results": results}))
-        return
-    say(output.told(lambda console: print_verdicts(console, verdicts)))
+        say(json.dumps({"verb": "verify", "ok": answer.ok, "results": answer.rows}))
+    else:
+        say(output.rendered(answer.print))
+    return 0 if answer.ok else 1
 
 
 def _check_export(path: Path | None, found: Sequence["Algorithm"], counts: Sequence[int]) -> None:
@@ -101,6 +88,7 @@ def _check_export(path: Path | None, found: Sequence["Algorithm"], counts: Seque
 def _export(
     path: Path, algorithm: "Algorithm", ranks: int, size: str | None, hosts: int | None
 ) -> None:
+    from steptime.api.arguments import bytes_of, hosts_of
     from steptime.collectives.export import goal_text, msccl_xml
     from steptime.collectives.verification import safe_schedule
 

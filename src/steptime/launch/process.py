@@ -33,7 +33,13 @@ class Rank:
     channel: socket.socket
     """Brings the rank's report; that it closes tells the rank that the launcher is gone."""
 
+    end: int
+    """A file that is readable once the process has ended (pidfd_open(2))."""
+
     failed: bool = False
+    returned: bool = False
+    """Whether the function that it runs has returned, where it runs one."""
+
     tail: bytes = b""
 
     def receive(self) -> bytes | None:
@@ -43,19 +49,19 @@ class Rank:
         except BlockingIOError:
             return None
 
-    def read_output(self) -> bool:
-        """Empty the pipe that the rank prints to; False when it is closed.
+    def read_output(self) -> bytes | None:
+        """What the rank has printed to its pipe since; None for nothing, empty when it is closed.
 
-        Rank 0 has no such pipe: it prints where the launcher prints.
+        A rank may have no such pipe: then it prints where the launcher prints.
         """
         if self.process.stdout is None:
-            return False
+            return None
         try:
             output = os.read(self.process.stdout.fileno(), _PIPE_BYTES)
         except BlockingIOError:
-            return True
+            return None
         self.tail = (self.tail + output)[-_TAIL_BYTES:]
-        return bool(output)
+        return output
 
     def last_words(self) -> str:
         """The last lines that the rank printed to its pipe, each marked with its number."""
@@ -67,23 +73,33 @@ class Rank:
         """The launcher's ends."""
         return [self.channel, *filter(None, [self.process.stdout])]
 
+    def close(self) -> None:
+        """Close the launcher's ends of a rank that has ended."""
+        os.close(self.end)
+        for pipe in self.pipes:
+            pipe.close()
+
 
 def start_rank(
     command: Sequence[str],
     number: int,
     environ: Mapping[str, str],
     listener: socket.socket,
+    files: Mapping[str, int],
+    *,
+    piped: bool,
 ) -> Rank:
     """Start ``command`` as rank ``number`` in the world of ``environ``; rank 0 gets ``listener``.
 
-    Raises OSError when it cannot be started.
+    ``files``: more descriptors that it inherits, by the variables that name them. ``piped``: what
+    it prints goes to the launcher. Raises OSError when it cannot be started.
     """
-    first = number == 0
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     variables = {"RANK": number, "LOCAL_RANK": number, LAUNCHER_VARIABLE: theirs.fileno()}
-    inherited = [theirs.fileno()]
-    if first:
+    variables |= files
+    inherited = [theirs.fileno(), *files.values()]
+    if number == 0:
         variables[LISTENER_VARIABLE] = listener.fileno()
         inherited.append(listener.fileno())
     try:
@@ -91,8 +107,8 @@ def start_rank(
             command,
             env={**environ, **{name: str(value) for name, value in variables.items()}},
             stdin=subprocess.DEVNULL,
-            stdout=None if first else subprocess.PIPE,
-            stderr=None if first else subprocess.STDOUT,
+            stdout=subprocess.PIPE if piped else None,
+            stderr=subprocess.STDOUT if piped else None,
             pass_fds=inherited,
             bufsize=0,
         )
@@ -103,7 +119,7 @@ def start_rank(
         theirs.close()
     if process.stdout:
         os.set_blocking(process.stdout.fileno(), False)
-    return Rank(number=number, process=process, channel=ours)
+    return Rank(number=number, process=process, channel=ours, end=os.pidfd_open(process.pid))
 
 
 def world_environment(

@@ -13,24 +13,29 @@ from steptime.launch.mailbox import open_mailbox, post_error
 from steptime.world.environment import LAUNCHER_VARIABLE, LostContactError
 
 
-def follow_launcher(environ: Mapping[str, str]) -> None:
+def follow_launcher(environ: Mapping[str, str]) -> threading.Event:
     """End this process as soon as steptime's launcher ends, even when that is killed by SIGKILL.
 
     The kernel closes the launcher's end of the socket or FIFO in every case, and a thread waits for
-    that. Does nothing in a process that steptime's launcher did not start.
+    that. Does nothing in a process that steptime's launcher did not start. The result is set when
+    the launcher says that all ranks have returned (``Job.release``).
     """
-    end = _end_of_socket(environ) or open_mailbox(environ)
+    released = threading.Event()
+    end = _end_of_socket(environ, released) or open_mailbox(environ)
     if end is None:
-        return
+        return released
 
     def watch() -> None:
         end()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+    return released
 
 
-def _end_of_socket(environ: Mapping[str, str]) -> Callable[[], None] | None:
+def _end_of_socket(
+    environ: Mapping[str, str], released: threading.Event
+) -> Callable[[], None] | None:
     """What waits until the launcher's end of this rank's socket is closed, where it has one."""
     descriptor = environ.get(LAUNCHER_VARIABLE)
     if descriptor is None:
@@ -38,9 +43,16 @@ def _end_of_socket(environ: Mapping[str, str]) -> Callable[[], None] | None:
 
     def wait() -> None:
         with suppress(ConnectionResetError):
-            os.read(int(descriptor), 1)
+            while os.read(int(descriptor), 1):
+                released.set()
 
     return wait
+
+
+def tell_launcher(environ: Mapping[str, str], message: Mapping[str, object]) -> None:
+    """Send steptime's launcher a message of this rank's."""
+    with suppress(BrokenPipeError):
+        os.write(int(environ[LAUNCHER_VARIABLE]), json.dumps(message).encode())
 
 
 def report_error(environ: Mapping[str, str], error: SteptimeError) -> bool:
@@ -56,8 +68,7 @@ def report_error(environ: Mapping[str, str], error: SteptimeError) -> bool:
     }
     if descriptor is None:
         return post_error(environ, report)
-    with suppress(BrokenPipeError):
-        os.write(int(descriptor), json.dumps(report).encode())
+    tell_launcher(environ, report)
     return True
 
 

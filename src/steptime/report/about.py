@@ -1,35 +1,32 @@
 """What a run says of itself: how many ranks, where, and how its figures came about."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+
+from steptime.runs.figures import StepFigures
+from steptime.runs.record import RunRecord
 
 
-def world_size(run: Mapping[str, Any]) -> int:
-    """How many ranks the run had, or would have."""
-    return int(run["world_size"] if "world_size" in run else run["ranks"])
-
-
-def rank_counts(run: Mapping[str, Any]) -> str:
-    """The same in words, where strategies may have different ranks: ``8 or 9 ranks``."""
-    counts = sorted({len(entry["ranks"]) for entry in run["strategies"].values()})
+def rank_counts(run: RunRecord) -> str:
+    """How many ranks, where strategies may have different ones: ``8 or 9 ranks``."""
+    counts = sorted({len(entry.ranks) for entry in run.strategies.values()})
     texts = [f"{count:,}" for count in counts]
     return f"{' or '.join(texts)} rank{'s' * (counts[-1] != 1)}"
 
 
-def place(run: Mapping[str, Any]) -> str:
+def place(run: RunRecord) -> str:
     """Where its figures hold: ``here`` or ``on CLUSTER``."""
-    return f"on {run['cluster']}" if "cluster" in run else "here"
+    return f"on {run.place.cluster}" if run.place.cluster else "here"
 
 
-def sources(entries: Iterable[Mapping[str, Any]]) -> str:
+def sources(entries: Iterable[StepFigures]) -> str:
     """How the times of these strategies came about: ``measured``, or ``measured, simulated``."""
-    return ", ".join(dict.fromkeys(entry["source"] for entry in entries))
+    return ", ".join(dict.fromkeys(entry.source for entry in entries))
 
 
-def byte_sources(entries: Iterable[Mapping[str, Any]]) -> str:
+def byte_sources(entries: Iterable[StepFigures]) -> str:
     """How their bytes came about: a live run computes them, a simulation counts its messages."""
     return ", ".join(
         dict.fromkeys(
-            "simulated" if entry["source"] == "simulated" else "computed" for entry in entries
+            "simulated" if entry.source == "simulated" else "computed" for entry in entries
         )
     )

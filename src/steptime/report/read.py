@@ -5,11 +5,10 @@ from pathlib import Path
 
 from steptime.errors import UsageError
 from steptime.report.subject import Run
-from steptime.runs.run_folder import read_record
+from steptime.runs.proxy_step import with_ranks
+from steptime.runs.record import run_record, took_steps
+from steptime.runs.run_folder import TRACE, read_record
 from steptime.timeline import read_chrome_trace
-
-TRACE = "trace.json.gz"
-_NEEDED = ("model",)
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -23,18 +22,19 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
 
 
 def _read(folder: Path, name: str) -> Run:
-    record = read_record(folder)
-    record.setdefault("run", str(folder))
-    for field in _NEEDED:
-        if field not in record:
-            raise UsageError(
-                f"{folder} is a run of {record['verb']}, which has no {field}: a report is of runs "
-                "of compare, train, simulate and proxy"
-            )
+    raw = read_record(folder)
+    if not took_steps(raw):
+        what = "a plan that nobody ran" if raw.get("dry_run") else f"a run of {raw['verb']}"
+        raise UsageError(
+            f"{folder} is {what}, which took no step: a report is of runs of compare, train, "
+            "simulate and proxy"
+        )
+    record = run_record({"run": str(folder)} | raw, name)
     try:
-        return Run(name, record, read_chrome_trace(folder / TRACE))
+        timeline = read_chrome_trace(folder / TRACE)
     except UsageError as error:
         return Run(name, record, None, str(error))
+    return Run(name, with_ranks(record, timeline), timeline)
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

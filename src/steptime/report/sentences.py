@@ -1,29 +1,28 @@
 """The sentences of a page: what bounds the step, what to doubt, and what was run."""
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from steptime.report.about import place, rank_counts
-from steptime.report.figures import loss_spread, losses_agree
 from steptime.report.palette import PARTS
+from steptime.report.sections.strategies import percent, share
 from steptime.report.subject import Subject
-from steptime.report.table import percent, share
-from steptime.units import format_bytes, format_seconds
+from steptime.runs.figures import StepFigures
+from steptime.runs.record import RunRecord
+from steptime.units import format_seconds
 
 
-def headline(run: Mapping[str, Any]) -> str:
+def headline(run: RunRecord) -> str:
     """The sentence that says which strategy wins and what bounds its step."""
-    name = winner_of(run)
-    entry = run["strategies"][name]
-    time = format_seconds(entry["step_time_s"]["median"])
-    if len(run["strategies"]) == 1:
-        where = f" {place(run)}, simulated" if entry["source"] == "simulated" else ""
+    name = run.fastest
+    entry = run.strategies[name]
+    time = format_seconds(entry.step_time_s.median)
+    if len(run.strategies) == 1:
+        where = f" {place(run)}, simulated" if entry.source == "simulated" else ""
         opening = f"A step of {name} takes {time}{where}"
     else:
-        speed = entry.get("speed_against_server")
+        speed = entry.speed_against_server
         against = f", {speed:.2f}× server" if speed and name != "server" else ""
-        simulated = "simulated " * (entry["source"] == "simulated")
+        simulated = "simulated " * (entry.source == "simulated")
         opening = f"{name} is the fastest {place(run)}: {time} a {simulated}step{against}"
     return f"{opening}; {_bound(entry)}"
 
@@ -33,7 +32,7 @@ def headline_of_several(subjects: Sequence[Subject]) -> str:
     runs = len({id(one.run) for one in subjects})
     best = min(subjects, key=_step_s)
     worst = max(subjects, key=_step_s)
-    time, simulated = format_seconds(_step_s(best)), best.entry["source"] == "simulated"
+    time, simulated = format_seconds(_step_s(best)), best.entry.source == "simulated"
     opening = f"Of {runs} runs {best.name} is the fastest: {time} a {'simulated ' * simulated}step"
     if _step_s(worst) > _step_s(best) > 0:
         opening += f", {_step_s(worst) / _step_s(best):.2f}× {worst.name}"
@@ -41,18 +40,11 @@ def headline_of_several(subjects: Sequence[Subject]) -> str:
 
 
 def _step_s(subject: Subject) -> float:
-    return float(subject.entry["step_time_s"]["median"])
+    return float(subject.entry.step_time_s.median)
 
 
-def winner_of(run: Mapping[str, Any]) -> str:
-    """The strategy that is the fastest, by name."""
-    strategies = run["strategies"]
-    fastest = min(strategies, key=lambda name: strategies[name]["step_time_s"]["median"])
-    return str(run.get("winner") or fastest)
-
-
-def _bound(entry: Mapping[str, Any]) -> str:
-    largest = max(PARTS, key=lambda part: entry[part.field])
+def _bound(entry: StepFigures) -> str:
+    largest = max(PARTS, key=lambda part: getattr(entry, part.field))
     of_step = {part.field: percent(share(entry, part.field)) for part in PARTS}
     most, exposed = of_step[largest.field], of_step["exposed_comm_s"]
     if largest.field == "exposed_comm_s":
@@ -64,17 +56,15 @@ def _bound(entry: Mapping[str, Any]) -> str:
     )
 
 
-def doubt(run: Mapping[str, Any]) -> str:
+def doubt(run: RunRecord) -> str:
     """Which strategies cannot be told from the winner, their steps spreading as they do."""
-    winner = winner_of(run)
-    strategies = run["strategies"]
-    slowest = strategies[winner]["step_time_s"]["p90"]
+    winner = run.fastest
+    strategies = run.strategies
+    slowest = strategies[winner].step_time_s.p90
     near = [
         name
         for name, entry in strategies.items()
-        if name != winner
-        and entry["source"] == "measured"
-        and entry["step_time_s"]["median"] <= slowest
+        if name != winner and entry.source == "measured" and entry.step_time_s.median <= slowest
     ]
     if not near:
         return ""
@@ -88,52 +78,23 @@ def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def facts(run: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def facts(run: RunRecord) -> list[tuple[str, str, str]]:
     """Label, value and small print of what was run, for the line below the headline."""
-    config = run.get("model_config")
+    config = run.work.model_config
     shape = (
         "{layers} layers, {heads} heads, width {embd}, context {context}, "
         "vocabulary {vocabulary:,}, {parameters:,} parameters"
     )
-    threads = run.get("threads")
+    threads = run.place.threads
     each = f"{threads} thread{'s' * (threads != 1)} each" if threads else ""
     facts = [
-        ("model", run["model"], shape.format(**config) if config else run.get("program", "")),
+        ("model", run.work.model, shape.format(**config) if config else run.work.program or ""),
         ("ranks", rank_counts(run).rpartition(" ")[0], each),
-        ("cluster", run.get("cluster"), run.get("cluster_title", "")),
-        ("fidelity", run.get("fidelity"), ""),
-        ("backend", run.get("backend"), ""),
-        ("precision", run.get("precision"), ""),
-        ("batch", run.get("batch"), ""),
-        ("data", run.get("data"), ""),
+        ("cluster", run.place.cluster, run.place.cluster_title or ""),
+        ("fidelity", run.timing.fidelity, ""),
+        ("backend", run.place.backend, ""),
+        ("precision", run.work.precision, ""),
+        ("batch", run.work.batch, ""),
+        ("data", run.work.data, ""),
     ]
     return [(name, str(value), small) for name, value, small in facts if value]
-
-
-def loss_sentence(strategies: Mapping[str, Any]) -> str:
-    """How the losses of the strategies compare."""
-    steps = max(len(entry["loss"]) for entry in strategies.values())
-    if len(strategies) == 1:
-        return f"The training loss over {steps} steps."
-    if losses_agree(strategies):
-        return (
-            "The curves lie on one another because every strategy trains the same model: "
-            "where they do, the line is striped in all their colours."
-        )
-    spread = loss_spread(strategies)
-    if math.isinf(spread):
-        return "The loss of a strategy is not a finite number at every step."
-    return f"The curves differ by up to {percent(spread)} of the loss at a step."
-
-
-def bytes_sentence(strategies: Mapping[str, Any]) -> str:
-    """Into which rank the most bytes go, and under which strategy."""
-    busiest = {n: max(e["bytes_received_per_rank"]) for n, e in strategies.items()}
-    most, least = max(busiest, key=busiest.__getitem__), min(busiest, key=busiest.__getitem__)
-    received = strategies[most]["bytes_received_per_rank"]
-    even = min(received) == max(received)
-    rank = "every rank" if even else f"rank {received.index(busiest[most])}"
-    sentence = f"{most} puts {format_bytes(busiest[most])} into {rank} in every step"
-    if busiest[most] == busiest[least]:
-        return f"{sentence}."
-    return f"{sentence}; {least} no more than {format_bytes(busiest[least])} into any rank."

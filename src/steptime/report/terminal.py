@@ -1,8 +1,7 @@
 """A run as a person in a terminal wants it first: one table, and what it says in a sentence."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from rich import box
 from rich.console import Console
@@ -10,46 +9,49 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.replay.spread import how_cut, memory_lines, spread_lines
-from steptime.report.about import place, rank_counts, sources
-from steptime.report.bounds import print_bounds
-from steptime.report.link_use import OVERBOOKED, overbooked
-from steptime.report.published import print_published
-from steptime.report.side_by_side import beside_of, print_beside
+from steptime.report import about
+from steptime.report.about import rank_counts, sources
+from steptime.report.sections.bounds import print_bounds
+from steptime.report.sections.links import OVERBOOKED, overbooked
+from steptime.report.sections.published import print_published
+from steptime.report.sections.side_by_side import print_side_by_side, side_by_side
+from steptime.runs.figures import StepFigures
+from steptime.runs.record import RunRecord, plain
 from steptime.units import format_bytes, format_seconds
 
 _ROUNDING = 1e-9  # relative: steps that differ by less are as fast
 _WIDE = 114  # columns from which the strategies' names and the measured bytes have room
 
 
-def print_run(console: Console, run: Mapping[str, Any]) -> None:
-    """Print what ``run``, the content of run.json, found."""
-    strategies: Mapping[str, Any] = run["strategies"]
+def print_run(console: Console, run: RunRecord) -> None:
+    """Print what ``run`` found."""
+    strategies: Mapping[str, StepFigures] = run.strategies
     console.print()
     if sources(strategies.values()) == "simulated":
-        console.print(Text(f"Simulated on {run['cluster']}, {run['cluster_title']}"))
+        console.print(Text(f"Simulated on {run.place.cluster}, {run.place.cluster_title}"))
     console.print(_table(strategies, wide=console.width >= _WIDE))
     for sentence in _sentences(run):
         console.print(Text(sentence))
     for line in _plan_lines(run):
         console.print(Text(line))
     print_published(console, run)
-    beside = beside_of(run)
-    if beside:
-        print_beside(console, beside)
+    if both := side_by_side(run):
+        print_side_by_side(console, both)
     print_bounds(console, run)
 
 
-def _plan_lines(run: Mapping[str, Any]) -> Iterator[str]:
+def _plan_lines(run: RunRecord) -> Iterator[str]:
     """How a model was cut, where ranks are that share it, and what they keep of it."""
-    cut = how_cut(run["model"]) if "placement" in run else ""
+    best = run.best
+    cut = how_cut(run.work.model) if best.placement else ""
     if cut:
         yield f"{cut}."
-    if len(run.get("placement", ())) > 1:
+    if len(best.placement) > 1:
         yield ""
-        yield from spread_lines(run["placement"])
-    if "model_memory" in run:
+        yield from spread_lines([asdict(axis) for axis in best.placement])
+    if best.model_memory:
         yield ""
-        yield from memory_lines(run["model_memory"])
+        yield from memory_lines(plain(best.model_memory))
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ class _Column:
     """A heading and what stands below it; None where a strategy has nothing of the kind."""
 
     title: str
-    text: Callable[[Mapping[str, Any]], str | None]
+    text: Callable[[StepFigures], str | None]
 
 
-def _table(strategies: Mapping[str, Any], *, wide: bool) -> Table:
+def _table(strategies: Mapping[str, StepFigures], *, wide: bool) -> Table:
     """One row a strategy, the fastest first; columns that none has a figure for are left out."""
     entries = list(strategies.values())
     compared = len(entries) > 1
@@ -69,7 +71,7 @@ def _table(strategies: Mapping[str, Any], *, wide: bool) -> Table:
     table.add_column("strategy", no_wrap=True)
     for column in columns:
         table.add_column(column.title, justify="right", no_wrap=True)
-    ranking = sorted(strategies.items(), key=lambda item: item[1]["step_time_s"]["median"])
+    ranking = sorted(strategies.items(), key=lambda item: item[1].step_time_s.median)
     for rank, (name, entry) in enumerate(ranking):
         table.add_row(
             name if wide else name.replace("overlapped_", "overlapped\n  _"),
@@ -79,33 +81,37 @@ def _table(strategies: Mapping[str, Any], *, wide: bool) -> Table:
     return table
 
 
-def _columns(entries: Sequence[Mapping[str, Any]], *, wide: bool) -> list[_Column]:
-    longest = max(entry["step_time_s"]["p90"] for entry in entries)
+def _columns(entries: Sequence[StepFigures], *, wide: bool) -> list[_Column]:
+    longest = max(entry.step_time_s.p90 for entry in entries)
     unit, second = ("s", 1.0) if longest >= 10 else ("ms", 1e-3)
-    most = max(max(e["bytes_sent_per_rank"] + e["bytes_received_per_rank"]) for e in entries)
+    most = max(max(*e.bytes_sent_per_rank, *e.bytes_received_per_rank) for e in entries)
     size, byte = next((name, count) for name, count in _SIZES if most >= count or count == 1)
 
-    def seconds(field: str) -> Callable[[Mapping[str, Any]], str]:
-        return lambda entry: _digits(entry[field] / second)
+    def seconds(field: str) -> Callable[[StepFigures], str]:
+        return lambda entry: _digits(getattr(entry, field) / second)
 
-    def spread(entry: Mapping[str, Any]) -> str | None:
-        times = entry["step_time_s"]
-        if entry["source"] == "simulated":
+    def spread(entry: StepFigures) -> str | None:
+        times = entry.step_time_s
+        if entry.source == "simulated":
             return None
-        return f"{_digits(times['p10'] / second)}–{_digits(times['p90'] / second)}"
+        return f"{_digits(times.p10 / second)}–{_digits(times.p90 / second)}"
 
-    def most_of(field: str) -> Callable[[Mapping[str, Any]], str | None]:
-        return lambda entry: _digits(max(entry[field]) / byte) if entry[field] else None
+    def most_of(field: str) -> Callable[[StepFigures], str | None]:
+        def text(entry: StepFigures) -> str | None:
+            found = getattr(entry, field)
+            return _digits(max(found) / byte) if found else None
 
-    def against(entry: Mapping[str, Any]) -> str | None:
-        speed = entry["speed_against_server"]
+        return text
+
+    def against(entry: StepFigures) -> str | None:
+        speed = entry.speed_against_server
         return f"{speed:.2f}×" if speed else None
 
-    def tokens(entry: Mapping[str, Any]) -> str | None:
-        return f"{entry['tokens_per_s']:,.0f}" if entry["tokens_per_s"] else None
+    def tokens(entry: StepFigures) -> str | None:
+        return f"{entry.tokens_per_s:,.0f}" if entry.tokens_per_s else None
 
     return [
-        _Column(f"step\n{unit}", lambda e: _digits(e["step_time_s"]["median"] / second)),
+        _Column(f"step\n{unit}", lambda e: _digits(e.step_time_s.median / second)),
         _Column(f"p10–p90\n{unit}", spread),
         _Column(f"compute\n{unit}", seconds("compute_s")),
         _Column(f"exposed\ncomm {unit}", seconds("exposed_comm_s")),
@@ -125,75 +131,78 @@ def _columns(entries: Sequence[Mapping[str, Any]], *, wide: bool) -> list[_Colum
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
-def _sentences(run: Mapping[str, Any]) -> Sequence[str]:
+def _sentences(run: RunRecord) -> Sequence[str]:
     """What the table means, in the order in which a person wants to know."""
-    strategies: Mapping[str, Any] = run["strategies"]
-    said = [
+    strategies: Mapping[str, StepFigures] = run.strategies
+    found = [
         _verdict(run) if len(strategies) > 1 else None,
         _wire_surplus(run),
         _agreement(strategies),
         _provenance(run),
-        OVERBOOKED if any(overbooked(e.get("link_use")) for e in strategies.values()) else None,
+        OVERBOOKED if any(overbooked(e.link_use) for e in strategies.values()) else None,
     ]
-    return [sentence for sentence in said if sentence]
+    return [sentence for sentence in found if sentence]
 
 
-def _provenance(run: Mapping[str, Any]) -> str:
+def _provenance(run: RunRecord) -> str:
     """How the figures came about."""
-    if sources(run["strategies"].values()) == "simulated":
+    if sources(run.strategies.values()) == "simulated":
         return (
-            f"Every figure is simulated, at {run['fidelity']} fidelity: "
-            f"{rank_counts(run)} on {run['cluster']}, {run['messages']:,} messages a step"
-            f"{' in all' * (len(run['strategies']) > 1)}, in {format_seconds(run['wall_s'])} on "
-            "this computer."
+            f"Every figure is simulated, at {run.timing.fidelity} fidelity: "
+            f"{rank_counts(run)} on {run.place.cluster}, {run.timing.messages:,} messages a step"
+            f"{' in all' * (len(run.strategies) > 1)}, in "
+            f"{format_seconds(run.timing.wall_s or 0)} on this computer."
         )
+    steps, place = (run.timing.steps or 0) - (run.timing.warmup or 0), run.place
     return (
-        f"Times are medians of {_count(run['steps'] - run['warmup'], 'step')}, measured on "
-        f"{_count(run['ranks'], 'rank')} of {_count(run['threads'], 'thread')} ({run['backend']}, "
-        f"{run['precision']}); bytes are those of one step, computed from the calls."
+        f"Times are medians of {_count(steps, 'step')}, measured on "
+        f"{_count(place.world_size, 'rank')} of {_count(place.threads or 1, 'thread')} "
+        f"({place.backend}, {run.work.precision}); bytes are those of one step, computed from the "
+        "calls."
     )
 
 
-def _verdict(run: Mapping[str, Any]) -> str:
+def _verdict(run: RunRecord) -> str:
     """Who is fastest, and whether the spread of a measurement bears that out."""
-    strategies, winner = run["strategies"], run["winner"]
-    times = strategies[winner]["step_time_s"]
-    exposed = strategies[winner]["exposed_comm_s"] / times["median"]
+    strategies, winner = run.strategies, run.fastest
+    times = strategies[winner].step_time_s
+    exposed = strategies[winner].exposed_comm_s / times.median
     rivals = [
         name
         for name, entry in strategies.items()
-        if name != winner and entry["step_time_s"]["median"] <= times["p90"] * (1 + _ROUNDING)
+        if name != winner and entry.step_time_s.median <= times.p90 * (1 + _ROUNDING)
     ]
-    spread = "within its spread lie" if times["p90"] > times["p10"] else "as fast are"
+    spread = "within its spread lie" if times.p90 > times.p10 else "as fast are"
     doubt = f"; {spread} {', '.join(rivals)}" if rivals else ""
     return (
-        f"{winner} is the fastest {place(run)}: {format_seconds(times['median'])} a step, "
+        f"{winner} is the fastest {about.place(run)}: {format_seconds(times.median)} a step, "
         f"{100 * exposed:.0f} % of it exposed communication{doubt}."
     )
 
 
-def _wire_surplus(run: Mapping[str, Any]) -> str | None:
+def _wire_surplus(run: RunRecord) -> str | None:
     """The strategy that moves the most beyond what its collectives need, if any does."""
     surplus = {}
-    for name, entry in run["strategies"].items():
-        wire, needed = entry["wire_bytes_sent_per_rank"], entry["bytes_sent_per_rank"]
+    for name, entry in run.strategies.items():
+        wire, needed = entry.wire_bytes_sent_per_rank, entry.bytes_sent_per_rank
         if wire and sum(needed):
             surplus[name] = sum(wire) / sum(needed)
     name = max(surplus, key=lambda s: surplus[s], default="")
     if not name or surplus[name] < 1.2:
         return None
-    entry = run["strategies"][name]
+    entry = run.strategies[name]
     return (
         f"On the wire {name} sends {surplus[name]:.1f} times what its collectives need: "
-        f"{format_bytes(sum(entry['wire_bytes_sent_per_rank']))} a step over all ranks (measured) "
-        f"for {format_bytes(sum(entry['bytes_sent_per_rank']))} (computed): that is how "
-        f"{run['backend']} implements them."
+        f"{format_bytes(sum(entry.wire_bytes_sent_per_rank or ()))} a step over all ranks "
+        "(measured) "
+        f"for {format_bytes(sum(entry.bytes_sent_per_rank))} (computed): that is how "
+        f"{run.place.backend} implements them."
     )
 
 
-def _agreement(strategies: Mapping[str, Any]) -> str | None:
+def _agreement(strategies: Mapping[str, StepFigures]) -> str | None:
     """What the losses and the parameters of a live run say."""
-    curves = [entry["loss"] for entry in strategies.values()]
+    curves = [entry.loss for entry in strategies.values()]
     if not all(curves):
         return None
     first, last = curves[0][0], curves[0][-1]
@@ -207,7 +216,7 @@ def _agreement(strategies: Mapping[str, Any]) -> str | None:
         text += ", the same under every strategy " + (
             f"within {apart:.0e}" if apart else "bit for bit"
         )
-    same = all(len(set(entry["parameter_hash"])) == 1 for entry in strategies.values())
+    same = all(len(set(entry.parameter_hash)) == 1 for entry in strategies.values())
     return f"{text}; parameters {'bit-identical' if same else 'NOT IDENTICAL'} on all ranks."
 
 

@@ -5,12 +5,15 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from steptime import __version__
+
+ALWAYS: Mapping[str, Any] = {"always": True}
+"""Metadata of a field that JSON holds even where nothing is known of it."""
 
 VERSION = 2
 """Of run.json: 2 since it holds the specification of the step, and a proxy's step as any other."""
@@ -43,35 +46,40 @@ class Environment:
     python: str = ""
     steptime: str = ""
     versions: Mapping[str, str | None] = field(default_factory=dict)
-    git_revision: str | None = None
+    git_revision: str | None = field(default=None, metadata=ALWAYS)
     load: Load | None = None
 
 
-def environment(own_load: int = 1) -> dict[str, Any]:
-    """An Environment of here and now, as run.json has it; ``own_load`` as Load says."""
-    return {
-        "format": VERSION,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": ["steptime", *sys.argv[1:]],
-        "host": platform.node(),
-        "machine": platform.machine(),
-        "cpu": _cpu_name(),
-        "cores": len(os.sched_getaffinity(0)),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "steptime": __version__,
-        "versions": {name: _version(name) for name in ("torch", "numpy")},
-        "git_revision": _git_revision(Path(__file__).parent),
-        "load": _load(own_load),
-    }
+def here(own: int = 1) -> Environment:
+    """The environment of here and now, in which this run has ``own`` runnable processes."""
+    return Environment(
+        format=VERSION,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=["steptime", *sys.argv[1:]],
+        host=platform.node(),
+        machine=platform.machine(),
+        cpu=_cpu_name(),
+        cores=len(os.sched_getaffinity(0)),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        steptime=__version__,
+        versions={name: _version(name) for name in ("torch", "numpy")},
+        git_revision=_git_revision(Path(__file__).parent),
+        load=_load(own),
+    )
 
 
-def _load(own: int) -> dict[str, Any] | None:
+def environment(own: int = 1) -> dict[str, Any]:
+    """The same as run.json has it."""
+    return asdict(here(own))
+
+
+def _load(own: int) -> Load | None:
     try:
         minute, five, _ = os.getloadavg()
     except OSError:
         return None
-    return {"last_minute": minute, "last_5_minutes": five, "own": own}
+    return Load(last_minute=minute, last_5_minutes=five, own=own)
 
 
 def _cpu_name() -> str:

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from steptime.runs.environment import ALWAYS
 from steptime.timeline import Source
-
-ALWAYS: Mapping[str, Any] = {"always": True}
-"""Metadata of a field with a default that JSON holds even where it has it."""
 
 SLOWEST = "server"
 """The strategy that the speeds of the others are told against."""
@@ -141,11 +139,13 @@ class StepFigures:
     """The answer of one strategy, with the fields that the command line's JSON promises.
 
     The parts divide the median step as they divide all timed steps of all ranks together, so they
-    add up to it. A simulation trains nothing and has no wire: it has no losses, no hashes and no
-    bytes on one, and no tokens where its program says nothing of them.
+    add up to it. ``spec``: the resolved StepSpec of this strategy. A simulation trains nothing
+    and has no wire: it has no losses, no hashes and no bytes on one, and no tokens where its
+    program says nothing of them.
     """
 
     source: Source
+    spec: Mapping[str, Any] | None = None
     summary: str = field(default="", metadata=ALWAYS)
     step_time_s: Spread
     compute_s: float

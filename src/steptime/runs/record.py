@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from steptime.errors import UsageError
-from steptime.runs.environment import Environment
-from steptime.runs.figures import ALWAYS, RankFigures, StepFigures, fastest
+from steptime.runs.environment import ALWAYS, Environment
+from steptime.runs.figures import RankFigures, StepFigures, fastest
 from steptime.timeline import Clock, Source
 
 T = TypeVar("T")
@@ -198,16 +198,17 @@ def run_record(record: Mapping[str, Any], name: str = "") -> RunRecord:
         raw["world_size"] = raw["world_size"] if "world_size" in raw else raw["ranks"]
         raw["buffer_bytes"] = [one.get("memory_bytes", 0) for one in raw.get("per_rank", ())]
         raw |= {
-            "work": _decoded(raw, Work, name),
-            "place": _decoded(raw, Place, name),
-            "timing": _decoded(raw, Timing, name),
+            "work": decoded(raw, Work, name),
+            "place": decoded(raw, Place, name),
+            "timing": decoded(raw, Timing, name),
         }
-        return _decoded(raw, RunRecord, name)
+        return decoded(raw, RunRecord, name)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise _not_whole(name, f"{type(error).__name__}: {error}") from error
 
 
-def _decoded(raw: Mapping[str, Any], of: type[T], name: str) -> T:
+def decoded(raw: Any, of: type[T], name: str = "") -> T:
+    """Plain JSON as the type ``of``; raises UsageError, saying that of the run ``name``."""
     import msgspec
 
     try:

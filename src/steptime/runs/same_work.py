@@ -51,6 +51,7 @@ def facts_of(record: RunRecord, strategy: str) -> Facts:
     said = {one.name: getattr(record.work, one.name) for one in fields(Work)}
     said = {name: value for name, value in said.items() if value not in (None, {})}
     spec = said.pop("spec", None)
+    spec = spec if figures.spec is None else figures.spec
     work = {
         "verb": record.verb,
         "source": figures.source,

@@ -1,39 +1,48 @@
-"""What run.json holds of a training: the answer, what was asked, and where it was measured."""
+"""The record of a training: the answer, what was asked, and where it was measured."""
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, replace
 
-from steptime.runs import run_folder
+from steptime.runs.environment import here
+from steptime.runs.figures import with_speeds
+from steptime.runs.record import Place, RunRecord, Timing, Work
 from steptime.study.comparison import Comparison
-from steptime.study.resimulate import training_step
+from steptime.study.resimulate import training_spec
 from steptime.train.config import name_of
 from steptime.train.job import Job
 
 
-def training_record(verb: str, comparison: Comparison, job: Job) -> dict[str, Any]:
-    """The JSON of ``comparison``; what only the launcher knows (ranks, threads) is added to it."""
+def training_record(
+    verb: str, run: str, comparison: Comparison, job: Job, place: Place
+) -> RunRecord:
+    """The record of ``comparison``, which ``verb`` made in the folder ``run`` on some ranks."""
     options, config = job.options, job.config
-    entries = comparison.entries()
-    for name, figures in comparison.strategies.items():
-        step = training_step(name, options, config, ranks=len(figures.ranks))
-        entries[name]["spec"] = asdict(step.spec)
-    return {
-        "verb": verb,
-        "model": name_of(config),
-        "model_config": asdict(config)
-        | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
-        "precision": options.precision,
-        "reduce_dtype": options.train.reduce_dtype,
-        "compiled": options.compiled,
-        "batch": options.train.batch,
-        "accumulate": options.train.accumulate,
-        "steps": options.steps,
-        "warmup": options.warmup,
-        "seed": options.seed,
-        "data": job.tokens.description,
-        "spec": entries[comparison.winner]["spec"],
-        "winner": comparison.winner,
-        "strategies": entries,
-        "clock": [asdict(clock) for clock in comparison.timeline.clocks],
-        "environment": run_folder.environment(),
+    specs = {
+        name: asdict(training_spec(name, options, config, ranks=len(figures.ranks)))
+        for name, figures in comparison.strategies.items()
     }
+    strategies = {
+        name: replace(figures, spec=specs[name]) for name, figures in comparison.strategies.items()
+    }
+    return RunRecord(
+        verb=verb,
+        run=run,
+        work=Work(
+            model=name_of(config),
+            spec=specs[comparison.winner],
+            model_config=asdict(config)
+            | {"padded_vocabulary": config.padded_vocabulary, "parameters": config.parameters},
+            precision=options.precision,
+            reduce_dtype=options.train.reduce_dtype,
+            compiled=options.compiled,
+            batch=options.train.batch,
+            accumulate=options.train.accumulate,
+            seed=options.seed,
+            data=job.tokens.description,
+        ),
+        place=place,
+        timing=Timing(steps=options.steps, warmup=options.warmup),
+        strategies=with_speeds(strategies),
+        winner=comparison.winner,
+        clock=comparison.timeline.clocks,
+        environment=here(own=place.world_size * (place.threads or 1)),
+    )

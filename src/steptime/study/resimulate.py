@@ -1,19 +1,16 @@
 """What was measured here, simulated on a cluster: the same steps with the same compute."""
 
-from typing import Any
-
 from steptime.cluster import Cluster
+from steptime.runs.figures import StepFigures
 from steptime.strategies import Strategy, strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
-from steptime.study.simulate import Study
 from steptime.train.config import GPT2Config, name_of
-from steptime.train.figures import StrategyFigures
 from steptime.train.options import JobOptions
 from steptime.workloads.models import Transformer
 from steptime.workloads.presets import Case
-from steptime.workloads.resolve import runs_on
+from steptime.workloads.resolve import resolved, runs_on
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import Measured, Step, step_of
 
@@ -42,9 +39,7 @@ def can_be_resimulated(strategy: Strategy, cluster: Cluster) -> bool:
     return runs_on(strategy, cluster) and not not_simulated(strategy)
 
 
-def measured_case(
-    name: str, figures: StrategyFigures, options: JobOptions, config: GPT2Config
-) -> Case:
+def measured_case(name: str, figures: StepFigures, options: JobOptions, config: GPT2Config) -> Case:
     """The step under a strategy with the compute and update that were measured of it."""
     # Where one rank updates for all, the others took no time for it.
     update_s = max(rank.update_s for rank in figures.ranks)
@@ -61,17 +56,21 @@ def training_step(
     ranks: int,
     measured: Measured | None = None,
 ) -> Step:
-    """The step of a live training under a strategy, with the times that it took there."""
-    model = Transformer(
-        name=name_of(config),
-        layers=config.layers,
-        hidden=config.embd,
-        heads=config.heads,
-        vocabulary=config.vocabulary,
-        context=config.context,
-    )
+    """The step of a live training under a strategy, with the times that it took there.
+
+    Raises UsageError where the strategy cannot be simulated.
+    """
+    spec = training_spec(strategy, options, config, ranks=ranks)
+    clip = options.train.clip > 0
+    return step_of(spec, model=_model(config), clip=clip, measured=measured)
+
+
+def training_spec(
+    strategy: str, options: JobOptions, config: GPT2Config, *, ranks: int
+) -> StepSpec:
+    """What a live training under a strategy was asked for, with every default filled in."""
     spec = StepSpec(
-        model=model.name,
+        model=name_of(config),
         ranks=ranks,
         batch=options.train.batch,
         micro_batches=options.train.accumulate,
@@ -81,17 +80,15 @@ def training_step(
         strategy=strategy,
         bucket=options.train.bucket,
     )
-    return step_of(spec, model=model, clip=options.train.clip > 0, measured=measured)
+    return resolved(spec, _model(config))
 
 
-def elsewhere_record(study: Study) -> dict[str, Any]:
-    """What run.json holds of it."""
-    best = study.simulations[study.comparison.winner]
-    return {
-        "source": "simulated",
-        "cluster": study.cluster.name,
-        "cluster_title": study.cluster.title,
-        "fidelity": best.fidelity,
-        "winner": study.comparison.winner,
-        "strategies": study.comparison.entries(),
-    }
+def _model(config: GPT2Config) -> Transformer:
+    return Transformer(
+        name=name_of(config),
+        layers=config.layers,
+        hidden=config.embd,
+        heads=config.heads,
+        vocabulary=config.vocabulary,
+        context=config.context,
+    )

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import ceil
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,31 @@ from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.program.pair_bytes import calls_record, pairs_record
+from steptime.runs.environment import here
+from steptime.runs.figures import (
+    AxisPlacement,
+    Bound,
+    CallKind,
+    LinkUse,
+    ModelMemory,
+    PairBytes,
+    RankFigures,
+    Spread,
+    StepFigures,
+    sum_by,
+    with_speeds,
+)
+from steptime.runs.record import (
+    Elsewhere,
+    LinkLoad,
+    Place,
+    Published,
+    PublishedRow,
+    RunRecord,
+    Timing,
+    Work,
+    decoded,
+)
 from steptime.simulate.prepare import Prepared, prepare
 from steptime.simulate.sensitivity import Probe, Sensitivity, probes, sensitivities
 from steptime.simulate.simulation import Simulation
@@ -20,7 +44,6 @@ from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
 from steptime.study.options import HowOptions
 from steptime.timeline import Timeline, merge
-from steptime.train.figures import RankFigures, Spread, StrategyFigures, sum_by
 from steptime.workloads.presets import Case, seconds_of
 
 MOST_LINKS = 1000
@@ -118,7 +141,7 @@ def _in_turn(timelines: Sequence[Timeline]) -> Iterator[Timeline]:
         begin = float(intervals["end"].max(initial=begin))
 
 
-def _figures(study: Study, case: Case) -> StrategyFigures:
+def _figures(study: Study, case: Case) -> StepFigures:
     """What is printed of a case: its last step, by then in the steady state."""
     simulation, cluster = study.simulations[case.name], study.cluster
     step = float(simulation.step_s[-1])
@@ -131,7 +154,7 @@ def _figures(study: Study, case: Case) -> StrategyFigures:
 
     hosts = [f"host{host}" for host in cluster.host_of[cluster.placed(len(ranks))].tolist()]
     sent, received = _whole(simulation.bytes_sent), _whole(simulation.bytes_received)
-    return StrategyFigures(
+    return StepFigures(
         source="simulated",
         summary=case.summary,
         step_time_s=Spread(step, step, step),
@@ -170,79 +193,68 @@ def _whole(counts: Floats) -> list[int]:
     return [round(count) for count in counts.tolist()]
 
 
-def record(study: Study) -> dict[str, Any]:
-    """What run.json holds of a study: the fastest case in full, and figures of all."""
-    comparison = study.comparison
-    winner = comparison.winner
-    best = study.simulations[winner]
-    entries = comparison.entries()
-    programs = {case.name: case.program for case in study.asked.cases}
-    for name, simulation in study.simulations.items():
-        entries[name] |= {
-            "fidelity": simulation.fidelity,
-            "messages": simulation.messages,
-            "wall_s": simulation.wall_s,
-            "link_use": _link_use(study.cluster, simulation, name),
-            "calls": calls_record(programs[name]),
-            **({} if simulation.pairs is None else {"pairs": pairs_record(simulation.pairs)}),
-            **study.asked.facts_of.get(name, {}),
-        }
-    return {
-        "source": "simulated",
-        "fidelity": best.fidelity,
-        "cluster": study.cluster.name,
-        "cluster_title": study.cluster.title,
-        "cluster_source": study.cluster.source,
-        "world_size": max(len(one.ranks) for one in study.simulations.values()),
-        "winner": winner,
-        "step_time_s": float(best.step_s[-1]),
-        "wall_s": sum(simulation.wall_s for simulation in study.simulations.values()),
-        "messages": sum(simulation.messages for simulation in study.simulations.values()),
-        "simulated_steps": study.how.steps,
-        "ranks": _rank_rows(best),
-        "links": _links(study.cluster, best),
-        **study.asked.facts_of.get(winner, {}),
-        "strategies": entries,
-        **_published(study),
-    }
+def record(study: Study, run: str) -> RunRecord:
+    """The record of a study, in the folder ``run``."""
+    comparison, simulations = study.comparison, study.simulations.values()
+    best = study.simulations[comparison.winner]
+    cases = {case.name: _case(study, case) for case in study.asked.cases}
+    return RunRecord(
+        verb="simulate",
+        run=run,
+        work=replace(decoded(study.asked.facts, Work), spec=cases[comparison.winner].spec),
+        place=Place(
+            world_size=max(len(one.ranks) for one in simulations),
+            cluster=study.cluster.name,
+            cluster_title=study.cluster.title,
+            cluster_source=study.cluster.source,
+        ),
+        timing=Timing(
+            fidelity=best.fidelity,
+            simulated_steps=study.how.steps,
+            messages=sum(one.messages for one in simulations),
+            wall_s=sum(one.wall_s for one in simulations),
+        ),
+        strategies=with_speeds(cases),
+        winner=comparison.winner,
+        links=_links(study.cluster, best),
+        published=_published(study),
+        environment=here(),
+    )
 
 
-def _published(study: Study) -> dict[str, Any]:
+def _case(study: Study, case: Case) -> StepFigures:
+    """The figures of a case, and all else that a record holds of it."""
+    simulation, facts = study.simulations[case.name], study.asked.facts_of.get(case.name, {})
+    pairs = None if simulation.pairs is None else pairs_record(simulation.pairs)
+    return replace(
+        study.comparison.strategies[case.name],
+        fidelity=simulation.fidelity,
+        messages=simulation.messages,
+        wall_s=simulation.wall_s,
+        link_use=_link_use(study.cluster, simulation, case.name),
+        calls=[CallKind(**call) for call in calls_record(case.program)],
+        pairs=None if pairs is None else PairBytes(**pairs),
+        spec=facts.get("spec"),
+        placement=[AxisPlacement(**axis) for axis in facts.get("placement", ())],
+        model_memory=ModelMemory(**facts["model_memory"]) if "model_memory" in facts else None,
+    )
+
+
+def _published(study: Study) -> Published | None:
     """The published figures of a preset beside the simulated ones."""
     if not study.asked.published:
-        return {}
-    return {
-        "published": {
-            "source": study.asked.facts["preset_source"],
-            "rows": [
-                {
-                    "label": row.label,
-                    "strategy": row.case,
-                    "published_s": row.seconds,
-                    "simulated_s": seconds_of(row.what, study.simulations[row.case].timeline),
-                    "how": row.how,
-                }
-                for row in study.asked.published
-            ],
-        }
-    }
-
-
-def _rank_rows(simulation: Simulation) -> list[dict[str, float]]:
-    """Of every rank what it does in a step; idle is what is left of the longest rank's."""
-    rows = simulation.ranks
-    longest = float(rows["step_s"].max())
-    idle = longest - rows["compute_s"] - rows["exposed_comm_s"] - rows["update_s"]
-    return [
-        {
-            "rank": int(row["rank"]),
-            "compute_s": float(row["compute_s"]),
-            "exposed_comm_s": float(row["exposed_comm_s"]),
-            "update_s": float(row["update_s"]),
-            "idle_s": max(0.0, float(left)),
-        }
-        for row, left in zip(rows, idle, strict=True)
+        return None
+    rows = [
+        PublishedRow(
+            label=row.label,
+            strategy=row.case,
+            published_s=row.seconds,
+            simulated_s=seconds_of(row.what, study.simulations[row.case].timeline),
+            how=row.how,
+        )
+        for row in study.asked.published
     ]
+    return Published(source=study.asked.facts["preset_source"], rows=rows)
 
 
 def _seconds_used(cluster: Cluster, simulation: Simulation) -> Floats:
@@ -250,22 +262,22 @@ def _seconds_used(cluster: Cluster, simulation: Simulation) -> Floats:
     return np.asarray(simulation.link_bytes / cluster.links.bandwidth)
 
 
-def _links(cluster: Cluster, simulation: Simulation) -> list[dict[str, Any]]:
+def _links(cluster: Cluster, simulation: Simulation) -> list[LinkLoad]:
     """The links that carry something, the busiest, and how much of their bandwidth a step uses."""
     used = _seconds_used(cluster, simulation) / float(simulation.step_s[-1] or 1.0)
     busiest = np.sort(np.argsort(-used, kind="stable")[:MOST_LINKS])
     return [
-        {
-            "name": cluster.links.names[link],
-            "bytes": round(float(simulation.link_bytes[link])),
-            "utilisation": float(used[link]),
-        }
+        LinkLoad(
+            name=cluster.links.names[link],
+            bytes=round(float(simulation.link_bytes[link])),
+            utilisation=float(used[link]),
+        )
         for link in busiest.tolist()
         if simulation.link_bytes[link]
     ]
 
 
-def _link_use(cluster: Cluster, simulation: Simulation, name: str) -> dict[str, Any]:
+def _link_use(cluster: Cluster, simulation: Simulation, name: str) -> LinkUse:
     """The use of the busiest links over the last step, in one bin where no messages were simulated.
 
     ``begin_s``: when the first bin begins, from the begin of the step.
@@ -283,25 +295,33 @@ def _link_use(cluster: Cluster, simulation: Simulation, name: str) -> dict[str, 
         columns = np.searchsorted(series.links, busiest)
         width, offset = series.width, first * series.width - begin
         utilisation = series.utilisation[first:past, columns].T
-    return {
-        "bin_s": width,
-        "begin_s": offset,
-        "links": [cluster.links.names[link] for link in busiest.tolist()],
-        "utilisation": np.round(utilisation, 4).tolist(),
-        "left_out": count - len(busiest),
+    return LinkUse(
+        bin_s=width,
+        begin_s=offset,
+        links=[cluster.links.names[link] for link in busiest.tolist()],
+        utilisation=np.round(utilisation, 4).tolist(),
+        left_out=count - len(busiest),
+    )
+
+
+def once_more(study: Study, changes: str | None = None) -> Elsewhere:
+    """What a record holds of the same cases on another cluster, or with changes of their own."""
+    comparison, cluster = study.comparison, study.cluster
+    best = study.simulations[comparison.winner]
+    return Elsewhere(
+        changes=changes,
+        cluster=cluster.name,
+        cluster_title=cluster.title,
+        fidelity=best.fidelity,
+        winner=comparison.winner,
+        strategies=with_speeds(comparison.strategies),
+    )
+
+
+def bounded(run: RunRecord, answers: Mapping[str, Sequence[Sensitivity]]) -> RunRecord:
+    """The record with what bounds the step of each case, by its name."""
+    found = {
+        name: replace(figures, sensitivity=[Bound(**asdict(answer)) for answer in answers[name]])
+        for name, figures in run.strategies.items()
     }
-
-
-def what_if_record(base: Study, other: Study, changes: str) -> dict[str, Any]:
-    """What run.json holds of the same cases on a cluster that was changed."""
-    return {
-        "changes": changes,
-        "source": "simulated",
-        "cluster": base.cluster.name,
-        "strategies": other.comparison.entries(),
-    }
-
-
-def sensitivity_record(answers: Sequence[Sensitivity]) -> list[dict[str, Any]]:
-    """What run.json holds of what bounds a step."""
-    return [asdict(answer) | {"source": "simulated"} for answer in answers]
+    return replace(run, strategies=found)

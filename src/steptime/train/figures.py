@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.collectives.call_bytes import Traffic
+from steptime.runs.figures import RankFigures, Spread, StepFigures, sum_by
 from steptime.strategies import Strategy
-from steptime.timeline import Source, Timeline, phases_of_steps
+from steptime.timeline import Timeline, phases_of_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,59 +31,9 @@ class RankRecord:
     parameter_hash: str
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Median and deciles of the timed steps, each as long as its slowest rank took, in seconds."""
-
-    median: float
-    p10: float
-    p90: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankFigures:
-    """Means over the timed steps of one rank, in seconds; the four phases add up to the step."""
-
-    rank: int
-    host: str
-    step_time_s: float
-    compute_s: float
-    exposed_comm_s: float
-    update_s: float
-    other_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class StrategyFigures:
-    """The answer of one strategy, with the fields that the command line's JSON promises.
-
-    The phases divide the median step as they divide all timed steps of all ranks together, so they
-    add up to it. Bytes are those of one step. A simulation trains nothing and has no wire: it has
-    no losses, no hashes and no bytes on one, and no tokens where its program says nothing of them.
-    """
-
-    source: Source
-    summary: str
-    step_time_s: Spread
-    compute_s: float
-    exposed_comm_s: float
-    update_s: float
-    other_s: float
-    bytes_sent_per_rank: list[int]
-    bytes_received_per_rank: list[int]
-    wire_bytes_sent_per_rank: list[int] | None
-    wire_bytes_received_per_rank: list[int] | None
-    bytes_sent_per_host: dict[str, int]
-    bytes_received_per_host: dict[str, int]
-    tokens_per_s: float | None
-    loss: list[float]
-    parameter_hash: list[str]
-    ranks: list[RankFigures]
-
-
 def strategy_figures(
     strategy: Strategy, records: Sequence[RankRecord], *, tokens_per_step: int
-) -> StrategyFigures:
+) -> StepFigures:
     """Sum up the ``records`` of all ranks; only timed steps count."""
     phases = []
     for record in records:
@@ -102,7 +53,7 @@ def strategy_figures(
     wires = [record.wire for record in records if record.wire is not None]
     measured = len(wires) == len(records)
     hosts = [record.host for record in records]
-    return StrategyFigures(
+    return StepFigures(
         source="measured",
         summary=strategy.summary,
         step_time_s=Spread(median, p10, p90),
@@ -134,11 +85,3 @@ def strategy_figures(
             for record, rows in zip(records, table, strict=True)
         ],
     )
-
-
-def sum_by(hosts: Sequence[str], values: Sequence[int]) -> dict[str, int]:
-    """What the ranks of each host have together."""
-    sums = dict.fromkeys(hosts, 0)
-    for host, value in zip(hosts, values, strict=True):
-        sums[host] += value
-    return sums

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-import steptime.simulate.network
 from simulate.networks import star
+from steptime.simulate.network import __file__ as package
 from steptime.simulate.network import engine, state
 from steptime.simulate.network.compiled import compiled, in_place
 from steptime.simulate.network.flows import finish_times
@@ -25,7 +25,7 @@ def test_code_is_kept():
 
 
 def test_kept_code_is_of_all_files_that_the_engine_is_in():
-    sources = Path(steptime.simulate.network.__file__).parent.glob("*.py")
+    sources = Path(package).parent.glob("*.py")
     texts = {path.name: path.read_text() for path in sources}
     parts = {name for name, text in texts.items() if "@in_place" in text and "net: Network" in text}
     assert parts | {"compiled.py", "state.py"} == set(state.ENGINE)

@@ -1,7 +1,6 @@
 """The page that plays collective algorithms step by step: one HTML file that needs no network."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from steptime.report.collective.layout import layout
 from steptime.report.collective.panel import Panel
 from steptime.report.collective.picture import busy_ports, phases
 from steptime.report.collective.schedule_timeline import ScheduleTimeline, told
-from steptime.report.template import write_html
+from steptime.report.template import html_page
 from steptime.units import format_seconds
 
 MAX_RANKS = 64
@@ -21,8 +20,8 @@ _MAX_NUMBERS = 250_000  # in the rounds of a page, about a MB
 _SIZES = tuple(1 << power for power in range(10, 31, 2))
 
 
-def write_page(path: Path, shown: Sequence[Panel]) -> None:
-    """Write a page that plays ``shown`` side by side to ``path``, atomically.
+def player_page(shown: Sequence[Panel]) -> str:
+    """The page that plays ``shown`` side by side.
 
     Raises UsageError when they have more ranks or messages than a page can show.
     """
@@ -46,7 +45,7 @@ def write_page(path: Path, shown: Sequence[Panel]) -> None:
         "link": str(shown[0].link),
         "alpha": shown[0].link.alpha,
     }
-    write_html(path, "collective/player.html", context)
+    return html_page("collective/player.html", context)
 
 
 def _headline(shown: Sequence[Panel]) -> str:
@@ -97,6 +96,7 @@ def _panel(shown: Panel, sizes: Sequence[int]) -> dict[str, Any]:
         "messages": _messages(shown.timeline) if shown.timeline else [],
         "computed": format_seconds(shown.seconds),
         "simulated": told(shown.timeline) if shown.timeline else "",
+        "findings": [[f.round, f.rank, f.chunk, f.what] for f in shown.findings or ()],
     }
 
 

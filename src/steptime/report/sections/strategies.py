@@ -6,9 +6,11 @@ from typing import Any, Literal, TypeAlias
 
 from steptime.report.about import byte_sources, sources
 from steptime.report.palette import PARTS
+from steptime.report.section import Page, Section
+from steptime.runs.figures import Parts, StepFigures
 from steptime.units import format_bytes, format_seconds
 
-Entry: TypeAlias = Mapping[str, Any]
+Entry: TypeAlias = StepFigures
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,10 @@ class Table:
     rows: Sequence[tuple[str, Sequence[Cell]]]
 
 
-def share(entry: Entry, field: str) -> float:
+def share(entry: Parts, field: str) -> float:
     """Fraction of the step, between 0 and 1, that the part called ``field`` takes."""
-    whole = sum(entry[part.field] for part in PARTS)
-    return float(entry[field] / whole) if whole else 0.0
+    whole = sum(getattr(entry, part.field) for part in PARTS)
+    return float(getattr(entry, field) / whole) if whole else 0.0
 
 
 def percent(fraction: float) -> str:
@@ -52,8 +54,8 @@ def percent(fraction: float) -> str:
     return "<\u00a01\u00a0%" if 0 < fraction < 0.005 else f"{100 * fraction:.0f}\u00a0%"
 
 
-def strategy_table(strategies: Mapping[str, Any]) -> Table:
-    """The table of ``strategies`` as run.json holds them; one alone is compared with nothing."""
+def strategy_table(strategies: Mapping[str, Entry]) -> Table:
+    """The table of ``strategies`` as a record has them; one alone is compared with nothing."""
     entries = list(strategies.values())
     groups = _groups(entries)
     columns = [column for _, members in groups for column in members]
@@ -82,28 +84,28 @@ def _groups(entries: Sequence[Entry]) -> list[tuple[str, list[Column]]]:
 
 def _time_columns(source: str) -> list[Column]:
     median = Column(
-        "median", source, lambda entry: entry["step_time_s"]["median"], format_seconds, "least"
+        "median", source, lambda entry: entry.step_time_s.median, format_seconds, "least"
     )
     spread = Column(
         "p10–p90",
         source,
         _p10,
         format_seconds,
-        note=lambda entry: f"– {format_seconds(entry['step_time_s']['p90'])}",
+        note=lambda entry: f"– {format_seconds(entry.step_time_s.p90)}",
     )
     return [median, spread, *(_part_column(part.field, part.label, source) for part in PARTS)]
 
 
 def _p10(entry: Entry) -> float | None:
     """A simulated step has no spread."""
-    return entry["step_time_s"]["p10"] if entry["source"] == "measured" else None
+    return entry.step_time_s.p10 if entry.source == "measured" else None
 
 
 def _part_column(field: str, title: str, source: str) -> Column:
     return Column(
         title,
         source,
-        lambda entry: entry[field],
+        lambda entry: getattr(entry, field),
         format_seconds,
         None if field == "other_s" else "least",
         lambda entry: percent(share(entry, field)),
@@ -115,7 +117,7 @@ def _byte_columns(source: str) -> list[Column]:
         Column(
             "sent per rank",
             source,
-            lambda entry: max(entry["bytes_sent_per_rank"]),
+            lambda entry: max(entry.bytes_sent_per_rank),
             format_bytes,
             "least",
             _least_sent,
@@ -123,7 +125,7 @@ def _byte_columns(source: str) -> list[Column]:
         Column(
             "most into one rank",
             source,
-            lambda entry: max(entry["bytes_received_per_rank"]),
+            lambda entry: max(entry.bytes_received_per_rank),
             format_bytes,
             "least",
         ),
@@ -132,26 +134,26 @@ def _byte_columns(source: str) -> list[Column]:
 
 
 def _least_sent(entry: Entry) -> str:
-    sent = entry["bytes_sent_per_rank"]
+    sent = entry.bytes_sent_per_rank
     return "" if min(sent) == max(sent) else f"least {format_bytes(min(sent))}"
 
 
 def _most_on_wire(entry: Entry) -> float | None:
-    return max(entry.get("wire_bytes_received_per_rank") or (), default=None)
+    return max(entry.wire_bytes_received_per_rank or (), default=None)
 
 
 def _speed_columns(source: str, *, compared: bool) -> list[Column]:
     tokens = Column(
         "tokens/s",
         source,
-        lambda entry: entry["tokens_per_s"],
+        lambda entry: entry.tokens_per_s,
         lambda value: f"{value:,.0f}",
         "most",
     )
     against = Column(
         "against server",
         source,
-        lambda entry: entry.get("speed_against_server"),
+        lambda entry: entry.speed_against_server,
         lambda value: f"{value:.2f}×",
         "most",
     )
@@ -172,3 +174,13 @@ def _cell(column: Column, entry: Entry, best: float | None) -> Cell:
         return Cell("–")
     text = column.write(value)
     return Cell(text, column.note(entry), best is not None and text == column.write(best))
+
+
+def _shown(page: Page) -> Mapping[str, Any]:
+    return {
+        "table": strategy_table(page.strategies),
+        "summaries": {name: entry.summary for name, entry in page.strategies.items()},
+    }
+
+
+SECTION = Section("strategies", 20, _shown)

@@ -5,18 +5,22 @@ from typing import Any
 
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
 from steptime.report.palette import VERMILLION
+from steptime.report.section import Page, Section
+from steptime.runs.figures import LinkUse, StepFigures
 
 _ROW = 18  # pixels
 _LONGEST_NAME = 44
 _FULL = 1.005  # above is more than rounding
 
 
-def link_figures(strategies: Mapping[str, Any], names: Sequence[str]) -> list[Figure | None]:
+def link_figures(
+    strategies: Mapping[str, StepFigures], names: Sequence[str]
+) -> list[Figure | None]:
     """A heat map for each of the strategies ``names``; None where its links are not known.
 
     Beside ``data`` and ``layout`` a figure has ``note``, the sentence that says what is shown.
     """
-    return [_figure(name, strategies[name].get("link_use")) for name in names]
+    return [_figure(name, strategies[name].link_use) for name in names]
 
 
 OVERBOOKED = (
@@ -25,23 +29,23 @@ OVERBOOKED = (
 )
 
 
-def overbooked(use: Mapping[str, Any] | None) -> bool:
+def overbooked(use: LinkUse | None) -> bool:
     """Whether a link carries more in a step than it can."""
-    return bool(use and use["links"] and max(use["utilisation"][0]) > _FULL)
+    return bool(use and use.links and max(use.utilisation[0]) > _FULL)
 
 
-def _figure(name: str, use: Mapping[str, Any] | None) -> Figure | None:
-    if not use or not use["links"]:
+def _figure(name: str, use: LinkUse | None) -> Figure | None:
+    if not use or not use.links:
         return None
-    width, begin = 1e3 * use["bin_s"], 1e3 * use["begin_s"]
-    bins = len(use["utilisation"][0])
+    width, begin = 1e3 * use.bin_s, 1e3 * use.begin_s
+    bins = len(use.utilisation[0])
     shown = [begin, begin + width * bins]
-    links = [label(_short(link)) for link in use["links"]]
+    links = [label(_short(link)) for link in use.links]
     return {
         "data": [
             {
                 "type": "heatmap",
-                "z": use["utilisation"],
+                "z": use.utilisation,
                 "x0": begin + width / 2,
                 "dx": width,
                 "y0": 0,
@@ -74,14 +78,14 @@ def _figure(name: str, use: Mapping[str, Any] | None) -> Figure | None:
     }
 
 
-def _note(name: str, use: Mapping[str, Any]) -> str:
-    when = "over time" if len(use["utilisation"][0]) > 1 else "on average"
+def _note(name: str, use: LinkUse) -> str:
+    when = "over time" if len(use.utilisation[0]) > 1 else "on average"
     note = f"How much of each link's bandwidth a step of {name} uses, {when}."
     if overbooked(use):
         note += f" {OVERBOOKED}"
-    if use["left_out"]:
+    if use.left_out:
         note += (
-            f" The busiest {len(use['links'])} links are shown, and {use['left_out']:,} that carry "
+            f" The busiest {len(use.links)} links are shown, and {use.left_out:,} that carry "
             "something are left out."
         )
     return note
@@ -93,3 +97,11 @@ def _short(name: str) -> str:
         return name
     half = _LONGEST_NAME // 2
     return f"{name[: half - 1]}…{name[-half:]}"
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    found = link_figures(page.strategies, list(page.strategies))
+    return {"figures": {"links": found}} if any(found) else None
+
+
+SECTION = Section("links", 100, _shown)

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from steptime.collectives.call_bytes import bus_factor
 from steptime.collectives.collective import COLLECTIVES
 from steptime.program.pair_bytes import call_name
-from steptime.report.about import world_size
+from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
+from steptime.runs.figures import CallKind
 from steptime.timeline import Phase, Timeline
+from steptime.units import format_bytes, format_rate, format_seconds
 
 MOST_ROWS = 40
 _KINDS = (*COLLECTIVES, "send", "recv")
@@ -73,7 +75,7 @@ def call_table(subject: Subject) -> tuple[list[CallRow], int]:
 
 
 def _rows(timeline: Timeline, subject: Subject, steps: _Steps) -> Iterator[CallRow]:
-    known = _known(subject.entry)
+    known = {(call.name, call.stream, call.bytes): call for call in subject.entry.calls}
     names = np.array([call_name(name) for name in timeline.names])
     texts, number = np.unique(names, return_inverse=True)
     keys = np.stack(
@@ -84,12 +86,12 @@ def _rows(timeline: Timeline, subject: Subject, steps: _Steps) -> Iterator[CallR
     for at, (name, stream, nbytes) in enumerate(kinds.tolist()):
         mine = which.ravel() == at
         text, lane = str(texts[name]), timeline.streams[stream]
-        told = known.get((text, lane, nbytes)) or _assumed(text, subject)
+        call = known.get((text, lane, nbytes)) or _assumed(text, lane, nbytes, subject)
         yield CallRow(
             name=text,
-            kind=told["kind"],
-            group=told["group"],
-            members=told["members"],
+            kind=call.kind,
+            group=call.group,
+            members=call.members,
             nbytes=nbytes,
             calls=float(mine.sum()) / steps.rank_steps,
             seconds=float(lasted[mine].mean()),
@@ -98,15 +100,12 @@ def _rows(timeline: Timeline, subject: Subject, steps: _Steps) -> Iterator[CallR
         )
 
 
-def _known(entry: Mapping[str, Any]) -> dict[tuple[str, str, int], Mapping[str, Any]]:
-    return {(c["name"], c["stream"], c["bytes"]): c for c in entry.get("calls", ())}
-
-
-def _assumed(name: str, subject: Subject) -> Mapping[str, Any]:
+def _assumed(name: str, stream: str, nbytes: int, subject: Subject) -> CallKind:
     """Where run.json does not say: training calls its collectives by their kinds, on all ranks."""
     kind = name if name in _KINDS else ""
-    everyone = kind and not subject.entry.get("calls")
-    return {"kind": kind, "group": "", "members": world_size(subject.run.record) * bool(everyone)}
+    everyone = kind and not subject.entry.calls
+    members = subject.ranks * bool(everyone)
+    return CallKind(name=name, stream=stream, bytes=nbytes, kind=kind, group="", members=members)
 
 
 def _steps(timeline: Timeline, subject: Subject) -> _Steps | None:
@@ -146,3 +145,36 @@ def _uncovered(own: NDArray[np.void], calls: NDArray[np.void]) -> NDArray[np.flo
 def has_kinds(rows: Sequence[CallRow]) -> bool:
     """Whether any row tells more of its kind than its name does."""
     return any(row.kind and row.kind != row.name for row in rows)
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    tables = [_lines(*call_table(one)) for one in page.subjects]
+    return {"calls": tables} if any(table["rows"] for table in tables) else None
+
+
+def _lines(rows: Sequence[CallRow], left_out: int) -> dict[str, Any]:
+    """The table of calls as text."""
+    lines = [
+        {
+            "name": row.name,
+            "kind": row.kind or "–",
+            "group": f"{row.group} " * bool(row.group)
+            + (f"{row.members:,}" if row.members else ""),
+            "bytes": format_bytes(row.nbytes) if row.nbytes else "–",
+            "calls": f"{row.calls:,.1f}".removesuffix(".0"),
+            "time": format_seconds(row.seconds),
+            "algbw": format_rate(row.algbw) if row.algbw else "–",
+            "busbw": format_rate(row.busbw) if row.busbw else "–",
+            "share": _percent(row.share),
+            "exposed": _percent(row.exposed),
+        }
+        for row in rows
+    ]
+    return {"rows": lines, "left_out": left_out, "kinds": has_kinds(rows)}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
+
+
+SECTION = Section("calls", 80, _shown)

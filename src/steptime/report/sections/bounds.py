@@ -10,7 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-Answer = Mapping[str, Any]
+from steptime.report.section import Page, Section
+from steptime.runs.figures import Bound
+from steptime.runs.record import RunRecord
 
 _FELT = 5e-3  # of a per cent of the step: what is below is nothing
 
@@ -29,16 +31,16 @@ class Bounds:
     losses: Sequence[tuple[str, str]]
 
 
-def bounds_of(run: Mapping[str, Any]) -> list[Bounds]:
+def bounds_of(run: RunRecord) -> list[Bounds]:
     """What bounds each strategy that was asked about."""
-    asked = {name: e["sensitivity"] for name, e in run["strategies"].items() if "sensitivity" in e}
-    return [_bounds(name, answers) for name, answers in asked.items()]
+    asked = {name: entry.sensitivity for name, entry in run.strategies.items()}
+    return [_bounds(name, answers) for name, answers in asked.items() if answers]
 
 
-def _bounds(name: str, answers: Sequence[Answer]) -> Bounds:
-    ranked = sorted(answers, key=lambda answer: -answer["elasticity"])
-    gains = [answer for answer in ranked if answer["faster"]]
-    losses = [answer for answer in ranked if not answer["faster"]]
+def _bounds(name: str, answers: Sequence[Bound]) -> Bounds:
+    ranked = sorted(answers, key=lambda answer: -answer.elasticity)
+    gains = [answer for answer in ranked if answer.faster]
+    losses = [answer for answer in ranked if not answer.faster]
     return Bounds(
         strategy=name,
         sentence=_sentence(gains, losses),
@@ -47,7 +49,7 @@ def _bounds(name: str, answers: Sequence[Answer]) -> Bounds:
     )
 
 
-def print_bounds(console: Console, run: Mapping[str, Any]) -> None:
+def print_bounds(console: Console, run: RunRecord) -> None:
     """Print what bounds each strategy: a sentence each and, of one alone, what was asked."""
     bounds = bounds_of(run)
     if not bounds:
@@ -55,8 +57,8 @@ def print_bounds(console: Console, run: Mapping[str, Any]) -> None:
     console.print()
     console.print(Text("What bounds the step (simulated)"))
     for one in bounds:
-        said = f"{one.strategy}: {one.sentence}"  # rich would part a number from its unit
-        console.print(Text(fill(said, console.width, break_on_hyphens=False)))
+        line = f"{one.strategy}: {one.sentence}"  # rich would part a number from its unit
+        console.print(Text(fill(line, console.width, break_on_hyphens=False)))
     if len(bounds) > 1:
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
@@ -69,17 +71,17 @@ def print_bounds(console: Console, run: Mapping[str, Any]) -> None:
     console.print(table)
 
 
-def _sentence(gains: Sequence[Answer], losses: Sequence[Answer]) -> str:
+def _sentence(gains: Sequence[Bound], losses: Sequence[Bound]) -> str:
     """The bound: what is worth most as a whole, which kind of it, and which one."""
-    wholes = [one for one in gains if one["what"] in ("all devices", "all links")]
+    wholes = [one for one in gains if one.what in ("all devices", "all links")]
     felt = [one for one in wholes if _felt(one)]
     if not felt:
         return "nothing that is made 1 % faster saves anything."
     first = felt[0]
     sentence = f"{_change(first)} saves {_percent(first)}"
-    kind = next((one for one in gains if one not in wholes and one["kind"] == first["kind"]), None)
+    kind = next((one for one in gains if one not in wholes and one.kind == first.kind), None)
     if kind and _felt(kind):
-        sentence += f" ({kind['what'].removeprefix('all ')} {_percent(kind)})"
+        sentence += f" ({kind.what.removeprefix('all ')} {_percent(kind)})"
     if len(felt) > 1:
         sentence += ", " + ", ".join(f"{_noun(one)} {_percent(one)}" for one in felt[1:])
     hardest = next((one for one in losses if _felt(one)), None)
@@ -88,20 +90,28 @@ def _sentence(gains: Sequence[Answer], losses: Sequence[Answer]) -> str:
     return f"{sentence}."
 
 
-def _felt(answer: Answer) -> bool:
-    return float(answer["elasticity"]) >= _FELT
+def _felt(answer: Bound) -> bool:
+    return answer.elasticity >= _FELT
 
 
-def _percent(answer: Answer) -> str:
-    return f"{answer['elasticity']:.2f}\u00a0%" if _felt(answer) else "0\u00a0%"
+def _percent(answer: Bound) -> str:
+    return f"{answer.elasticity:.2f}\u00a0%" if _felt(answer) else "0\u00a0%"
 
 
-def _change(answer: Answer) -> str:
+def _change(answer: Bound) -> str:
     """What was done: ``1 % more bandwidth of all links``, ``1 % less latency of all links``."""
-    less = answer["faster"] == (answer["kind"] == "latency")
-    return f"1 % {'less' if less else 'more'} {_noun(answer)} of {answer['what']}"
+    less = answer.faster == (answer.kind == "latency")
+    return f"1 % {'less' if less else 'more'} {_noun(answer)} of {answer.what}"
 
 
-def _noun(answer: Answer) -> str:
-    kind = str(answer["kind"])
+def _noun(answer: Bound) -> str:
+    kind = answer.kind
     return f"{kind} speed" if kind in ("compute", "reduction") else kind
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    found = bounds_of(page.record) if page.single else []
+    return {"bounds": found} if found else None
+
+
+SECTION = Section("bounds", 110, _shown)

@@ -1,11 +1,14 @@
 """The tree of POP's efficiencies of each strategy, as far as one run tells."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 from steptime.errors import UsageError
+from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
+from steptime.runs.figures import RankFigures
 from steptime.timeline.efficiency import Efficiency, Usage, efficiency
 
 TITLES = (
@@ -48,25 +51,32 @@ def _percent(value: float | None) -> str:
 
 
 def _efficiency(subject: Subject) -> Efficiency | None:
-    usage = _usage(subject.entry)
+    usage = _usage(subject.entry.ranks)
     from steptime.cluster.what_if import IDEAL  # which loads the cluster's types
 
-    changed = subject.run.record.get("what_if", {})
+    changed = subject.run.record.what_if
     ideal = None
-    if changed.get("changes") == IDEAL and subject.step in changed["strategies"]:
-        ideal = _usage(changed["strategies"][subject.step])
+    if changed and changed.changes == IDEAL and subject.step in changed.strategies:
+        ideal = _usage(changed.strategies[subject.step].ranks)
     return efficiency(usage, ideal) if usage else None
 
 
-def _usage(entry: Mapping[str, Any]) -> Usage | None:
-    """What the ranks did; None where run.json does not say it of every rank, or none computes."""
-    ranks = entry["ranks"]
-    if not ranks or any("compute_s" not in rank for rank in ranks):
+def _usage(ranks: Sequence[RankFigures]) -> Usage | None:
+    """What the ranks did; None where nobody knows it of every rank, or none computes."""
+    if not ranks or any(isnan(rank.compute_s) for rank in ranks):
         return None
     try:
         return Usage(
-            useful_s=tuple(rank["compute_s"] + rank["update_s"] for rank in ranks),
-            run_time_s=max(rank["step_time_s"] for rank in ranks),
+            useful_s=tuple(rank.compute_s + rank.update_s for rank in ranks),
+            run_time_s=max(rank.step_time_s for rank in ranks),
         )
     except UsageError:
         return None  # steps of no time, or in which no rank computes
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    levels = efficiency_tree(page.subjects)
+    return {"efficiency": levels} if levels else None
+
+
+SECTION = Section("efficiency", 120, _shown)

@@ -8,9 +8,9 @@ import numpy as np
 
 from steptime.arrays import Floats
 from steptime.collectives.call_bytes import pair_bytes
-from steptime.report.about import world_size
-from steptime.report.calls import CallRow
 from steptime.report.figures import Figure, axis, label, layout
+from steptime.report.section import Page, Section
+from steptime.report.sections.calls import CallRow, call_table
 from steptime.report.subject import Subject
 from steptime.units import format_bytes
 
@@ -39,14 +39,14 @@ def traffic_of(subject: Subject, calls: Sequence[CallRow]) -> Traffic | None:
     From run.json where that holds it, else from the messages of the timeline, else computed from
     the calls of training, which are all of all ranks.
     """
-    ranks = world_size(subject.run.record)
+    ranks = subject.ranks
     if ranks > MOST_RANKS:
         return None
-    pairs = subject.entry.get("pairs")
+    pairs = subject.entry.pairs
     if pairs:
         sent = np.zeros((ranks, ranks))
-        np.add.at(sent, (pairs["src"], pairs["dst"]), pairs["bytes"])
-        if subject.entry["source"] == "simulated" and "link_use" in subject.entry:
+        np.add.at(sent, (pairs.src, pairs.dst), pairs.bytes)
+        if subject.entry.source == "simulated" and subject.entry.link_use:
             return Traffic(sent, "Counted from the simulated messages of a step.", "simulated")
         return Traffic(sent, _AS_RINGS, "computed")
     return _computed(subject, calls, ranks)
@@ -60,23 +60,27 @@ _AS_RINGS = (
 
 def _computed(subject: Subject, calls: Sequence[CallRow], ranks: int) -> Traffic | None:
     """From the calls; None where these do not add up to what run.json says of each rank."""
-    told = subject.entry["bytes_sent_per_rank"]
-    got = subject.entry["bytes_received_per_rank"]
-    if not calls or len(told) != ranks or any(row.members not in (0, ranks) for row in calls):
+    sent_by_rank = subject.entry.bytes_sent_per_rank
+    received_by_rank = subject.entry.bytes_received_per_rank
+    if (
+        not calls
+        or len(sent_by_rank) != ranks
+        or any(row.members not in (0, ranks) for row in calls)
+    ):
         return None
     sent = np.zeros((ranks, ranks))
-    even = max(told) - min(told) <= _NEAR * max(told)
+    even = max(sent_by_rank) - min(sent_by_rank) <= _NEAR * max(sent_by_rank)
     for row in calls:
         if row.kind in ("reduce", "broadcast", "gather", "scatter") and even and row.nbytes:
             # The roots take turns: each rank is the root as often as any other.
             both = sum(pair_bytes(row.kind, row.nbytes, ranks, root) for root in range(ranks))
             sent += row.calls / ranks * both
         else:
-            root = int(np.argmax(told)) if row.kind in ("broadcast", "scatter") else 0
-            root = int(np.argmax(got)) if row.kind in ("reduce", "gather") else root
+            root = int(np.argmax(sent_by_rank)) if row.kind in ("broadcast", "scatter") else 0
+            root = int(np.argmax(received_by_rank)) if row.kind in ("reduce", "gather") else root
             sent += row.calls * pair_bytes(row.kind, row.nbytes, ranks, root)
-    most = max(max(told), 1)
-    if np.abs(sent.sum(axis=1) - told).max() > _NEAR * most:
+    most = max(max(sent_by_rank), 1)
+    if np.abs(sent.sum(axis=1) - sent_by_rank).max() > _NEAR * most:
         return None
     return Traffic(sent, _AS_RINGS, "computed")
 
@@ -94,7 +98,7 @@ def between_hosts(traffic: Traffic, hosts: Sequence[str]) -> tuple[list[str], Fl
 
 def hosts_of(subject: Subject) -> list[str]:
     """The host of each rank."""
-    return [str(rank["host"]) for rank in subject.entry["ranks"]]
+    return [rank.host for rank in subject.entry.ranks]
 
 
 def matrix_figures(subject: Subject, calls: Sequence[CallRow]) -> Mapping[str, Any] | None:
@@ -169,3 +173,11 @@ def _numbers(sent: Floats) -> Any:
 
     packed = base64.b64encode(sent.astype("<f4").tobytes()).decode()
     return {"dtype": "f4", "bdata": packed, "shape": f"{len(sent)}, {len(sent)}"}
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    found = [matrix_figures(one, call_table(one)[0]) for one in page.subjects]
+    return {"figures": {"matrix": found}} if any(found) else None
+
+
+SECTION = Section("matrix", 70, _shown)

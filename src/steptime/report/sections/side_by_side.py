@@ -9,6 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.report.section import Page, Section
+from steptime.runs.figures import StepFigures
+from steptime.runs.record import RunRecord
 from steptime.units import format_seconds
 
 _NOTHING = 0.05  # per cent
@@ -47,69 +50,75 @@ class SideBySide:
 TITLES = ("step", "compute", "exposed comm")
 
 
-def beside_of(run: Mapping[str, Any]) -> SideBySide | None:
+def side_by_side(run: RunRecord) -> SideBySide | None:
     """What stands side by side in a run, if anything does."""
-    if "what_if" in run:
-        changes = run["what_if"]["changes"]
+    if run.what_if:
+        changes = run.what_if.changes
         return SideBySide(
             heading=f"What if {changes}",
             left="as it is",
             right="what if",
-            note=f"Both are simulated on {run['cluster']}; what if has {changes}.",
-            rows=_rows(run["strategies"], run["what_if"]["strategies"]),
+            note=f"Both are simulated on {run.place.cluster}; what if has {changes}.",
+            rows=_rows(run.strategies, run.what_if.strategies),
         )
-    if "simulated" in run:
-        simulated = run["simulated"]
+    if run.simulated:
+        simulated = run.simulated
         return SideBySide(
-            heading=f"Measured here and simulated on {simulated['cluster_title']}",
+            heading=f"Measured here and simulated on {simulated.cluster_title}",
             left="measured",
             right="simulated",
             note=(
-                f"Simulated at {simulated['fidelity']} fidelity on the cluster "
-                f"{simulated['cluster']}, with the times of compute and update that were measured "
+                f"Simulated at {simulated.fidelity} fidelity on the cluster "
+                f"{simulated.cluster}, with the times of compute and update that were measured "
                 "here; what is none of compute, communication and update is not simulated."
             ),
-            rows=_rows(run["strategies"], simulated["strategies"]),
+            rows=_rows(run.strategies, simulated.strategies),
         )
     return None
 
 
 def _rows(
-    left: Mapping[str, Any], right: Mapping[str, Any]
+    left: Mapping[str, StepFigures], right: Mapping[str, StepFigures]
 ) -> list[tuple[str, Sequence[Quantity]]]:
-    names = sorted(right, key=lambda name: right[name]["step_time_s"]["median"])
+    names = sorted(right, key=lambda name: right[name].step_time_s.median)
     return [
         (
             name,
             [
-                Quantity(left[name]["step_time_s"]["median"], right[name]["step_time_s"]["median"]),
-                *(
-                    Quantity(left[name][field], right[name][field])
-                    for field in ("compute_s", "exposed_comm_s")
-                ),
+                Quantity(left[name].step_time_s.median, right[name].step_time_s.median),
+                Quantity(left[name].compute_s, right[name].compute_s),
+                Quantity(left[name].exposed_comm_s, right[name].exposed_comm_s),
             ],
         )
         for name in names
     ]
 
 
-def print_beside(console: Console, beside: SideBySide) -> None:
+def print_side_by_side(console: Console, both: SideBySide) -> None:
     """Print both sides as a table."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
     table.add_column("strategy", no_wrap=True)
     for title in TITLES:
         if title != "compute":
-            table.add_column(f"{title}\n{beside.left}", justify="right", no_wrap=True)
-            table.add_column(f"\n{beside.right}", justify="right", no_wrap=True)
+            table.add_column(f"{title}\n{both.left}", justify="right", no_wrap=True)
+            table.add_column(f"\n{both.right}", justify="right", no_wrap=True)
             table.add_column("\ndiffers", justify="right", no_wrap=True)
-    for name, (step, _, exposed) in beside.rows:
+    for name, (step, _, exposed) in both.rows:
         cells = [
             text
-            for both in (step, exposed)
-            for text in (format_seconds(both.left), format_seconds(both.right), both.difference)
+            for one in (step, exposed)
+            for text in (format_seconds(one.left), format_seconds(one.right), one.difference)
         ]
         table.add_row(name.replace("overlapped_", "overlapped\n  _"), *cells)
     console.print()
-    console.print(Text(f"{beside.heading}:"))
+    console.print(Text(f"{both.heading}:"))
     console.print(table)
-    console.print(Text(beside.note))
+    console.print(Text(both.note))
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    both = side_by_side(page.record) if page.single else None
+    return {"beside": both, "beside_titles": TITLES} if both else None
+
+
+SECTION = Section("side_by_side", 50, _shown)

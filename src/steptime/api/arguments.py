@@ -1,0 +1,50 @@
+"""What functions take in several spellings: sizes, numbers of ranks, hosts."""
+
+from collections.abc import Iterable
+
+from steptime.errors import UsageError
+from steptime.units import parse_bytes
+
+
+def ranks_of(ranks: int | str | Iterable[int]) -> list[int]:
+    """Numbers of ranks such as 8, ``2,4,8``, ``1-33`` or any of integers, once and in order.
+
+    Raises UsageError when they are none of these.
+    """
+    if isinstance(ranks, str):
+        counts = set(_counts(ranks))
+    else:
+        counts = {ranks} if isinstance(ranks, int) else set(ranks)
+    if not counts or min(counts) < 1:
+        raise UsageError(f"--ranks is {ranks!r}: there must be at least one rank")
+    return sorted(counts)
+
+
+def _counts(text: str) -> Iterable[int]:
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise UsageError(f"--ranks is {text!r}: write numbers such as 8, 2,4,8 or 1-33")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def hosts_of(ranks: int, hosts: int | None) -> tuple[int, ...] | None:
+    """The host of each rank when so many hosts share the ranks in order; None: not asked for.
+
+    Raises UsageError when there is no host.
+    """
+    if hosts is None:
+        return None
+    if hosts < 1:
+        raise UsageError(f"--hosts is {hosts}: it must be at least 1")
+    return tuple(rank * min(hosts, ranks) // ranks for rank in range(ranks))
+
+
+def bytes_of(ranks: int, nbytes: int | str | None) -> int:
+    """The bytes of the vector: by default 1 MiB for each rank.
+
+    Raises UsageError when a text is no size.
+    """
+    if nbytes is None:
+        return ranks << 20
+    return parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes

@@ -1,0 +1,136 @@
+"""``steptime.bench``: collectives timed and checked on live ranks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from steptime.api.cells import frame_of_rows, html_of
+from steptime.api.running import Backend, run
+from steptime.errors import SteptimeError, UsageError
+from steptime.measure.options import BenchOptions
+from steptime.measure.table import flat
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from steptime.measure.bench import Row
+
+
+@dataclass(frozen=True, repr=False)
+class Benchmark:
+    """Times of an operation: a row for each size and algorithm.
+
+    ``measured`` are the rows, typed; ``content`` is what the run.json of `steptime bench` holds,
+    ``text`` what it prints.
+    """
+
+    measured: "Sequence[Row]"
+    content: Mapping[str, Any]
+    text: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A flat row for each size and algorithm, as ``--csv`` writes them."""
+        return [flat(row) for row in self.content["rows"]]
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of ``rows``; UsageError where there is no pandas."""
+        return frame_of_rows(self.rows)
+
+    def print(self, console: "Console") -> None:
+        """Print the columns of nccl-tests."""
+        console.print(self.text, soft_wrap=True)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return html_of(self.print)
+
+
+def bench(
+    op: str = "all_reduce",
+    *,
+    ranks: int = 4,
+    backend: Backend = "gloo",
+    threads: int = 1,
+    algorithms: str = "builtin",
+    minbytes: str = "4",
+    maxbytes: str = "16MiB",
+    stepfactor: float = 4.0,
+    iters: int = 20,
+    warmup_iters: int = 2,
+    reduction: str = "sum",
+    datatype: str = "float32",
+    root: int = 0,
+    timeout: float | str = "5min",
+) -> Benchmark:
+    """Time a collective on live ranks of this machine, with every result checked.
+
+    ``op``: all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter, all_to_all,
+    barrier or sendrecv. ``algorithms``, with commas: builtin for the library's own, names as
+    ``st.verify`` knows them, or files of your own; all, every one that serves the ranks. Sizes go
+    from ``minbytes`` to ``maxbytes``, each ``stepfactor`` times the last.
+
+    Raises what ``st.run`` raises, UsageError where this cannot be measured, and SteptimeError where
+    a result is wrong.
+
+    >>> times = st.bench("all_reduce", ranks=2, minbytes="1MiB", maxbytes="1MiB", iters=3)
+    >>> times.measured[0].out_of_place.wrong
+    0
+    """
+    options = BenchOptions(
+        minbytes=minbytes,
+        maxbytes=maxbytes,
+        stepfactor=stepfactor,
+        iters=iters,
+        warmup_iters=warmup_iters,
+        reduction=reduction,
+        datatype=datatype,
+        root=root,
+    )
+    if backend == "none":
+        raise UsageError("bench measures what communicates: choose gloo, nccl or steptime")
+    from steptime.measure.bench import wrong_in_all
+    from steptime.measure.place import check_place
+
+    check_place(options.bench(op, algorithms, ranks), backend, ranks, ranks)
+    work = partial(_measured, options, op, algorithms, backend, threads)
+    found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
+    if found is None:
+        raise SteptimeError("rank 0 brought no rows home; please report this")
+    if wrong := wrong_in_all(found.measured):
+        raise SteptimeError(f"{wrong} elements of the results are wrong under {algorithms}")
+    return found
+
+
+def _measured(
+    options: BenchOptions, op: str, algorithms: str, backend: str, threads: int
+) -> Benchmark | None:
+    """Measure as one of the ranks; the answer on rank 0."""
+    from steptime.measure.place import hosts_of, make_transport
+    from steptime.measure.session import record
+    from steptime.measure.session import run as measure
+    from steptime.measure.table import footer, layout
+
+    transport = make_transport(backend)
+    asked = options.bench(op, algorithms, transport.ranks)
+    session = measure(transport, asked, hosts_of(transport), lambda _: None)
+    if transport.rank != 0:
+        return None
+    printed = layout("nccl", asked, transport.ranks, transport.library)
+    neighbours = session.machine.message if session.machine else None
+    lines = [*printed.header, *map(printed.line, session.rows)]
+    where = {
+        "backend": backend,
+        "ranks": transport.ranks,
+        "threads": threads,
+        "launcher": "steptime",
+        "library": transport.library,
+    }
+    return Benchmark(
+        session.rows,
+        record("bench", asked, session, [], where),
+        "\n".join([*lines, footer(session.rows, session.fits, neighbours)]),
+    )

@@ -1,0 +1,43 @@
+"""Functions and results on their way between processes, and in words why one cannot go."""
+
+import io
+import sys
+from typing import Any
+
+import cloudpickle
+
+from steptime.errors import UsageError
+
+
+def packed(value: object, what: str, mend: str) -> bytes:
+    """``value`` as bytes that another process makes it of again, functions of ``__main__`` too.
+
+    Tensors travel by value and only those of the CPU. Raises UsageError where a part of it cannot
+    travel: ``what`` is the subject of its sentence, and ``mend`` says what to do instead.
+    """
+    file = io.BytesIO()
+    try:
+        _Pickler(file).dump(value)
+    except _OnDeviceError as error:
+        raise UsageError(
+            f"{what} a tensor of {error}, which stays in its process: make it one of the CPU by "
+            ".cpu() first"
+        ) from None
+    except Exception as error:
+        why = " ".join(str(error).split())
+        raise UsageError(f"{what} what no other process can have ({why}): {mend}") from None
+    return file.getvalue()
+
+
+class _OnDeviceError(Exception):
+    """A tensor is not in the memory of the host."""
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle's, but for tensors elsewhere than on the CPU."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
+            raise _OnDeviceError(obj.device)
+        return super().reducer_override(obj)

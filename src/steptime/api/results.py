@@ -1,0 +1,134 @@
+"""What a run gives: figures, timeline, page; whether it was simulated, measured or read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steptime.api.cells import frame_of_rows, html_of, text_of
+from steptime.errors import UsageError
+from steptime.program.stored import StoredProgram, read_programs, write_programs
+from steptime.runs import run_folder
+from steptime.runs.record import RunRecord, run_record
+from steptime.timeline import Timeline, read_chrome_trace, write_chrome_trace
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from steptime.runs.figures import StepFigures
+
+TRACE, REPORT = "trace.json.gz", "report.html"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run of steps: simulated, measured here, or read from its folder.
+
+    ``content`` is what its run.json holds or would hold. ``timeline`` is None where the folder has
+    none that could be read.
+    """
+
+    content: Mapping[str, Any]
+    timeline: Timeline | None
+    programs: Sequence[StoredProgram] = ()
+
+    @cached_property
+    def record(self) -> RunRecord:
+        """What ran, on what, and what came out of it, typed."""
+        return run_record(self.content, str(self.content.get("run", "the run")))
+
+    @property
+    def strategies(self) -> "Mapping[str, StepFigures]":
+        """The figures of every strategy that ran, by its name."""
+        return self.record.strategies
+
+    @property
+    def figures(self) -> "StepFigures":
+        """The figures of the fastest strategy."""
+        return self.record.best
+
+    @property
+    def step_s(self) -> float:
+        """The seconds of its median step."""
+        return self.figures.step_time_s.median
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The fastest strategy as a row of a table."""
+        return self.rows[list(self.strategies).index(self.record.fastest)]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each strategy: its step, and where its seconds go."""
+        return [
+            {
+                "strategy": name,
+                "step_s": one.step_time_s.median,
+                "compute_s": one.compute_s,
+                "exposed_comm_s": one.exposed_comm_s,
+                "update_s": one.update_s,
+                "other_s": one.other_s,
+                "tokens_per_s": one.tokens_per_s,
+                "source": one.source,
+            }
+            for name, one in self.strategies.items()
+        ]
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of ``rows``; UsageError where there is no pandas."""
+        return frame_of_rows(self.rows)
+
+    def report(self, path: str | Path) -> Path:
+        """Write its page to a file: one of HTML that needs no network."""
+        from steptime.report import write_report
+
+        if self.timeline is None:
+            raise UsageError(f"the run has no timeline: {TRACE} is missing or cannot be read")
+        write_report(Path(path), self.record, self.timeline)
+        return Path(path)
+
+    def save(self, folder: str | Path) -> Path:
+        """Leave a run's folder: run.json, trace.json.gz, the programs and report.html."""
+        out = run_folder.create(Path(folder))
+        run_folder.write_record(out, {**self.content, "run": str(out)})
+        if self.timeline is not None:
+            write_chrome_trace(out / TRACE, self.timeline)
+            self.report(out / REPORT)
+        write_programs(out, self.programs)
+        return out
+
+    def print(self, console: "Console") -> None:
+        """Print its table, and what it says in sentences."""
+        from steptime.report.terminal import print_run
+
+        print_run(console, self.record)
+
+    def __repr__(self) -> str:
+        return text_of(self.print)
+
+    def _repr_html_(self) -> str:
+        return html_of(self.print)
+
+
+def load(folder: str | Path) -> Run:
+    """The run that a folder holds, as the verbs compare, train, simulate and proxy leave it.
+
+    Raises UsageError where there is none, its run.json is not whole, or it is of no run of steps.
+
+    >>> run = st.simulate("gpt2-124M", "dgx-h100-pod", ranks=8, strategy="sharded")
+    >>> st.load(run.save("runs/eight")).step_s == run.step_s
+    True
+    """
+    path = Path(folder)
+    content = run_folder.read_record(path)
+    if "strategies" not in content and "phases" not in content:
+        raise UsageError(
+            f"{path} is a run of {content['verb']}, which has no steps: load takes those of "
+            "compare, train, simulate and proxy"
+        )
+    try:
+        timeline = read_chrome_trace(path / TRACE)
+    except UsageError:
+        timeline = None
+    return Run({**content, "run": str(path)}, timeline, tuple(read_programs(path)))

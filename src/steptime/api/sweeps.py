@@ -1,0 +1,116 @@
+"""``steptime.sweep``: a function of steptime, or any other, for every combination of arguments."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from steptime.api.cells import Track, frame_of_rows, html_of, text_of, untracked
+from steptime.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Cell(Generic[T]):
+    """One combination: what was varied, and its result, or in a sentence why there is none."""
+
+    arguments: Mapping[str, Any]
+    result: T | None
+    refused: str | None
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What was varied, then the figures of the result, or why it was refused."""
+        figures = getattr(self.result, "row", None)
+        if self.result is not None and figures is None:
+            figures = {"result": self.result}
+        return {**self.arguments, **(figures or {}), "refused": self.refused or ""}
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep(Generic[T]):
+    """All combinations, in the order in which the arguments were given, the last varying first."""
+
+    cells: tuple[Cell[T], ...]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each combination, all with the same columns."""
+        rows = [cell.row for cell in self.cells]
+        columns = list(dict.fromkeys(name for row in rows for name in row if name != "refused"))
+        if any(row["refused"] for row in rows):
+            columns.append("refused")
+        return [{name: row.get(name) for name in columns} for row in rows]
+
+    def to_pandas(self) -> Any:
+        """A DataFrame of ``rows``; UsageError where there is no pandas."""
+        return frame_of_rows(self.rows)
+
+    def print(self, console: "Console") -> None:
+        """Print the table."""
+        from rich import box
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        rows = self.rows
+        for name in rows[0]:
+            numbers = any(isinstance(row[name], int | float) for row in rows)
+            table.add_column(name.removesuffix("_s"), justify="right" if numbers else "left")
+        for row in rows:
+            table.add_row(*(_written(name, value) for name, value in row.items()))
+        console.print(table)
+
+    def __repr__(self) -> str:
+        return text_of(self.print)
+
+    def _repr_html_(self) -> str:
+        return html_of(self.print)
+
+
+def sweep(function: Callable[..., T], *, track: Track = untracked, **arguments: Any) -> Sweep[T]:
+    """Call ``function`` for every combination of its arguments; the result is a table.
+
+    An argument that is a list, a tuple or a range is varied, every other is the same in all calls.
+    A combination that the function refuses (UsageError) is a row with the reason. The figures of a
+    row are those of the result's ``row`` where it has one, as what ``st.simulate`` returns.
+    ``track`` may show progress, as tqdm.
+
+    >>> table = st.sweep(st.simulate, model="gpt2-124M", cluster="dgx-h100-pod", strategy="sharded",
+    ...                  ranks=[8, 16, 64])
+    >>> [cell.refused is None for cell in table.cells]
+    [True, True, False]
+    """
+    varied = {name: value for name, value in arguments.items() if _is_several(value)}
+    if empty := [name for name, values in varied.items() if not len(values)]:
+        raise UsageError(f"{empty[0]} has no values to go through: give at least one")
+    combinations = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
+    return Sweep(
+        tuple(_cell(function, arguments, one) for one in track(combinations, "combinations"))
+    )
+
+
+def _is_several(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _cell(
+    function: Callable[..., T], arguments: Mapping[str, Any], varied: Mapping[str, Any]
+) -> Cell[T]:
+    try:
+        return Cell(varied, function(**{**arguments, **varied}), None)
+    except UsageError as error:
+        return Cell(varied, None, str(error))
+
+
+def _written(name: str, value: object) -> str:
+    from steptime.units import format_seconds
+
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return format_seconds(value) if name.endswith("_s") else f"{value:.4g}"
+    return str(value)

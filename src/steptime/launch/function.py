@@ -1,0 +1,200 @@
+"""A function on ranks of this host, called from any thread, also where an event loop runs.
+
+The processes run a command of ours that reads the function from a file that has no name and writes
+what came of it to another, so whatever ends this process leaves nothing behind.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from steptime.errors import SteptimeError
+from steptime.launch.job import Failure, Job
+from steptime.launch.process import Rank
+
+FUNCTION_VARIABLE = "STEPTIME_FUNCTION"
+"""Set for each rank: the descriptor of the file that holds what to call."""
+
+RESULT_VARIABLE = "STEPTIME_RESULT"
+"""Set for each rank: the descriptor of the file for what came of it."""
+
+STACK_VARIABLE = "STEPTIME_STACK"
+"""Set for each rank: the descriptor of the file for where it is, which SIGUSR1 makes it tell."""
+
+BEGAN, RETURNED = {"began": True}, {"returned": True}
+"""What a rank tells the launcher before it calls the function and after."""
+
+_START_S = 300.0
+"""For all ranks to import what they need and to join: a limit for what hangs, not for speed."""
+
+_STACK_S = 0.5
+
+
+class LateError(SteptimeError):
+    """Ranks had not returned when the time was over."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the function: what each rank wrote, why it failed if it did, and where it hung.
+
+    ``stacks`` of ranks that had not returned in time, as faulthandler writes them.
+    """
+
+    results: tuple[bytes, ...]
+    failure: Failure | None
+    stacks: Mapping[int, str]
+
+
+class _Call:
+    """A job that runs in a thread of its own, as the thread that waits for it sees it."""
+
+    def __init__(self, ranks: int, timeout_s: float) -> None:
+        self.printed: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
+        """What ranks print, and None at the end."""
+        self.failure: Failure | None = None
+        self.late: set[int] = set()
+        """Ranks that had not returned in time, and have told where they are."""
+        self._ranks, self._timeout_s = ranks, timeout_s
+        self._began: set[int] = set()
+        self._returned: set[int] = set()
+        self._stopped = threading.Event()
+        self._wake: Callable[[], object] = lambda: None
+
+    def stop(self) -> None:
+        """End all ranks; for the thread that waits."""
+        self._stopped.set()
+        with suppress(RuntimeError):  # the loop has ended
+            self._wake()
+
+    async def watch(self, start: Callable[[Job], None]) -> None:
+        """Start the ranks and see them to their end; for the thread of the job."""
+        job = Job(hears=self._heard, prints=lambda *printed: self.printed.put(printed))
+        loop = asyncio.get_running_loop()
+        self._wake = lambda: loop.call_soon_threadsafe(job.trouble.set)
+        self._progress = asyncio.Event()
+        if not self._stopped.is_set():
+            start(job)
+            everyone = asyncio.create_task(self._until_all(job))
+            await job.trouble.wait()
+            everyone.cancel()
+        if job.cause and isinstance(job.cause.error, LateError):
+            self.late = set(range(self._ranks)) - self._returned
+            job.send(signal.SIGUSR1)
+            await asyncio.sleep(_STACK_S)
+            self._stopped.set()
+        await job.end(at_once=self._stopped.is_set())
+        self.failure = job.cause
+
+    def _heard(self, rank: Rank, message: Mapping[str, object]) -> None:
+        if message == RETURNED:
+            rank.returned = True
+            self._returned.add(rank.number)
+        self._began.add(rank.number)
+        self._progress.set()
+
+    async def _until_all(self, job: Job) -> None:
+        """Release the ranks when all have returned, or fail the job when they do not in time."""
+        for those, limit_s in ((self._began, _START_S), (self._returned, self._timeout_s)):
+            try:
+                async with asyncio.timeout(limit_s):
+                    while len(those) < self._ranks:
+                        await self._progress.wait()
+                        self._progress.clear()
+            except TimeoutError:
+                job.fail(Failure(None, LateError(self._late(those, limit_s))))
+                return
+        job.release()
+
+    def _late(self, those: set[int], limit_s: float) -> str:
+        done = "returned" if those is self._returned else "joined"
+        missing = ranks_named(set(range(self._ranks)) - those)
+        others = f", and {ranks_named(those)} had" if those else ""
+        hint = ": a collective waits until every rank calls it" if those else ""
+        return f"after {limit_s:g} s {missing} had not {done}{others}{hint}"
+
+
+def call_on_ranks(
+    command: Sequence[str],
+    function: bytes,
+    ranks: int,
+    *,
+    threads: int,
+    timeout_s: float,
+    prints: Callable[[int, bytes], None],
+    environ: Mapping[str, str] = os.environ,
+) -> Outcome:
+    """Run ``command`` as ranks of ``threads`` threads, which each call ``function`` once.
+
+    What they print is given to ``prints`` in the calling thread, with the number of the rank. All
+    ranks end with the first that fails, with this process, when not all have returned
+    ``timeout_s`` seconds after all began, and when an exception such as KeyboardInterrupt ends the
+    wait in this thread; none runs any more when this returns or raises.
+    """
+    call = _Call(ranks, timeout_s)
+    with _unnamed_files(ranks) as (given, results, stacks):
+        file_of(given).write_bytes(function)
+
+        def files(rank: int) -> dict[str, int]:
+            return {
+                FUNCTION_VARIABLE: given,
+                RESULT_VARIABLE: results[rank],
+                STACK_VARIABLE: stacks[rank],
+            }
+
+        def run() -> None:
+            try:
+                asyncio.run(
+                    call.watch(lambda job: job.start(command, ranks, threads, environ, files))
+                )
+            finally:
+                call.printed.put(None)
+
+        thread = threading.Thread(target=run, name="steptime ranks")
+        thread.start()
+        try:
+            for number, output in iter(call.printed.get, None):
+                prints(number, output)
+        except BaseException:
+            call.stop()
+            raise
+        finally:
+            thread.join()
+        where = {rank: file_of(stacks[rank]).read_text() for rank in sorted(call.late)}
+        return Outcome(tuple(file_of(one).read_bytes() for one in results), call.failure, where)
+
+
+def file_of(descriptor: int) -> Path:
+    """A path to an open file that has no name, by which each process reads from its beginning."""
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+def ranks_named(ranks: set[int]) -> str:
+    """``rank 2``, or ``ranks 0, 1 and 3``."""
+    names = [str(rank) for rank in sorted(ranks)]
+    if len(names) == 1:
+        return f"rank {names[0]}"
+    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+
+
+@contextmanager
+def _unnamed_files(ranks: int) -> Iterator[tuple[int, list[int], list[int]]]:
+    """A file for the function, and for each rank one for its result and one for its stack."""
+    with ExitStack() as stack:
+
+        def made(name: str) -> int:
+            file = os.memfd_create(f"steptime-{name}")
+            stack.callback(os.close, file)
+            return file
+
+        yield (
+            made("function"),
+            [made("result") for _ in range(ranks)],
+            [made("stack") for _ in range(ranks)],
+        )
