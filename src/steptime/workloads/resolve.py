@@ -49,11 +49,11 @@ def resolved(spec: StepSpec, model: Model, cluster: Cluster | None = None) -> St
     cluster has no place for the ranks or its devices have no rate for the precision.
     """
     own = has_own_step(model, shared=spec.shares)
+    strategy = strategy_of_zero(spec.zero, spec.strategy)
     _check_read(spec, model.name if own else "")
     mesh = _mesh(spec, cluster)
     plain = own or not spec.asks_to_share
     batch, micro_batches, rows = _batch(spec, mesh, plain=plain)
-    strategy = strategy_of_zero(spec.zero, spec.strategy)
     strategy = (DEFAULT_STRATEGY if own else "replicated") if strategy is None else strategy
     _check_strategy(strategy, cluster)
     row = model.row(spec.tokens)
