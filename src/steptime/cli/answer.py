@@ -50,7 +50,7 @@ def leave(
     hashes = {name: set(figures.parameter_hash) for name, figures in run.strategies.items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
-        text = output.told(lambda console: print_run(console, run))
+        text = output.rendered(lambda console: print_run(console, run))
         say(f"{text}\n\nreport: {out / 'report.html'}")
     elif not diverged:
         say(json.dumps(raw))
@@ -74,7 +74,7 @@ def leave_flows(
     if output.json:
         say(json.dumps(run))
         return
-    say(f"{output.told(lambda console: print_flows(console, run))}\n\nrun: {out}")
+    say(f"{output.rendered(lambda console: print_flows(console, run))}\n\nrun: {out}")
 
 
 @contextmanager

@@ -45,5 +45,5 @@ def history(
     if printed.json:
         say(json.dumps(run))
         return
-    told = printed.told(lambda console: print_history(console, run))
+    told = printed.rendered(lambda console: print_history(console, run))
     say(told + (f"\npage: {html}" if html else ""))

@@ -326,5 +326,5 @@ def _answer(
     if output.json:
         say(json.dumps(run))
         return
-    told = output.told(lambda console: print_scale(console, run))
+    told = output.rendered(lambda console: print_scale(console, run))
     say(f"{told}\n\nreport: {out / 'report.html'}")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
-from steptime.strategies import Strategy, simulated_strategy
+from steptime.strategies import Strategy, strategy_named
 from steptime.units import Size
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Model, Transformer, model_named, transformer_of
@@ -115,7 +115,7 @@ def runs_on(strategy: Strategy, cluster: Cluster) -> bool:
 
 def _check_strategy(name: str, cluster: Cluster | None) -> None:
     """Raise UsageError where there is no such strategy, or it cannot run on the cluster."""
-    strategy = simulated_strategy(name)
+    strategy = strategy_named(name)
     if cluster is not None and not runs_on(strategy, cluster):
         raise UsageError(
             f"the strategy {name} keeps parameters in memory that ranks share, and the devices "
