@@ -11,7 +11,7 @@ from steptime.api.cells import frame_of, text_of
 from steptime.cluster import Cluster, cluster_named
 from steptime.collectives.algorithm import DEFAULT_BLOCKS, Algorithm
 from steptime.collectives.lookup import find_algorithms, is_own
-from steptime.collectives.verification import findings_of_own, safe_schedule
+from steptime.collectives.verification import safe_schedule
 from steptime.errors import UsageError
 from steptime.report.collective.panel import Link, Panel, panel
 from steptime.units import parse_rate, parse_seconds
@@ -91,12 +91,18 @@ def show(
     place = None if cluster is None else cluster_of(cluster)
     on = hosts_of_ranks(ranks, hosts, place)
     parts = DEFAULT_BLOCKS if blocks is None else blocks
-    panels = []
-    for one in _found(algorithms, collective):
-        made = safe_schedule(one, ranks, root=root, hosts=on, blocks=parts)
-        wrong = findings_of_own(one, made)
-        panels.append(panel(one, made, bytes_of(ranks, nbytes), link, place, wrong))
-    return Picture(tuple(panels))
+    return Picture(
+        tuple(
+            panel(
+                one,
+                safe_schedule(one, ranks, root=root, hosts=on, blocks=parts),
+                bytes_of(ranks, nbytes),
+                link,
+                place,
+            )
+            for one in _found(algorithms, collective)
+        )
+    )
 
 
 def link_of(alpha: str, bandwidth: str) -> Link:

@@ -92,7 +92,8 @@ def show(
         )
     from steptime.collectives.algorithm import DEFAULT_BLOCKS
     from steptime.collectives.lookup import find_algorithms, is_own
-    from steptime.collectives.verification import check_right, findings_of_own, safe_schedule
+    from steptime.collectives.proof import prove
+    from steptime.collectives.verification import check_right, safe_schedule
     from steptime.report.collective.panel import Link, panel
 
     link = Link(parse_seconds(alpha), parse_rate(bandwidth))
@@ -126,7 +127,7 @@ def show(
         found = find_algorithms(name, collective)
         for algorithm in found if is_own(name) else found[:1]:
             schedule = made(algorithm, DEFAULT_BLOCKS if blocks is None else blocks)
-            findings = findings_of_own(algorithm, schedule)
+            findings = prove(schedule).findings if is_own(name) else None
             shown.append(panel(algorithm, schedule, bytes_of(ranks, size), link, place, findings))
     if html is not None:
         from steptime.api.pictures import Picture

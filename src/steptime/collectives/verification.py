@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from steptime.collectives.algorithm import DEFAULT_BLOCKS, Algorithm, algorithms, schedule
+from steptime.collectives.algorithm import DEFAULT_BLOCKS, Algorithm, schedule
 from steptime.collectives.price import price
 from steptime.collectives.proof import Finding, prove
 from steptime.collectives.schedule import TRANSFER, Round, Schedule
@@ -82,15 +82,6 @@ def verify(
         bytes_reduced_max=int(cost.bytes_reduced.max()) if cost else 0,
         findings=proof.findings,
     )
-
-
-def findings_of_own(algorithm: Algorithm, made: Schedule) -> tuple[Finding, ...] | None:
-    """What is wrong with a schedule of a user's own algorithm; None of a shipped one's.
-
-    Raises what ``prove`` does.
-    """
-    shipped = algorithms(algorithm.collective.name).get(algorithm.name)
-    return None if shipped is algorithm else prove(made).findings
 
 
 def check_right(algorithm: Algorithm, ranks: int, *, root: int = 0) -> None:
