@@ -22,9 +22,9 @@ _UNREAD_BY_ITS_OWN_STEP = (
 )
 
 
-def model_of(spec: StepSpec) -> Model:
-    """The model that is named, with so many layers; raises UsageError where there is none."""
-    model = model_named(spec.model)
+def model_of(spec: StepSpec, given: Model | None = None) -> Model:
+    """The model that is given or named, with so many layers; UsageError where there is none."""
+    model = given or model_named(spec.model)
     return transformer_of(model).with_layers(spec.layers) if spec.layers else model
 
 
