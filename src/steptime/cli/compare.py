@@ -13,10 +13,12 @@ from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainO
 from steptime.workloads.precision import DtypeName
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from steptime.cluster import Cluster
+    from steptime.runs.figures import StepFigures
     from steptime.runs.record import Elsewhere
     from steptime.strategies import Strategy
-    from steptime.study.comparison import Comparison
     from steptime.train.job import Job
 
 
@@ -60,14 +62,12 @@ def compare(
         Makes the initial weights and the order of the data.
 
     """
+    from steptime.api.training import check_comparison, chosen_strategies, possible
     from steptime.cluster.files import cluster_named
-    from steptime.strategies import check_backend, live_strategy
-    from steptime.train.data import check_data
 
-    asked = [] if names == "all" else [live_strategy(n) for n in dict.fromkeys(names.split(","))]
-    model = replace(model, name=name)
+    asked = chosen_strategies(names)
     options = JobOptions(
-        model=model,
+        model=replace(model, name=name),
         data=data,
         train=train,
         precision=precision,
@@ -78,16 +78,13 @@ def compare(
     )
 
     def check(size: int) -> None:
-        for strategy in asked:
-            check_backend(strategy, ranks.backend)
-        train.rows_per_micro_batch(size)
-        context = model.row(model.config(vocabulary=1))
-        check_data(data, context=context, batch=train.batch, ranks=size)
+        check_comparison(options, asked, ranks.backend, size)
         if cluster is not None:
             _check_cluster(cluster_named(cluster), asked, size)
 
     def work(place: Place) -> None:
-        _compare(options, asked or _possible(place, ranks), cluster, place, ranks, output)
+        chosen = asked or possible(ranks.backend, one_host=place.world.one_host)
+        _compare(options, chosen, cluster, place, ranks, output)
 
     return on_ranks("compare", ranks, output, 4, check, work)
 
@@ -111,14 +108,6 @@ def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> No
         )
 
 
-def _possible(place: Place, ranks: RankOptions) -> list["Strategy"]:
-    """All strategies that can run on these ranks."""
-    from steptime.strategies import live_strategies
-
-    shares_memory = place.world.one_host and ranks.backend != "nccl"
-    return [s for s in live_strategies().values() if shares_memory or not s.in_shared_memory]
-
-
 def _compare(
     options: JobOptions,
     chosen: list["Strategy"],
@@ -127,11 +116,9 @@ def _compare(
     ranks: RankOptions,
     output: OutputOptions,
 ) -> None:
+    from steptime.api.training import compared
     from steptime.cli.answer import leave, record_place
     from steptime.cluster.files import cluster_named
-    from steptime.study import compare as study
-    from steptime.study.programs import trained_programs
-    from steptime.study.record import training_record
     from steptime.train.job import prepare_job
     from steptime.train.loop import StepOutcome
 
@@ -148,26 +135,23 @@ def _compare(
         def advance(strategy: "Strategy", outcome: StepOutcome) -> None:
             progress.update(bars[strategy.name], completed=outcome.step + 1)
 
-        comparison = study.compare(job, chosen, advance)
-    if comparison:
-        out = place.out
-        record = training_record("compare", str(out), comparison, job, record_place(place, ranks))
+        run = compared(job, chosen, record_place(place, ranks), advance)
+    if run:
         if cluster is not None:
-            there = _simulated(comparison, job, cluster_named(cluster), output)
-            record = replace(record, simulated=there)
-        programs = trained_programs(comparison, job.options, job.config)
-        leave(record, comparison.timeline, out, output, programs)
+            there = _simulated(run.strategies, job, cluster_named(cluster), output)
+            run = replace(run, record=replace(run.record, simulated=there))
+        leave(run, place.out, output)
 
 
 def _simulated(
-    comparison: "Comparison", job: "Job", cluster: "Cluster", output: OutputOptions
+    measured: "Mapping[str, StepFigures]", job: "Job", cluster: "Cluster", output: OutputOptions
 ) -> "Elsewhere":
     """The same steps on a cluster."""
     from steptime.study.options import HowOptions
     from steptime.study.resimulate import asked_of_comparison
     from steptime.study.simulate import once_more, prepare_all, study
 
-    asked = asked_of_comparison(comparison, job.options, job.config, cluster)
+    asked = asked_of_comparison(measured, job.options, job.config, cluster)
     how = HowOptions()
     prepared = prepare_all(asked, cluster, how)
     with output.progress(0) as progress:

@@ -116,6 +116,7 @@ def _check_resumed(model: ModelOptions, info: "CheckpointInfo") -> None:
 def _train(
     job: "Job", name: str, run: RunOptions, place: Place, ranks: RankOptions, output: OutputOptions
 ) -> None:
+    from steptime.api.results import Run
     from steptime.cli.answer import leave, record_place
     from steptime.strategies import strategy_named
     from steptime.study.compare import summarise
@@ -150,4 +151,4 @@ def _train(
             validation=[asdict(validation) for validation in validations],
         )
         programs = trained_programs(summary, job.options, job.config)
-        leave(answer, summary.timeline, place.out, output, programs)
+        leave(Run(answer, summary.timeline, tuple(programs)), place.out, output)
