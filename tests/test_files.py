@@ -1,9 +1,10 @@
+import gzip
 import os
 
 import pytest
 
 from steptime.errors import UsageError
-from steptime.files import bounded_text
+from steptime.files import bounded_bytes, bounded_text
 
 
 def test_a_text_file_is_read_whole(tmp_path):
@@ -32,3 +33,14 @@ def test_a_pipe_that_nobody_writes_to_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="not even a file"):
         bounded_text(tmp_path / "pipe", "model file")
+
+
+def test_what_a_packed_file_holds_is_bounded(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(1 << 20)))
+    assert bounded_bytes(path, "trace", 1 << 20) == bytes(1 << 20)
+    with pytest.raises(UsageError, match="more than 1,000,000 bytes"):
+        bounded_bytes(path, "trace", 1_000_000)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(UsageError, match=r"cannot read the trace .*a.gz: Compressed file ended"):
+        bounded_bytes(path, "trace", 1 << 20)

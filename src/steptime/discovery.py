@@ -7,6 +7,7 @@ package's ``__path__`` leads to counts, and nothing else has to list it.
 import importlib.util
 import sys
 import traceback
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -30,6 +31,16 @@ def members(package: str, name: str, kind: type[_T]) -> list[_T]:
     """What the modules of a package call ``name``, where it is a ``kind``, in their order."""
     found = (getattr(module, name, None) for module in modules_of(package))
     return [value for value in found if isinstance(value, kind)]
+
+
+def first_lines(path: Iterable[str]) -> dict[str, str]:
+    """What the first line of each module on a package's path says of it; none is imported."""
+    found: dict[str, str] = {}
+    for folder in path:
+        for file in sorted(Path(folder).glob("*.py")):
+            with file.open(encoding="utf-8") as text:
+                found.setdefault(file.stem, text.readline().strip().strip('"'))
+    return found
 
 
 def is_file(word: str) -> bool:

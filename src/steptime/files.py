@@ -3,38 +3,56 @@
 A killed process leaves none that is damaged, and no file that somebody names fills memory.
 """
 
+import gzip
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO, Any
 
 from steptime.errors import UsageError
 
 _MOST_TEXT = 1 << 20
+_PIECE = 1 << 24
 
 
 def bounded_text(path: Path, what: str, most: int = _MOST_TEXT) -> str:
-    """The text of the file ``path``, of ``most`` bytes at most; errors call it ``what``.
+    """The text of the file ``path``; see ``bounded_bytes``. Raises UsageError if it is no UTF-8."""
+    try:
+        return bounded_bytes(path, what, most).decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read the {what} {path}: it is no text") from None
 
-    Raises UsageError where it is no file, cannot be read, is larger, or is no UTF-8.
+
+def bounded_bytes(path: Path, what: str, most: int) -> bytes:
+    """What the file ``path`` holds, of ``most`` bytes at most; errors call it ``what``.
+
+    A file whose name ends in .gz is unpacked, and the bound is on what is in it.
+
+    Raises UsageError where it is no file, cannot be read, or is larger.
     """
     try:
         if path.exists() and not path.is_file():  # a pipe or a device might never end
             raise UsageError(f"{path} is no {what}: it is not even a file")
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-    except (OSError, ValueError) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = b"".join(_pieces(file, most + 1))
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         why = (isinstance(error, OSError) and error.strerror) or f"{error}"
         raise UsageError(f"cannot read the {what} {path}: {why}") from None
     if len(content) > most:
         raise UsageError(f"{path} is no {what}: it has more than {most:,} bytes")
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"cannot read the {what} {path}: it is no text") from None
+    return content
+
+
+def _pieces(file: BufferedIOBase, most: int) -> Iterator[bytes]:
+    """What a file holds up to ``most`` bytes: to read so many at once would take memory for all."""
+    while most and (piece := file.read(min(most, _PIECE))):
+        yield piece
+        most -= len(piece)
 
 
 @contextmanager

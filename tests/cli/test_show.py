@@ -1,5 +1,6 @@
 """The verb show: the rounds in a terminal, as JSON, and a page."""
 
+import json
 import os
 import pty
 import re
@@ -127,8 +128,17 @@ def test_a_file_of_ones_own_is_shown_when_it_is_right(tmp_path: Path) -> None:
     assert "all_reduce to_all, 3 ranks\nEverybody sends its vector to everybody." in ended.out
     (tmp_path / "wrong.py").write_text(WRONG)
     ended = here("show", "wrong.py", "--ranks", "3", folder=tmp_path)
+    assert (ended.code, ended.err) == (1, "")
+    assert "It is wrong for 3 ranks; ✗ marks where:" in ended.out
+    assert "rank 0, chunk 1, round 2: lacks the contribution of ranks 0, 2" in ended.out
+    assert re.search(r"^ +1 .*✗→", ended.out, re.M)
+    ended = here("show", "wrong.py", "--ranks", "3", "--html", "a.html", "--json", folder=tmp_path)
+    assert ended.code == 1
+    assert json.loads(ended.out)["algorithms"][0]["findings"][1]["round"] == 2
+    assert "It is wrong on 3 ranks" in (tmp_path / "a.html").read_text()
+    ended = here("show", "wrong.py", "--chart", "b.html", "--ranks", "3", folder=tmp_path)
     assert (ended.code, ended.out) == (1, "")
-    assert "'short_ring' is wrong for 3 ranks: chunk 0 of rank 0 lacks the contr" in ended.err
+    assert "'short_ring' is wrong for 3 ranks: chunk 0 of rank 0 lacks" in ended.err
 
 
 def test_a_page_stays_small_and_asks_for_nothing(tmp_path: Path) -> None:

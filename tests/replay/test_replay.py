@@ -56,9 +56,9 @@ def overlapping() -> dict[str, Any]:
         name="overlap", axes={"data": 2}, lists=(ops,), class_of=np.zeros(2, np.int32)
     )
     transport = TorchReplayTransport()
-    mine = replay(program, transport, steps=2, warmup=1, compute=sleep, device=NOWHERE)
-    everyone = gathered(transport.world, mine, program)
-    rows = mine.rows[mine.rows["step"] == 2]
+    replayed = replay(program, transport, steps=2, warmup=1, compute=sleep, device=NOWHERE)
+    everyone = gathered(transport.world, replayed, program)
+    rows = replayed.rows[replayed.rows["step"] == 2]
     of = {int(row["place"]): (float(row["start"]), float(row["end"])) for row in rows}
     return {
         "of": of,

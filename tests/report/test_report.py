@@ -19,9 +19,11 @@ import pytest
 from report.packed import Bar, unpacked
 from report.typed import figures, record
 from steptime.report import write_report
-from steptime.report.figures import bytes_figure, curves, loss_figure, parts_figure
+from steptime.report.sections.bytes import bytes_figure
+from steptime.report.sections.loss import curves, loss_figure
+from steptime.report.sections.parts import parts_figure
+from steptime.report.sections.strategies import percent, strategy_table
 from steptime.report.sentences import headline
-from steptime.report.table import percent, strategy_table
 from steptime.report.trace import MAX_BYTES, MAX_INTERVALS, traces
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Recorder, Timeline, merge
 

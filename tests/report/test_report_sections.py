@@ -10,12 +10,12 @@ import pytest
 
 from report.typed import record
 from steptime.errors import UsageError
-from steptime.report.byte_matrix import matrix_figures, traffic_of
-from steptime.report.calls import call_table
-from steptime.report.device_memory import memory_tables
-from steptime.report.efficiency_tree import efficiency_tree
 from steptime.report.page import context
 from steptime.report.read import read_runs
+from steptime.report.sections.calls import call_table
+from steptime.report.sections.efficiency import efficiency_tree
+from steptime.report.sections.matrix import matrix_figures, traffic_of
+from steptime.report.sections.memory import memory_tables
 from steptime.report.subject import Run, Subject, subjects
 from steptime.runs.run_folder import write_record
 from steptime.timeline import Phase, Recorder, Timeline, merge

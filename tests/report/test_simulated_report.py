@@ -13,14 +13,14 @@ from rich.console import Console
 
 from report.typed import figures, record
 from steptime.report import write_report
-from steptime.report.bounds import bounds_of
-from steptime.report.figures import MAX_BARS, bytes_figure
-from steptime.report.link_use import OVERBOOKED, link_figures
 from steptime.report.page import context as context_of_runs
+from steptime.report.sections.bounds import bounds_of
+from steptime.report.sections.bytes import MAX_BARS, bytes_figure
+from steptime.report.sections.links import OVERBOOKED, link_figures
+from steptime.report.sections.side_by_side import Quantity, side_by_side
+from steptime.report.sections.strategies import strategy_table
 from steptime.report.sentences import headline
-from steptime.report.side_by_side import Quantity, side_by_side
 from steptime.report.subject import Run
-from steptime.report.table import strategy_table
 from steptime.report.terminal import print_run
 from steptime.report.trace import traces
 from steptime.timeline import Timeline

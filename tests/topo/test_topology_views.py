@@ -13,7 +13,7 @@ from steptime.topo.cluster_file import cluster_file
 from steptime.topo.explain import explained, findings
 from steptime.topo.files import parse_topology
 from steptime.topo.marks import distance
-from steptime.topo.matrix import alike, matrix_lines, part_lines, span
+from steptime.topo.matrix import matrix_lines, part_lines, shared_rows, span
 from steptime.topo.rates import expected
 from steptime.topo.ring import best_ring
 from topo.machines import SAVED, saved
@@ -66,8 +66,8 @@ def test_the_matrix_fits_and_is_ascii(name, columns):
     assert {mark for row in host.marks for mark in row} <= shown | {"X"}
 
 
-def test_parts_that_stand_alike_share_a_row():
-    rows = alike(saved("dgx-a100.txt"))
+def test_parts_that_are_interchangeable_share_a_row():
+    rows = shared_rows(saved("dgx-a100.txt"))
     assert [row.name for row in rows][:4] == ["GPU0-1", "GPU2-3", "GPU4-5", "GPU6-7"]
     lines = [line.plain.split() for line in matrix_lines(saved("dgx-a100.txt"), 80)]
     assert lines[1][:5] == ["GPU0-1", "NV12", "NV12", "NV12", "NV12"]

@@ -30,7 +30,7 @@ class ThreadPeers:
         self.rank, self.ranks, self.boxes = rank, ranks, boxes
         self.sent = 0
 
-    def everyone(self, mine: str) -> list[str]:
+    def gather_texts(self, mine: str) -> list[str]:
         for to in range(self.ranks):
             self.boxes[self.rank, to].put(mine)
         return [str(self.boxes[source, self.rank].get(timeout=600)) for source in range(self.ranks)]

@@ -12,7 +12,7 @@ import pytest
 
 from steptime.errors import UsageError
 from steptime.world import SINGLE, LostContactError, World
-from steptime.world.rendezvous import meeting_point
+from steptime.world.rendezvous import rendezvous
 
 WORLD = World(
     rank=1, size=2, local_rank=1, local_size=2, launcher="mpirun", address="127.0.0.1", port=0
@@ -101,7 +101,7 @@ def test_a_port_in_use_is_a_usage_error() -> None:
             pytest.raises(
                 UsageError, match=r"rank 0 cannot listen on port \d+ of .* in use\): set"
             ),
-            meeting_point(world, 1),
+            rendezvous(world, 1),
         ):
             pass
 
@@ -113,7 +113,7 @@ def test_a_port_in_use_is_a_usage_error() -> None:
 def test_a_rank_0_out_of_reach_is_told_with_the_address(address, reason, port) -> None:
     world = replace(WORLD, local_size=1, local_rank=0, address=address, port=port)
     sentence = rf"^rank 1 did not reach rank 0 at {address}:{port} within 0.5 s \(.*{reason}"
-    with pytest.raises(LostContactError, match=sentence), meeting_point(world, 0.5):
+    with pytest.raises(LostContactError, match=sentence), rendezvous(world, 0.5):
         pass
 
 
@@ -180,14 +180,14 @@ def test_another_exception_passes_through_a_join() -> None:
 def test_mpi_ranks_of_one_host_meet_through_a_file(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     world = replace(WORLD, address=None, port=None)
-    with meeting_point(replace(world, rank=0), 300) as zero, meeting_point(world, 300) as one:
+    with rendezvous(replace(world, rank=0), 300) as zero, rendezvous(world, 300) as one:
         assert (one.address, one.port) == ("127.0.0.1", zero.port)
         [file] = tmp_path.iterdir()
         assert file.stat().st_mode & 0o777 == 0o600
         assert file.name.startswith(f"steptime-{os.getuid()}-{os.getppid()}-")
     assert not list(tmp_path.iterdir())
     with pytest.raises(LostContactError, match="rank 1 did not find the port of rank 0 in"):
-        meeting_point(world, 0.1).__enter__()
+        rendezvous(world, 0.1).__enter__()
 
 
 def test_mpi_ranks_do_not_trust_the_file_of_another_user(tmp_path, monkeypatch) -> None:
@@ -195,8 +195,8 @@ def test_mpi_ranks_do_not_trust_the_file_of_another_user(tmp_path, monkeypatch) 
         pytest.skip("only root can give a file to another user")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     world = replace(WORLD, address=None, port=None)
-    with meeting_point(replace(world, rank=0), 300):
+    with rendezvous(replace(world, rank=0), 300):
         [file] = tmp_path.iterdir()
         os.chown(file, 12345, -1)
         with pytest.raises(LostContactError, match="did not find"):
-            meeting_point(world, 0.1).__enter__()
+            rendezvous(world, 0.1).__enter__()

@@ -73,9 +73,9 @@ class NetworkGroup:
         if tensor.nbytes <= _ONE_SHOT_BYTES:
             fold(op, self._collect(call, tensor), tensor)
             return
-        mine = parts(tensor, even_counts(tensor.numel(), self.ranks))
-        self._reduce_part(call, mine[self.rank], mine, op)
-        self._share(call, mine)
+        blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
+        self._reduce_part(call, blocks[self.rank], blocks, op)
+        self._share(call, blocks)
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """The root scatters the vector and all gather it; it sends all of it when small."""
@@ -84,17 +84,17 @@ class NetworkGroup:
             outgoing = dict.fromkeys(self._peers, tensor) if self.rank == root else {}
             self._exchange(call, {} if self.rank == root else {root: tensor}, outgoing)
             return
-        mine = parts(tensor, even_counts(tensor.numel(), self.ranks))
-        self._deal(call, mine[self.rank], mine, root)
-        self._share(call, mine)
+        blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
+        self._deal(call, blocks[self.rank], blocks, root)
+        self._share(call, blocks)
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Each reduces its part of the vector and the root gathers the parts."""
         self.agree(call)
-        mine = parts(tensor, even_counts(tensor.numel(), self.ranks))
-        part = mine[self.rank] if self.rank == root else torch.empty_like(mine[self.rank])
-        self._reduce_part(call, part, mine, op)
-        self._bring(call, mine, part, root)
+        blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
+        part = blocks[self.rank] if self.rank == root else torch.empty_like(blocks[self.rank])
+        self._reduce_part(call, part, blocks, op)
+        self._bring(call, blocks, part, root)
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Everyone sends its vector to everyone."""
@@ -130,11 +130,11 @@ class NetworkGroup:
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Everyone sends to each its own."""
         self.agree(call, [t.numel() for t in inputs], [t.numel() for t in outputs])
-        mine = inputs[self.rank].clone()
+        own = inputs[self.rank].clone()
         self._exchange(
             call, {p: outputs[p] for p in self._peers}, {p: inputs[p] for p in self._peers}
         )
-        outputs[self.rank].copy_(mine)
+        outputs[self.rank].copy_(own)
 
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
         """Send a header with the user's ``tag``, then the data with a tag that it tells."""
@@ -194,8 +194,8 @@ class NetworkGroup:
         """
         self._number += 1
         sizes = [*sent, *expected] or [0] * 2 * self.ranks
-        mine = _header(call, sizes)
-        headers = self._collect(call, mine)
+        header = _header(call, sizes)
+        headers = self._collect(call, header)
         calls = [_decode(header) for header in headers]
         if any(other != calls[0] for other in calls):
             raise self.fail(SteptimeError(self._disagreement(calls)))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steptime.backend.engine import Engine
-from steptime.backend.host import HostGroup, Meeting, meet
+from steptime.backend.host import HostGroup, HostMap, find_hosts
 from steptime.backend.network import NetworkGroup
 from steptime.backend.process_group import SteptimeGroup
 from steptime.backend.scheduled import ScheduledGroup
@@ -68,32 +68,32 @@ class _Place:
 
 def _open_engine(place: _Place, selected: Mapping[str, Selection]) -> Engine:
     """Memory alone on one host, the network alone for one rank a host, both for what is between."""
-    meeting = meet(place.store, place.rank, place.ranks)
+    hosts = find_hosts(place.store, place.rank, place.ranks)
     everyone = range(place.ranks)
     builtin: Engine
-    if len(meeting.partition) == 1:
-        builtin = HostGroup(place.store, meeting, place.timeout_s, place.names)
-    elif len(meeting.partition) == place.ranks:
+    if len(hosts.partition) == 1:
+        builtin = HostGroup(place.store, hosts, place.timeout_s, place.names)
+    elif len(hosts.partition) == place.ranks:
         builtin = place.network("builtin", everyone)
     else:
-        builtin = _two_level(place, meeting)
+        builtin = _two_level(place, hosts)
     if not selected:
         return builtin
-    hosts = {rank: i for i, members in enumerate(meeting.partition) for rank in members}
+    host_of = {rank: i for i, members in enumerate(hosts.partition) for rank in members}
     transport: ScheduleTransport
     if isinstance(builtin, HostGroup):
         transport = HostTransport(builtin)
     else:
         transport = place.network("schedules", everyone)
-    return ScheduledGroup(builtin, transport, selected, tuple(hosts[rank] for rank in everyone))
+    return ScheduledGroup(builtin, transport, selected, tuple(host_of[rank] for rank in everyone))
 
 
-def _two_level(place: _Place, meeting: Meeting) -> TwoLevelGroup:
-    names = [place.names[member] for member in meeting.members]
-    host = HostGroup(place.store, meeting, place.timeout_s + _GRACE_S, names)
-    leaders = [members[0] for members in meeting.partition]
+def _two_level(place: _Place, hosts: HostMap) -> TwoLevelGroup:
+    names = [place.names[member] for member in hosts.members]
+    host = HostGroup(place.store, hosts, place.timeout_s + _GRACE_S, names)
+    leaders = [members[0] for members in hosts.partition]
     return TwoLevelGroup(
-        meeting.partition,
+        hosts.partition,
         host,
         place.network("among", range(place.ranks)),
         place.network("between", leaders) if place.rank in leaders else None,

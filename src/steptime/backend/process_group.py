@@ -109,7 +109,7 @@ class SteptimeGroup(compat.ProcessGroup):
         return self._description
 
     def get_group_store(self) -> compat.Store:
-        """The store in which the group met."""
+        """The store through which the ranks of the group found each other."""
         return self._store
 
     def _get_backend(self, device: torch.device) -> Any:

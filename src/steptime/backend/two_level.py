@@ -86,10 +86,10 @@ class TwoLevelGroup:
         """Gather on each host, exchange between the hosts, and tell the others."""
         with self._under_way(call):
             everything, blocks = self._blocks(tensor)
-            mine = blocks[self._place[self.rank][0]]
-            shares = parts(mine, [tensor.numel()] * self._host.ranks)
+            block = blocks[self._place[self.rank][0]]
+            shares = parts(block, [tensor.numel()] * self._host.ranks)
             self._host.all_gather(_inner(Kind.ALL_GATHER, tensor), shares, tensor)
-            self._lead(lambda between: between.all_to_all(call, blocks, [mine] * between.ranks))
+            self._lead(lambda between: between.all_to_all(call, blocks, [block] * between.ranks))
             self._spread(everything)
             in_order = [rank for members in self._partition for rank in members]
             gathered = parts(everything, [tensor.numel()] * self.ranks)
@@ -104,10 +104,10 @@ class TwoLevelGroup:
             in_order = [inputs[rank] for members in self._partition for rank in members]
             total = self._host_total(torch.cat(in_order), op)
             counts = [len(members) * output.numel() for members in self._partition]
-            mine = parts(total, counts)[self._place[self.rank][0]]
-            self._lead(lambda between: _reduce_part(call, between, parts(total, counts), op, mine))
+            block = parts(total, counts)[self._place[self.rank][0]]
+            self._lead(lambda between: _reduce_part(call, between, parts(total, counts), op, block))
             result = torch.empty_like(output, dtype=total.dtype)
-            shares = parts(mine, [output.numel()] * self._host.ranks)
+            shares = parts(block, [output.numel()] * self._host.ranks)
             self._host.scatter(
                 _inner(Kind.SCATTER, result, _LEADER),
                 result,
@@ -196,12 +196,12 @@ class TwoLevelGroup:
 
 
 def _reduce_part(
-    call: Call, between: NetworkGroup, blocks: Sequence[Tensor], op: Reduction, mine: Tensor
+    call: Call, between: NetworkGroup, blocks: Sequence[Tensor], op: Reduction, block: Tensor
 ) -> None:
-    """Reduce ``mine``, this host's of the ``blocks``, over the hosts."""
-    contributions = [torch.empty_like(mine) for _ in blocks]
+    """Reduce this host's block, ``block``, over the hosts."""
+    contributions = [torch.empty_like(block) for _ in blocks]
     between.all_to_all(call, contributions, blocks)
-    fold(_partial(op), contributions, mine)
+    fold(_partial(op), contributions, block)
 
 
 def _partial(op: Reduction) -> Reduction:

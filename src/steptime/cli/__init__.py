@@ -1,5 +1,6 @@
 """The command line: one file a verb, which parses, calls and prints."""
 
+import re
 import signal
 import sys
 from io import TextIOWrapper
@@ -9,26 +10,19 @@ from cyclopts import App, CoercionError, CycloptsError, Parameter
 
 from steptime import __version__
 from steptime.cli.printing import tell_error
+from steptime.discovery import first_lines
 from steptime.errors import SteptimeError, UsageError
 from steptime.units import Size
 
-_VERBS = {
-    "compare": "Which gradient-sync strategy is fastest here, and where does the step go?",
-    "train": "Train GPT-2 under one gradient-sync strategy.",
-    "bench": "How fast are collectives and links here, with which algorithm?",
-    "tune": "Which algorithm is the fastest for which size here?",
-    "verify": "Is this collective algorithm right for every number of ranks?",
-    "show": "What does it look like, step by step?",
-    "topo": "What is this machine?",
-    "cluster": "What is that cluster?",
-    "simulate": "How long would it take there?",
-    "proxy": "How would this model's traffic run here?",
-    "scale": "How well does a step scale, and what holds it back?",
-    "report": "Show me.",
-    "diff": "Did the step time change?",
-    "history": "How did a figure change over revisions?",
-    "export": "Give this run to my tools.",
-}
+_VERB = re.compile(r"``(\w+)``: (.+)")
+"""How the first line of a verb's file begins: the verb, and the question that it answers."""
+
+
+def verbs() -> dict[str, str]:
+    """The question of each verb: of every file here whose first line says so; none is imported."""
+    lines = first_lines(__path__).items()
+    found = {module: _VERB.fullmatch(line) for module, line in lines}
+    return {verb[1]: verb[2] for module, verb in found.items() if verb and verb[1] == module}
 
 
 def build_app() -> App:
@@ -40,7 +34,7 @@ def build_app() -> App:
         default_parameter=Parameter(negative=()),
         result_action="return_value",
     )
-    for verb, question in _VERBS.items():
+    for verb, question in verbs().items():
         app.command(f"steptime.cli.{verb}:{verb}", name=verb, help=question)
     app.register_install_completion_command(
         help="Let bash, zsh or fish complete verbs and options, from its next start on."
@@ -57,7 +51,7 @@ def main() -> int:
     try:
         result = _call(words)
     except SteptimeError as error:
-        verb = words[0] if words and words[0] in _VERBS else ""
+        verb = words[0] if words and words[0] in verbs() else ""
         tell_error(error, verb, as_json="--json" in words)
         return error.exit_code
     except KeyboardInterrupt:

@@ -40,7 +40,7 @@ def leave(run: Run, out: Path, output: OutputOptions) -> None:
     hashes = {name: set(figures.parameter_hash) for name, figures in run.strategies.items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
-        say(f"{output.told(run.print)}\n\nreport: {out / REPORT}")
+        say(f"{output.rendered(run.print)}\n\nreport: {out / REPORT}")
     elif not diverged:
         say(json.dumps(to_json(run.record)))
     if diverged:
@@ -63,7 +63,7 @@ def leave_flows(
     if output.json:
         say(json.dumps(run))
         return
-    say(f"{output.told(lambda console: print_flows(console, run))}\n\nrun: {out}")
+    say(f"{output.rendered(lambda console: print_flows(console, run))}\n\nrun: {out}")
 
 
 @contextmanager

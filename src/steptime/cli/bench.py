@@ -1,4 +1,4 @@
-"""The verb ``bench``: time and check collectives and links on real ranks."""
+"""``bench``: How fast are collectives and links here, with which algorithm?"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,10 @@ from cyclopts import Parameter
 
 from steptime.cli.measuring import (
     columns_of_stdout,
-    crowding,
+    oversubscription,
+    provenance,
     ranks_here,
     teller,
-    whereabouts,
     write_text,
 )
 from steptime.cli.options import Flat, OutputOptions, RankOptions
@@ -104,13 +104,13 @@ def _bench(asked_for: "Bench", place: Place, asked: _Asked) -> None:
     tell = teller(transport.rank, asked.output, aside=aside)
     shown = _style(asked_for, asked)
     printed = layout(shown, asked_for, transport.ranks, transport.library)
-    tell("\n".join([*crowding(place), *printed.header]))
+    tell("\n".join([*oversubscription(place), *printed.header]))
     session = run(transport, asked_for, hosts_of(transport), lambda row: tell(printed.line(row)))
     tell(footer(session.rows, session.fits, session.machine.message if session.machine else None))
     found = measure_links(transport, asked_for) if asked.pairs else []
     wrong = wrong_in_all(session.rows)
     if transport.rank == 0:
-        where = {**whereabouts(place, asked.ranks), "library": transport.library}
+        where = {**provenance(place, asked.ranks), "library": transport.library}
         run_record = record("bench", asked_for, session, found, where)
         run_folder.write_record(place.out, run_record)
         if not wrong:

@@ -1,4 +1,4 @@
-"""The verb ``cluster``: what a described cluster is made of, in the terminal or as a picture."""
+"""``cluster``: What is that cluster?"""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def show(
     if output.json:
         say(json.dumps(record(shown)))
         return
-    told = output.told(lambda console: print_cluster(console, shown))
+    told = output.rendered(lambda console: print_cluster(console, shown))
     say(told + (f"\n\npicture: {svg_file}" if svg_file else ""))
 
 
@@ -58,4 +58,4 @@ def list_clusters(*, output: Flat[PrintOptions] = PrintOptions()) -> None:
     if output.json:
         say(json.dumps(record_all(shipped)))
         return
-    say(output.told(lambda console: print_clusters(console, shipped)))
+    say(output.rendered(lambda console: print_clusters(console, shipped)))

@@ -1,4 +1,4 @@
-"""The verb ``diff``: whether the step time changed, between runs or between revisions."""
+"""``diff``: Did the step time change?"""
 
 import json
 import os
@@ -172,6 +172,6 @@ def _answer(
     if output.json:
         say(json.dumps(record))
     else:
-        told = output.told(lambda console: print_diff(console, record))
+        told = output.rendered(lambda console: print_diff(console, record))
         say(told + (f"\nrun: {out}" if out else ""))
     return int(failed)

@@ -1,36 +1,36 @@
-"""The verb ``export``: a run in the formats of other tools."""
+"""``export``: Give this run to my tools."""
 
 import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.printing import folded, say, writing
+from steptime.study.exports import formats
+
+if TYPE_CHECKING:
+    Format: TypeAlias = str
+else:
+    Format = Literal[tuple(formats())]
+
+_FORMATS = "; ".join(f"{name}: {what}" for name, what in formats().items())
 
 _SHOWN = 6
 """So many files are listed one by one."""
 
 _PATIENCE_S = 2.0
-_OPENED_BY = {
-    "perfetto": "open it at ui.perfetto.dev",
-    "paraver": "open the .prv in Paraver",
-    "chakra": "ASTRA-sim reads a folder as its workload: --workload-configuration=FOLDER/step",
-    "goal": "LogGOPSim: txt2bin -i FILE -o step.bin, then LogGOPSim -f step.bin",
-    "csv": "one row an interval or message; times in seconds",
-    "parquet": "one row an interval or message; times in seconds",
-}
 
 
 def export(
     run: Annotated[Path, Parameter(name="RUN")],
     /,
     *,
-    to: Literal["perfetto", "paraver", "chakra", "goal", "csv", "parquet"],
+    to: Annotated[Format, Parameter(help=f"{_FORMATS}.")],
     out: Path | None = None,
     strategy: str | None = None,
     algorithm: str = "",
@@ -43,10 +43,6 @@ def export(
     ----------
     run
         The folder of a run of train, compare, simulate or proxy.
-    to
-        perfetto: a Chrome trace of all ranks; paraver: .prv, .pcf and .row; chakra: execution
-        traces, one .et a rank; goal: a LogGOPSim schedule; csv and parquet: tables of intervals
-        and messages.
     out
         Folder, or a file that ends as the format does; default: the folder export in RUN.
     strategy
@@ -59,6 +55,7 @@ def export(
 
     """
     from steptime.study.export import export as write
+    from steptime.study.export import export_named
     from steptime.study.options import HowOptions
 
     algorithms = HowOptions(algorithm=algorithm).algorithms()
@@ -73,7 +70,10 @@ def export(
             tell=tell,
         )
     record = done.record(run)
-    say(json.dumps(record) if printed.json else "\n".join(_lines(record, printed.console().width)))
+    if printed.json:
+        say(json.dumps(record))
+        return
+    say("\n".join([*_lines(record, printed.console().width), export_named(to).opened_by]))
 
 
 @contextmanager
@@ -110,7 +110,6 @@ def _lines(record: dict[str, Any], columns: int) -> Iterator[str]:
         rest = format_bytes(sum(file["bytes"] for file in files[_SHOWN:]))
         yield f"  and {len(files) - _SHOWN:,} more of {rest}"
     yield from (folded(line, columns) for line in _clock_lines(record))
-    yield _OPENED_BY[record["to"]]
 
 
 def _program_line(program: Any) -> str:

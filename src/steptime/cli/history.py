@@ -1,4 +1,4 @@
-"""The verb ``history``: a figure of the runs of a folder, over revisions and time."""
+"""``history``: How did a figure change over revisions?"""
 
 import json
 from pathlib import Path
@@ -45,5 +45,5 @@ def history(
     if printed.json:
         say(json.dumps(run))
         return
-    told = printed.told(lambda console: print_history(console, run))
+    told = printed.rendered(lambda console: print_history(console, run))
     say(told + (f"\npage: {html}" if html else ""))

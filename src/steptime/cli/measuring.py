@@ -32,8 +32,8 @@ def teller(rank: int, output: OutputOptions, *, aside: bool) -> Callable[[str], 
     return tell
 
 
-def crowding(place: Place) -> list[str]:
-    """A line that says so where ranks of this host must share cores."""
+def oversubscription(place: Place) -> list[str]:
+    """A line that says so where this host has more ranks than cores."""
     ranks, cores = place.world.local_size, len(os.sched_getaffinity(0))
     if ranks <= cores:
         return []
@@ -47,7 +47,7 @@ def columns_of_stdout() -> int | None:
     return None
 
 
-def whereabouts(place: Place, ranks: RankOptions) -> Mapping[str, Any]:
+def provenance(place: Place, ranks: RankOptions) -> Mapping[str, Any]:
     """Where a measurement was made, for its record."""
     return {
         "run": str(place.out),

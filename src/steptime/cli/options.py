@@ -81,7 +81,7 @@ class PrintOptions:
             markup=False,  # brackets in a title are no style
         )
 
-    def told(self, write: Callable[[Console], None]) -> str:
+    def rendered(self, write: Callable[[Console], None]) -> str:
         """What ``write`` prints on a console, as text without blanks at the ends of its lines."""
         console = self.console()
         with console.capture() as text:

@@ -69,5 +69,5 @@ def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
     if output.json:
         say(json.dumps({"verb": "show", **page, "pipeline": record(shown)}))
         return
-    told = output.told(lambda console: print_pipeline(console, shown))
+    told = output.rendered(lambda console: print_pipeline(console, shown))
     say(told + f"\npicture: {asked.svg}" * bool(asked.svg))

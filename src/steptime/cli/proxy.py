@@ -1,4 +1,4 @@
-"""The verb ``proxy``: a model's traffic on live ranks or simulated, or the plan of it."""
+"""``proxy``: How would this model's traffic run here?"""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
+from steptime.cli.measuring import oversubscription, provenance, ranks_here, teller
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.proxy_lines import answer_lines, plan_lines, simulated_lines
@@ -95,7 +95,7 @@ def _tell_of_models(what: str, model: str | None, output: OutputOptions) -> None
         models = {"model": record(model_named(model))} if model else {"models": records()}
         say(json.dumps({"verb": "proxy", "source": "computed", **models}))
         return
-    say(output.told(lambda c: print_model(c, model_named(model)) if model else print_models(c)))
+    say(output.rendered(lambda c: print_model(c, model_named(model)) if model else print_models(c)))
 
 
 def _ranks(ranks: RankOptions, asked: ProxyOptions) -> int | None:
@@ -215,8 +215,8 @@ def _replay(
     transport = transport_of(ranks.backend)
     world = transport.world
     tell = teller(world.rank, output, aside=output.json)
-    tell("\n".join([*crowding(place), *plan_lines(plan, asked)]))
-    mine = replay(
+    tell("\n".join([*oversubscription(place), *plan_lines(plan, asked)]))
+    replayed = replay(
         plan.program,
         transport,
         steps=asked.steps,
@@ -227,11 +227,11 @@ def _replay(
         seed=asked.seed,
         messages=plan.messages,
     )
-    run = gathered(world, mine, plan.program)
+    run = gathered(world, replayed, plan.program)
     if world.rank == 0:
         record = {
             "verb": "proxy",
-            **whereabouts(place, ranks),
+            **provenance(place, ranks),
             "library": world.library,
             **plan_record(plan),
             **figures(run),

@@ -1,4 +1,4 @@
-"""The verb ``report``: the page of a run, or of several side by side."""
+"""``report``: Show me."""
 
 import json
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""The verb ``show``: draw collective algorithms, or a pipeline, in the terminal or to a file."""
+"""``show``: What does it look like, step by step?"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from steptime.api.arguments import bytes_of, hosts_of
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.pipelines import PipelineOptions, show_pipeline
 from steptime.cli.printing import say, writing
-from steptime.errors import SteptimeError, UsageError
+from steptime.errors import UsageError
 from steptime.units import parse_rate, parse_seconds
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _ALPHA, _BANDWIDTH = "5us", "10GB/s"
 
 
 def show(
-    names: Annotated[str, Parameter(name="NAMES|FILE.py|pipeline")],
+    names: Annotated[str, Parameter(name="NAMES|FILE.py|FILE.xml|pipeline")],
     /,
     *,
     output: Flat[PrintOptions] = PrintOptions(),
@@ -45,15 +46,16 @@ def show(
     html: Path | None = None,
     chart: Path | None = None,
     pipeline: Flat[PipelineOptions] = PipelineOptions(),
-) -> None:
+) -> int:
     """What does it look like, step by step?
 
     Parameters
     ----------
     names
         Algorithms with commas between them (ring, all_reduce/ring,circulant), or a Python file
-        with algorithms of your own. Of a name that several collectives have, the first is shown.
-        Or the word pipeline: how the stages of a model take turns.
+        or an MSCCL program of your own, which is proved too: what is wrong is marked where it
+        happens. Of a name that several collectives have, the first is shown. Or the word
+        pipeline: how the stages of a model take turns.
     collective
         Show the algorithms of this collective.
     ranks
@@ -83,14 +85,15 @@ def show(
     if names == "pipeline":
         _refuse_what_algorithms_take(locals())
         show_pipeline(pipeline, output)
-        return
+        return 0
     if pipeline.given():
         raise UsageError(
             f"{names} has no {' and no '.join(pipeline.given())}: drop it, or say show pipeline"
         )
     from steptime.collectives.algorithm import DEFAULT_BLOCKS
-    from steptime.collectives.lookup import find_algorithms
-    from steptime.collectives.verification import safe_schedule
+    from steptime.collectives.lookup import find_algorithms, is_own
+    from steptime.collectives.proof import prove
+    from steptime.collectives.verification import check_right, safe_schedule
     from steptime.report.collective.panel import Link, panel
 
     link = Link(parse_seconds(alpha), parse_rate(bandwidth))
@@ -115,24 +118,24 @@ def show(
                 "--chart with --cluster is simulated on its links: drop --alpha and --bandwidth"
             )
         found = _all_named(names, collective, ranks)
-        for algorithm in found if names.endswith(".py") else ():
-            _check(made(algorithm, DEFAULT_BLOCKS), names)
+        for algorithm in found if any(map(is_own, names.split(","))) else ():
+            check_right(algorithm, ranks, root=root)
         _answer_chart(_drawn(found, made, ranks, link, place), chart, output)
-        return
+        return 0
     shown = []
     for name in names.split(","):
         found = find_algorithms(name, collective)
-        for algorithm in found if name.endswith(".py") else found[:1]:
+        for algorithm in found if is_own(name) else found[:1]:
             schedule = made(algorithm, DEFAULT_BLOCKS if blocks is None else blocks)
-            if name.endswith(".py"):
-                _check(schedule, name)
-            shown.append(panel(algorithm, schedule, bytes_of(ranks, size), link, place))
+            findings = prove(schedule).findings if is_own(name) else None
+            shown.append(panel(algorithm, schedule, bytes_of(ranks, size), link, place, findings))
     if html is not None:
         from steptime.api.pictures import Picture
 
         with writing(html):
             Picture(tuple(shown)).save(html)
     _answer(shown, html, output)
+    return 1 if any(one.findings for one in shown) else 0
 
 
 def _refuse_what_algorithms_take(given: Mapping[str, object]) -> None:
@@ -161,12 +164,12 @@ def _hosts_on(cluster: "Cluster", ranks: int) -> tuple[int, ...]:
 
 def _all_named(names: str, collective: str | None, ranks: int) -> list["Algorithm"]:
     """The algorithms for a chart: those of a collective that can serve the ranks, or by name."""
-    from steptime.collectives.lookup import find_algorithms
+    from steptime.collectives.lookup import find_algorithms, is_own
 
     found: dict[str, Algorithm] = {}
     for name in names.split(","):
         several = find_algorithms(name, collective)
-        whole = name.endswith(".py") or name == several[0].collective.name
+        whole = is_own(name) or name == several[0].collective.name
         chosen = [a for a in several if a.serves(ranks)] if whole else several[:1]
         found |= {algorithm.name: algorithm for algorithm in chosen}
     if not found:
@@ -211,21 +214,7 @@ def _answer_chart(drawn: "Chart", path: Path, output: PrintOptions) -> None:
     if output.json:
         say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
         return
-    say(f"{output.told(lambda console: print_chart(console, drawn))}\n\npage: {path}")
-
-
-def _check(schedule: "Schedule", name: str) -> None:
-    """Raise SteptimeError when a user's own algorithm is wrong: its picture would deceive."""
-    from steptime.collectives.proof import prove
-
-    proof = prove(schedule)
-    if not proof.ok:
-        first = proof.findings[0]
-        raise SteptimeError(
-            f"the {schedule.collective.name} {schedule.algorithm!r} is wrong for {schedule.ranks} "
-            f"ranks: chunk {first.chunk} of rank {first.rank} {first.what}; see steptime verify "
-            f"{name} --ranks {schedule.ranks}"
-        )
+    say(f"{output.rendered(lambda console: print_chart(console, drawn))}\n\npage: {path}")
 
 
 def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -> None:
@@ -238,6 +227,7 @@ def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -
     if html:
         lines = [f"{one.title}: {costs(one)}" for one in shown]
         lines += [f"{one.title}: {told(one.timeline)}" for one in shown if one.timeline]
+        lines += [f"{one.title} is wrong: {one.findings[0]}" for one in shown if one.findings]
         say("\n".join([*lines, f"page: {html}"]))
         return
 
@@ -245,7 +235,7 @@ def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -
         for one in shown:
             print_exhibit(console, one)
 
-    say(output.told(write))
+    say(output.rendered(write))
 
 
 def _record(shown: "Panel") -> dict[str, Any]:
@@ -274,4 +264,5 @@ def _record(shown: "Panel") -> dict[str, Any]:
             for transfers in schedule.rounds()
         ],
         **({"simulated": schedule_timeline_record(shown.timeline)} if shown.timeline else {}),
+        **({} if shown.findings is None else {"findings": [asdict(f) for f in shown.findings]}),
     }

@@ -1,4 +1,4 @@
-"""The verb ``simulate``: how long a step, or any traffic, would take on a cluster."""
+"""``simulate``: How long would it take there?"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The verb ``topo``: what this machine is, or another whose topology was saved."""
+"""``topo``: What is this machine?"""
 
 import json
 import os
@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steptime import files
-from steptime.cli.measuring import columns_of_stdout, crowding, ranks_here, teller, whereabouts
+from steptime.cli.measuring import (
+    columns_of_stdout,
+    oversubscription,
+    provenance,
+    ranks_here,
+    teller,
+)
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place, on_ranks
@@ -105,7 +111,7 @@ def _show(file: Path | None, svg: Path | None, output: OutputOptions, *, explain
     if output.json:
         say(json.dumps(record(topology, rates, ring)))
         return
-    say(output.told(lambda c: print_topology(c, topology, rates, ring, explain=explain)))
+    say(output.rendered(lambda c: print_topology(c, topology, rates, ring, explain=explain)))
     if svg:
         say(f"\npicture: {svg}")
 
@@ -142,7 +148,7 @@ def _measure(place: Place, asked: _Asked) -> None:
     backend = asked.ranks.backend
     transport = make_transport(backend)
     tell = teller(transport.rank, asked.output, aside=asked.output.json)
-    tell("\n".join([*crowding(place), f"{transport.ranks} ranks on {transport.library}"]))
+    tell("\n".join([*oversubscription(place), f"{transport.ranks} ranks on {transport.library}"]))
     device = _device(transport, place, asked)
     pairs = measure_links(transport, _links(transport.ranks))
     one_host = len(set(hosts_of(transport))) == 1
@@ -153,7 +159,7 @@ def _measure(place: Place, asked: _Asked) -> None:
         run: dict[str, Any] = {
             "verb": "topo",
             "source": "measured",
-            **whereabouts(place, asked.ranks),
+            **provenance(place, asked.ranks),
             "library": transport.library,
             "device": {"source": "measured", **asdict(device)},
             "pairs": [pair_record(pair) for pair in pairs],

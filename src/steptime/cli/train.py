@@ -1,4 +1,4 @@
-"""The verb ``train``: train GPT-2 under one gradient-sync strategy."""
+"""``train``: Train GPT-2 under one gradient-sync strategy."""
 
 import sys
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""The verb ``tune``: find the fastest algorithm for each size, and write the selection."""
+"""``tune``: Which algorithm is the fastest for which size here?"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from steptime import files
-from steptime.cli.measuring import crowding, ranks_here, teller, whereabouts
+from steptime.cli.measuring import oversubscription, provenance, ranks_here, teller
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place, on_ranks
@@ -81,7 +81,7 @@ def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOp
     transport = make_transport(ranks.backend, registered=asked_for.registered)
     tell = teller(transport.rank, output, aside=output.json)
     operation = asked_for.operation.name
-    for line in crowding(place):
+    for line in oversubscription(place):
         tell(line)
     tell(f"# {operation} on {transport.ranks} ranks ({transport.library}), measured")
     tell(f"#{'size':>8} {'fastest':<22}{'time':>9}{'builtin':>9}{'gain':>7}  next")
@@ -93,7 +93,7 @@ def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOp
         )
     selection = select(operation, found)
     if transport.rank == 0:
-        _answer(selection, found, {**whereabouts(place, ranks), "op": operation}, place, output)
+        _answer(selection, found, {**provenance(place, ranks), "op": operation}, place, output)
 
 
 def _line(contest: "Contest") -> str:

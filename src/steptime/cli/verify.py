@@ -1,4 +1,4 @@
-"""The verb ``verify``: prove collective algorithms, the shipped ones or a user's own."""
+"""``verify``: Is this collective algorithm right for every number of ranks?"""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _FORMATS = (".xml", ".goal")
 
 
 def verify(
-    name: Annotated[str, Parameter(name="NAME|FILE.py")] = "all",
+    name: Annotated[str, Parameter(name="NAME|FILE.py|FILE.xml")] = "all",
     /,
     *,
     output: Flat[PrintOptions] = PrintOptions(),
@@ -34,8 +34,8 @@ def verify(
     Parameters
     ----------
     name
-        An algorithm (ring, all_reduce/ring), a collective, or a Python file with algorithms of
-        your own; all: every one that is shipped.
+        An algorithm (ring, all_reduce/ring), a collective, a Python file with algorithms of
+        your own, or an MSCCL program; all: every one that is shipped.
     collective
         Verify the algorithms of this collective alone.
     ranks
@@ -69,7 +69,7 @@ def verify(
     if output.json:
         say(json.dumps({"verb": "verify", "ok": answer.ok, "results": answer.rows}))
     else:
-        say(output.told(answer.print))
+        say(output.rendered(answer.print))
     return 0 if answer.ok else 1
 
 

@@ -6,7 +6,7 @@ as in MSCCL: where its slot is written anew before anyone receives, the data wai
 own. Elements and attributes are those of msccl/language/ir.py of microsoft/msccl-tools@030a750.
 """
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -95,6 +95,7 @@ class _Program:
     name: str
     scratch: int  # the first slot that nothing in the program names
     transfers: list[_Transfer] = field(default_factory=list)
+    added: Counter[int] = field(default_factory=Counter)  # slots of each rank beyond these
     done: dict[Key, int] = field(default_factory=dict)
     sent: set[Key] = field(default_factory=set)
     channels: dict[tuple[int, int, int], deque[_Sent]] = field(
@@ -135,7 +136,7 @@ class _Program:
             )
         reduces, target = step.type.startswith("rr"), step.target
         if step.type == "rrs":  # what it sends on stays nowhere: it takes slots of its own
-            target, self.scratch = self.scratch, self.scratch + step.count
+            target = self._fresh(block.rank, step.count)
         if reduces and step.source != target:
             copy = _Step(step.key, "cpy", step.source, target, step.count, None)
             self._move(block.rank, ready, copy, reduce=False)
@@ -171,6 +172,12 @@ class _Program:
             _Transfer(at, at, rank, rank, step.source, step.target, step.count, reduce)
         )
 
+    def _fresh(self, rank: int, count: int) -> int:
+        """The first of so many slots of a rank that nothing else uses."""
+        first = self.scratch + self.added[rank]
+        self.added[rank] += count
+        return first
+
     def rounds(self) -> list[list[_Transfer]]:
         """The transfers by their rounds, what waits in a channel kept apart where it must be."""
         by_round: dict[int, list[_Transfer]] = defaultdict(list)
@@ -184,7 +191,7 @@ class _Program:
                 for other in writing[one.src]
             )
             if lost:
-                kept, self.scratch = self.scratch, self.scratch + one.count
+                kept = self._fresh(one.src, one.count)
                 aside = replace(one, written=one.read, dst=one.src, into=kept, reduce=False)
                 by_round[one.read].append(aside)
             by_round[one.written].append(replace(one, first=kept) if lost else one)
@@ -234,7 +241,7 @@ def _algorithm(path: Path, _saved: int) -> Algorithm:
 
     made: Callable[..., Iterator[Round]] = generate if kind.rooted else of_no_root
     made.__doc__ = f"The MSCCL program {path.name}, of {ranks} GPUs."
-    used = program.scratch - first_scratch
+    used = program.scratch + max(program.added.values(), default=0) - first_scratch
     return Algorithm(
         kind, path.stem, made, lambda: chunks, lambda: used, lambda asked: asked == ranks
     )

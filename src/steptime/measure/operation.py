@@ -6,7 +6,6 @@ Sizes, counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md, v2.19
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from steptime.collectives.call_bytes import bus_factor
 from steptime.errors import UsageError
 from steptime.nearest import mend
 
@@ -44,6 +43,8 @@ class Operation:
 
     def bus(self, ranks: int) -> float:
         """Busbw over algbw."""
+        from steptime.collectives.call_bytes import bus_factor  # no help waits for NumPy
+
         return bus_factor(self.name, ranks)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.files import write_atomic
+from steptime.files import bounded_bytes, write_atomic
 from steptime.program.check import check
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.timeline import Phase
@@ -28,6 +28,7 @@ VERSION = 1
 MOST_OPS = 2_000_000
 """Of more, nothing is kept: writing them would take longer than the run."""
 
+_MOST_BYTES = 1 << 30  # unpacked
 _KINDS: Mapping[str, type[Op]] = {
     kind.__name__: kind for kind in (Compute, Collective, Send, Recv, Wait)
 }
@@ -70,8 +71,10 @@ def read_programs(folder: Path) -> list[StoredProgram]:
     Raises UsageError where the file is truncated, not steptime's, or newer than this code.
     """
     path = folder / PROGRAMS
+    if not path.exists():
+        return []
     try:
-        document = json.loads(gzip.decompress(path.read_bytes()))
+        document = json.loads(bounded_bytes(path, "programs", _MOST_BYTES))
         if document["format"] != FORMAT:
             raise ValueError("another program wrote it")
         if document["version"] > VERSION:
@@ -79,9 +82,7 @@ def read_programs(folder: Path) -> list[StoredProgram]:
                 f"it has version {document['version']} and this steptime reads {VERSION}"
             )
         found = [_stored(record) for record in document["programs"]]
-    except FileNotFoundError:
-        return []
-    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise UsageError(f"cannot read {path}: {error}; run steptime again") from None
     for one in found:
         check(one.program)

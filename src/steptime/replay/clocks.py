@@ -14,9 +14,9 @@ class TransportPeers:
         self._transport = transport
         self._number = transport.empty(1, DTYPES["float64"])
 
-    def everyone(self, mine: str) -> list[str]:
+    def gather_texts(self, text: str) -> list[str]:
         """What every rank gives, in their order, on every rank."""
-        own = np.frombuffer(mine.encode(), np.uint8).astype(float)  # a transport gathers numbers
+        own = np.frombuffer(text.encode(), np.uint8).astype(float)  # a transport gathers numbers
         sizes = self._transport.gather(np.array([own.size], float)).astype(int).reshape(-1)
         padded = np.zeros(int(sizes.max()))
         padded[: own.size] = own

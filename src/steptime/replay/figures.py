@@ -42,17 +42,17 @@ class Replayed:
     timeline: Timeline
 
 
-def gathered(world: BenchTransport, mine: RankReplay, program: Program) -> Replayed:
+def gathered(world: BenchTransport, own: RankReplay, program: Program) -> Replayed:
     """What all ranks measured, on every rank; each calls it with its own."""
-    labels, steps = labels_of(program), mine.bounds.size - 1
+    labels, steps = labels_of(program), own.bounds.size - 1
     what, none = ("compute", "update", *labels), np.zeros(steps)
-    spent = world.gather(np.stack([mine.spent.get(one, none) for one in what]))
-    under_way = world.gather(np.stack([none, *(mine.under_way.get(one, none) for one in labels)]))[
+    spent = world.gather(np.stack([own.spent.get(one, none) for one in what]))
+    under_way = world.gather(np.stack([none, *(own.under_way.get(one, none) for one in labels)]))[
         :, 1:
     ]
-    wire = mine.wire or (np.nan, np.nan)
-    ends = world.gather(np.array([mine.checked, mine.wrong, *wire, mine.resident_bytes], float))
-    bounds = world.gather(mine.bounds)
+    wire = own.wire or (np.nan, np.nan)
+    ends = world.gather(np.array([own.checked, own.wrong, *wire, own.resident_bytes], float))
+    bounds = world.gather(own.bounds)
     wired = ends[:, 2:4] / steps
     counted = bool(wired.any())  # memory that ranks share is no wire, nor are MPI's own channels
     return Replayed(
@@ -63,7 +63,7 @@ def gathered(world: BenchTransport, mine: RankReplay, program: Program) -> Repla
         checked=int(ends[:, 0].sum()),
         wrong=int(ends[:, 1].sum()),
         resident=tuple(map(int, ends[:, 4])),
-        timeline=_aligned(program, bounds, _all_rows(world, mine), mine.alignment),
+        timeline=_aligned(program, bounds, _all_rows(world, own), own.alignment),
     )
 
 
@@ -78,13 +78,13 @@ def _aligned(
     return replace(_timeline(program, times, rows), clocks=alignment.clocks())
 
 
-def _all_rows(world: BenchTransport, mine: RankReplay) -> list[NDArray[np.void]]:
+def _all_rows(world: BenchTransport, own: RankReplay) -> list[NDArray[np.void]]:
     """The rows of each rank, dtype ROW."""
-    counts = world.gather(np.array(float(mine.rows.size))).astype(int)
-    own = np.zeros((int(counts.max()), len(ROW.names or ())))
+    counts = world.gather(np.array(float(own.rows.size))).astype(int)
+    padded = np.zeros((int(counts.max()), len(ROW.names or ())))
     for column, field in enumerate(ROW.names or ()):
-        own[: mine.rows.size, column] = mine.rows[field]
-    every = world.gather(own)
+        padded[: own.rows.size, column] = own.rows[field]
+    every = world.gather(padded)
     found = []
     for rank, count in enumerate(counts.tolist()):
         rows = np.empty(count, ROW)

@@ -24,8 +24,8 @@ def with_times(program: Program, options: ProxyOptions) -> tuple[Program, str]:
     if options.times is not None:
         source = str(options.times)
         times = read_times(options.times)
-        said = f"computing takes the times of {source}, given"
-        return timed_by_table(program, times, source), said
+        source_text = f"computing takes the times of {source}, given"
+        return timed_by_table(program, times, source), source_text
     if options.compute_time is not None:
         seconds = options.compute_s
         return timed_in_all(program, seconds), said_in_all(seconds)

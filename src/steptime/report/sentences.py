@@ -1,16 +1,14 @@
 """The sentences of a page: what bounds the step, what to doubt, and what was run."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from steptime.report.about import place, rank_counts
-from steptime.report.figures import loss_spread, losses_agree
 from steptime.report.palette import PARTS
+from steptime.report.sections.strategies import percent, share
 from steptime.report.subject import Subject
-from steptime.report.table import percent, share
 from steptime.runs.figures import StepFigures
 from steptime.runs.record import RunRecord
-from steptime.units import format_bytes, format_seconds
+from steptime.units import format_seconds
 
 
 def headline(run: RunRecord) -> str:
@@ -100,32 +98,3 @@ def facts(run: RunRecord) -> list[tuple[str, str, str]]:
         ("data", run.work.data, ""),
     ]
     return [(name, str(value), small) for name, value, small in facts if value]
-
-
-def loss_sentence(strategies: Mapping[str, StepFigures]) -> str:
-    """How the losses of the strategies compare."""
-    steps = max(len(entry.loss) for entry in strategies.values())
-    if len(strategies) == 1:
-        return f"The training loss over {steps} steps."
-    if losses_agree(strategies):
-        return (
-            "The curves lie on one another because every strategy trains the same model: "
-            "where they do, the line is striped in all their colours."
-        )
-    spread = loss_spread(strategies)
-    if math.isinf(spread):
-        return "The loss of a strategy is not a finite number at every step."
-    return f"The curves differ by up to {percent(spread)} of the loss at a step."
-
-
-def bytes_sentence(strategies: Mapping[str, StepFigures]) -> str:
-    """Into which rank the most bytes go, and under which strategy."""
-    busiest = {n: max(e.bytes_received_per_rank) for n, e in strategies.items()}
-    most, least = max(busiest, key=busiest.__getitem__), min(busiest, key=busiest.__getitem__)
-    received = strategies[most].bytes_received_per_rank
-    even = min(received) == max(received)
-    rank = "every rank" if even else f"rank {received.index(busiest[most])}"
-    sentence = f"{most} puts {format_bytes(busiest[most])} into {rank} in every step"
-    if busiest[most] == busiest[least]:
-        return f"{sentence}."
-    return f"{sentence}; {least} no more than {format_bytes(busiest[least])} into any rank."

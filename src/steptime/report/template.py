@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.files import write_atomic
+from steptime.report import sections
 from steptime.units import format_seconds
 
 _FOLDER = Path(__file__).parent
@@ -19,8 +20,9 @@ def html_page(template: str, context: Mapping[str, Any]) -> str:
     """The page that ``template``, a file below this folder, makes of ``context``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+    of_sections = [Path(found).parent for found in sections.__path__]  # a section's HTML is there
     environment = Environment(
-        loader=FileSystemLoader([_FOLDER, (_FOLDER / template).parent]),
+        loader=FileSystemLoader([_FOLDER, (_FOLDER / template).parent, *of_sections]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -11,10 +11,10 @@ from rich.text import Text
 from steptime.replay.spread import how_cut, memory_lines, spread_lines
 from steptime.report import about
 from steptime.report.about import rank_counts, sources
-from steptime.report.bounds import print_bounds
-from steptime.report.link_use import OVERBOOKED, overbooked
-from steptime.report.published import print_published
-from steptime.report.side_by_side import print_side_by_side, side_by_side
+from steptime.report.sections.bounds import print_bounds
+from steptime.report.sections.links import OVERBOOKED, overbooked
+from steptime.report.sections.published import print_published
+from steptime.report.sections.side_by_side import print_side_by_side, side_by_side
 from steptime.runs.figures import StepFigures
 from steptime.runs.record import RunRecord, plain
 from steptime.units import format_bytes, format_seconds

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 from steptime.topo.explain import Explained, basis
 from steptime.topo.marks import mark_named
-from steptime.topo.matrix import Row, alike, cell, span
+from steptime.topo.matrix import Row, cell, shared_rows, span
 from steptime.topo.topology import Kind, Level, Place, Topology
 from steptime.units import format_rate
 
@@ -47,11 +47,12 @@ class _Box:
 def picture(topology: Topology, marks: Sequence[Explained]) -> str:
     """The picture as SVG, for light and dark pages; ``marks``: see ``explained``.
 
-    Rows are in the order of the tree. Of more than 32 parts, those that stand alike share a row.
+    Rows are in the order of the tree. Of more than 32 parts, those that are interchangeable share a
+    row.
     """
     rows = [Row(part.name, (number,)) for number, part in enumerate(topology.parts)]
     if len(rows) > _MOST_ROWS:
-        rows = alike(topology)
+        rows = shared_rows(topology)
     rows = _in_tree(topology, rows)
     boxes = list(_boxes(topology, rows))
     deepest = 1 + max((box.depth for box in boxes), default=0)

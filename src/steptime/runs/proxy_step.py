@@ -1,13 +1,17 @@
 """The step of a proxy as the figures of a strategy: the axes that it waits for are one part."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from steptime.runs.record import RunRecord
 from steptime.timeline import Timeline, phases_of_steps
+
+if TYPE_CHECKING:
+    from steptime.runs.record import RunRecord
 
 NAN = float("nan")
 _APART = ("compute", "update", "other")

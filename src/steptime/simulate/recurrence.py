@@ -41,6 +41,26 @@ class Calls(NamedTuple):
     following: Longs
 
 
+@compiled
+def unreached(prices: Prices, streams: int) -> Calls:
+    """No stream has reached any instance."""
+    instances = prices.missing.size
+    return Calls(
+        prices.missing.copy(),
+        np.zeros(instances),
+        np.full(instances, NONE),
+        np.full(streams, NONE),
+    )
+
+
+@in_place
+def instance_of(queues: Queues, prices: Prices, rank: int, op: int) -> int:
+    """The instance that an op of a rank has a part in, NONE where it does not communicate."""
+    if queues.code[op] != COMMUNICATE:
+        return NONE
+    return int(prices.instance[prices.parts_of[rank] + queues.part[op]])
+
+
 @in_place
 def reach(calls: Calls, instance: int, stream: int, time: float) -> bool:
     """A stream reaches an instance and, if it is not the last to, waits there; whether it is."""
@@ -83,6 +103,16 @@ def push(stack: Longs, listed: Flags, top: int, stream: int) -> int:
     return top + 1
 
 
+@in_place
+def push_waiting(stack: Longs, listed: Flags, top: int, calls: Calls, instance: int) -> int:
+    """Put all streams that wait in an instance onto the stack; the new top."""
+    stream = calls.waiting[instance]
+    while stream != NONE:
+        top = push(stack, listed, top, stream)
+        stream = calls.following[stream]
+    return top
+
+
 @compiled
 def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floats) -> Longs:
     """One step: fill in when each rank op ``ends``, in seconds, shape (rank ops,).
@@ -99,12 +129,7 @@ def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floa
     program waits for itself.
     """
     ranks, streams = free.shape
-    calls = Calls(
-        prices.missing.copy(),
-        np.zeros(prices.missing.size),
-        np.full(prices.missing.size, NONE),
-        np.full(ranks * streams, NONE),
-    )
+    calls = unreached(prices, ranks * streams)
     arrived = np.zeros(ranks * streams, np.bool_)
     done = np.zeros((ranks, streams), np.int64)
     stack = np.arange(ranks * streams)[::-1].copy()
@@ -123,9 +148,7 @@ def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floa
         while done[rank, stream] < length:
             place = queues.queue[first + done[rank, stream]]
             op = of_class + place
-            instance = NONE
-            if queues.code[op] == COMMUNICATE:
-                instance = prices.instance[prices.parts_of[rank] + queues.part[op]]
+            instance = instance_of(queues, prices, rank, op)
             end = 0.0
             if not arrived[one]:
                 start = startable(queues, rank, op, free[rank, stream], before, ends)
@@ -136,10 +159,7 @@ def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floa
                     arrived[one] = True
                     if reach(calls, instance, one, end):
                         calls.finish[instance] += prices.seconds[instance]
-                        other = calls.waiting[instance]
-                        while other != NONE:
-                            top = push(stack, listed, top, other)
-                            other = calls.following[other]
+                        top = push_waiting(stack, listed, top, calls, instance)
             if instance != NONE:
                 if calls.missing[instance]:
                     break

@@ -81,12 +81,14 @@ def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.
 def _seconds(transport: ReplayTransport, program: Program) -> NDArray[np.float64]:
     """From the end of a call to that of the next on the slowest rank, shape (steps, calls - 1)."""
     world = transport.world
-    mine = replay(
+    replayed = replay(
         program, transport, steps=_STEPS, warmup=1, compute=stand_in("nothing"), device=Device()
     )
     calls = np.cumsum([isinstance(op, Wait) for op in program.lists[0]])
     ends = np.full((_STEPS, int(calls[-1])), -np.inf)
-    np.maximum.at(ends, (mine.rows["step"] - 1, calls[mine.rows["place"]]), mine.rows["end"])
+    np.maximum.at(
+        ends, (replayed.rows["step"] - 1, calls[replayed.rows["place"]]), replayed.rows["end"]
+    )
     return np.asarray(np.diff(world.gather(ends).max(axis=0), axis=1))
 
 

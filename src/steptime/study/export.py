@@ -1,47 +1,31 @@
 """A run in the formats of other tools, from the files in its folder alone."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.files import atomic_file
-from steptime.program import Collective, Compute, Recv, Send, Wait
-from steptime.program.chakra import write_chakra
-from steptime.program.goal import ProgramGoal
+from steptime.nearest import mend
 from steptime.program.stored import PROGRAMS, StoredProgram, read_programs
 from steptime.runs import run_folder
+from steptime.runs.record import RunRecord, run_record, took_steps
+from steptime.runs.run_folder import TRACE
+from steptime.study.exports import formats
 from steptime.timeline import Timeline, read_chrome_trace
-from steptime.timeline.chrome import Counter, of_rank, quietly, write_chrome_trace
-from steptime.timeline.paraver import write_paraver
-from steptime.timeline.tables import (
-    check_parquet,
-    interval_columns,
-    message_columns,
-    write_csv,
-    write_parquet,
-)
+from steptime.timeline.chrome import quietly
 
-Format: TypeAlias = Literal["perfetto", "paraver", "chakra", "goal", "csv", "parquet"]
 Tell: TypeAlias = Callable[[int, int], None]
 
-TRACE = "trace.json.gz"
 FOLDER = "export"
 """Where exports of a run go by default, in its folder."""
 
-_SUFFIXES: Mapping[str, tuple[str, ...]] = {
-    "perfetto": (".json", ".json.gz"),
-    "paraver": (".prv",),
-    "goal": (".goal",),
-}
-"""How the name of a file ends where a format can be a file that the user names."""
-
-_OF_A_PROGRAM = ("chakra", "goal")
 _NONE_NAMED: Mapping[str, str] = MappingProxyType({})
 
 
@@ -49,7 +33,7 @@ _NONE_NAMED: Mapping[str, str] = MappingProxyType({})
 class Exported:
     """What was written: the ``files``, and ``facts`` about them for run tools and people."""
 
-    to: Format
+    to: str
     files: tuple[Path, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -59,9 +43,66 @@ class Exported:
         return {"verb": "export", "run": str(run), "to": self.to, **self.facts, "files": files}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Exporting:
+    """What a format is asked to write, and what of: its ``timeline`` or its ``programs``.
+
+    ``record``: None of a run without steps, as of flows, which ran at ``place``. ``folder`` to
+    write to, and the ``name`` of the file in it where the user gave one.
+    """
+
+    run: Path
+    verb: str
+    record: RunRecord | None
+    place: str
+    to: str
+    out: Path | None
+    folder: Path
+    name: str
+    strategy: str | None
+    algorithms: Mapping[str, str]
+    per_rank: bool
+    tell: Tell
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What happened in the run."""
+        return read_chrome_trace(self.run / TRACE)
+
+    @cached_property
+    def programs(self) -> Sequence[StoredProgram]:
+        """The step of the strategy asked for, or of each."""
+        return _programs(self.run, self.verb, self.strategy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """A format: ``write`` makes files of a run's timeline, or ``of_programs`` of its programs.
+
+    ``opened_by``: what to do with them. ``suffixes``: how the name of a file ends where the format
+    can be one that the user names. ``takes``: of the options ``strategy``, ``algorithms`` and
+    ``per_rank`` those that it reads. ``check`` raises UsageError where it cannot be written here.
+    """
+
+    opened_by: str
+    write: Callable[[Exporting], Iterable[Path]] | None = None
+    of_programs: Callable[[Exporting], Exported] | None = None
+    suffixes: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    check: Callable[[], None] = lambda: None
+
+
+def export_named(to: str) -> Export:
+    """The format of that name; raises UsageError where there is none."""
+    if to not in formats():
+        raise UsageError(f"there is no format {to!r}: {mend(to, formats())}")
+    found: Export = import_module(f"steptime.study.exports.{to}").EXPORT
+    return found
+
+
 def export(
     run: Path,
-    to: Format,
+    to: str,
     out: Path | None = None,
     *,
     strategy: str | None = None,
@@ -78,48 +119,55 @@ def export(
     Raises UsageError where there is no such run, it has not what the format needs, an option is
     not for this format, or the output cannot be written.
     """
-    record = run_folder.read_record(run)
-    _check_options(to, strategy, algorithms, per_rank)
-    if to in _OF_A_PROGRAM:
-        programs = _programs(run, record, strategy)
-        folder, name = _target(run, to, out, several=len(programs) > 1)
-        if to == "chakra":
-            return _chakra(programs, folder if out else folder / "chakra", tell)
-        return _goal(programs, folder, name, algorithms, tell)
-    timeline = _timeline(run, record)
-    folder, name = _target(run, to, out, several=per_rank)
-    facts = _facts(timeline)
-    if to == "perfetto":
-        files = _perfetto(timeline, record, folder, name, per_rank, tell)
-    elif to == "paraver":
-        hosts, kinds = hosts_of(record, timeline.ranks), _kinds(run)
-        stem = folder / (name or "trace.prv").removesuffix(".prv")
-        files = write_paraver(stem, timeline, hosts=hosts, kinds=kinds, tell=tell)
+    raw = run_folder.read_record(run)
+    verb, about = str(raw["verb"]), raw.get("environment", {})
+    chosen = export_named(to)
+    _check_options(chosen, to, strategy, algorithms, per_rank)
+    if chosen.of_programs:
+        several = len(_programs(run, verb, strategy)) > 1
     else:
-        files = _tables(timeline, to, folder, tell)
-    return Exported(to=to, files=tuple(files), facts=facts)
+        several = per_rank
+        _check_trace(run, verb)
+    folder, name = _target(chosen, run, to, out, several=several)
+    asked = Exporting(
+        run=run,
+        verb=verb,
+        record=run_record(raw, str(run)) if took_steps(raw) else None,
+        place=str(raw.get("cluster") or about.get("host") or "host"),
+        to=to,
+        out=out,
+        folder=folder,
+        name=name,
+        strategy=strategy,
+        algorithms=algorithms,
+        per_rank=per_rank,
+        tell=tell,
+    )
+    if chosen.of_programs:
+        return chosen.of_programs(asked)
+    assert chosen.write is not None  # noqa: S101 - a format is of one or the other
+    return Exported(to=to, files=tuple(chosen.write(asked)), facts=_facts(asked.timeline))
 
 
 def _check_options(
-    to: str, strategy: str | None, algorithms: Mapping[str, str], per_rank: bool
+    chosen: Export, to: str, strategy: str | None, algorithms: Mapping[str, str], per_rank: bool
 ) -> None:
-    if to not in get_args(Format):
-        raise UsageError(f"there is no format {to!r}: choose one of {', '.join(get_args(Format))}")
-    if strategy is not None and to not in _OF_A_PROGRAM:
+    if strategy is not None and "strategy" not in chosen.takes:
         raise UsageError(
             f"--strategy is about a program, and {to} shows the whole run: leave it out"
         )
-    if algorithms and to != "goal":
+    if algorithms and "algorithms" not in chosen.takes:
         raise UsageError(f"--algorithm is about goal, not {to}: leave it out")
-    if per_rank and to != "perfetto":
+    if per_rank and "per_rank" not in chosen.takes:
         raise UsageError(f"--per-rank is about perfetto, not {to}: leave it out")
-    if to == "parquet":
-        check_parquet()
+    chosen.check()
 
 
-def _target(run: Path, to: str, out: Path | None, *, several: bool) -> tuple[Path, str]:
+def _target(
+    chosen: Export, run: Path, to: str, out: Path | None, *, several: bool
+) -> tuple[Path, str]:
     """The folder to write to, and the name of the file where the user gave one."""
-    known = _SUFFIXES.get(to, ())
+    known = chosen.suffixes
     name = ""
     if out is None:
         folder = run / FOLDER
@@ -137,20 +185,19 @@ def _target(run: Path, to: str, out: Path | None, *, several: bool) -> tuple[Pat
     return run_folder.create(folder), name
 
 
-def _timeline(run: Path, record: Mapping[str, Any]) -> Timeline:
+def _check_trace(run: Path, verb: str) -> None:
     if not (run / TRACE).exists():
         raise UsageError(
-            f"{run} has no {TRACE}, for a {record['verb']} leaves none or it was deleted: export "
+            f"{run} has no {TRACE}, for a {verb} leaves none or it was deleted: export "
             "a run of train, compare, simulate or proxy"
         )
-    return read_chrome_trace(run / TRACE)
 
 
-def _programs(run: Path, record: Mapping[str, Any], strategy: str | None) -> list[StoredProgram]:
+def _programs(run: Path, verb: str, strategy: str | None) -> list[StoredProgram]:
     found = read_programs(run)
     if not found:
         raise UsageError(
-            f"{run} has no {PROGRAMS}, of which chakra and goal are made, for a {record['verb']} "
+            f"{run} has no {PROGRAMS}, of which chakra and goal are made, for a {verb} "
             "leaves none or it is too large: export it to perfetto, paraver, csv or parquet"
         )
     chosen = [one for one in found if strategy in (None, one.program.name)]
@@ -184,122 +231,19 @@ def early_messages(timeline: Timeline) -> int:
     return int((early > error[messages["src"]] + error[messages["dst"]]).sum())
 
 
-def hosts_of(record: Mapping[str, Any], ranks: int) -> list[str]:
-    """The host of each rank, as run.json tells; of one name where it does not."""
-    hosts = [""] * ranks
-    for one in record.get("clock", ()):
-        for rank in one["ranks"]:
-            hosts[rank] = one["host"]
-    strategies = record.get("strategies")
-    if not all(hosts) and isinstance(strategies, Mapping):
-        for entry in strategies.values():
-            for row in entry.get("ranks", ()):
-                hosts[row["rank"]] = row["host"]
-    other = record.get("cluster") or record.get("environment", {}).get("host") or "host"
-    return [host or str(other) for host in hosts]
+def hosts_of(asked: Exporting) -> list[str]:
+    """The host of each rank, as the record tells; of one name where it does not."""
+    hosts = [""] * asked.timeline.ranks
+    for clock in asked.record.clock if asked.record else ():
+        for rank in clock.ranks:
+            hosts[rank] = clock.host
+    if asked.record and not all(hosts):
+        for figures in asked.record.strategies.values():
+            for of_rank in figures.ranks:
+                hosts[of_rank.rank] = of_rank.host
+    return [host or asked.place for host in hosts]
 
 
-def _kinds(run: Path) -> dict[str, str]:
-    """What each op is by its name, where the run keeps its programs."""
-    found: dict[str, str] = {}
-    words = {Send: "send", Recv: "recv"}
-    for one in read_programs(run):
-        for op in (op for ops in one.program.lists for op in ops):
-            if isinstance(op, Collective):
-                found[op.name] = op.kind
-            elif not isinstance(op, Compute | Wait):
-                found[op.name] = words[type(op)]
-    return found
-
-
-def _perfetto(
-    timeline: Timeline,
-    record: Mapping[str, Any],
-    folder: Path,
-    name: str,
-    per_rank: bool,
-    tell: Tell,
-) -> list[Path]:
-    hosts = hosts_of(record, timeline.ranks)
-    if not per_rank:
-        path = folder / (name or "perfetto.json.gz")
-        counters = list(_link_counters(record, timeline))
-        write_chrome_trace(path, timeline, counters=counters, hosts=hosts, tell=tell)
-        return [path]
-    paths = []
-    ranks = np.unique(timeline.intervals["rank"]).tolist()
-    for done, rank in enumerate(ranks, start=1):
-        paths.append(folder / f"rank{rank}.json.gz")
-        write_chrome_trace(paths[-1], of_rank(timeline, rank), hosts=hosts, rank=rank)
-        tell(done, len(ranks))
-    return paths
-
-
-def _link_counters(record: Mapping[str, Any], timeline: Timeline) -> Iterator[Counter]:
-    """How busy the busiest links were in the last step of each strategy that was simulated."""
-    strategies = record.get("strategies")
-    for name, entry in strategies.items() if isinstance(strategies, Mapping) else ():
-        use, steps = entry.get("link_use"), timeline.steps_named(name)
-        if not use or not steps.size:
-            continue
-        last = steps[steps["step"] == steps["step"].max()]
-        begin = float(last["start"].min()) + use["begin_s"]
-        for link, values in zip(use["links"], use["utilisation"], strict=True):
-            at = begin + use["bin_s"] * np.arange(len(values) + 1)
-            yield Counter(f"use of {link}", at, np.array([*values, 0.0]))
-
-
-def _tables(timeline: Timeline, to: str, folder: Path, tell: Tell) -> list[Path]:
-    write = write_csv if to == "csv" else write_parquet
-    tables = {"intervals": interval_columns(timeline), "messages": message_columns(timeline)}
-    paths = []
-    for name, columns in tables.items():
-        paths.append(folder / f"{name}.{to}")
-        write(paths[-1], columns, tell)
-    return paths
-
-
-def _chakra(programs: Sequence[StoredProgram], folder: Path, tell: Tell) -> Exported:
-    files: list[Path] = []
-    for one in programs:
-        own = folder / _file_name(one.program.name) if len(programs) > 1 else folder
-        write_chakra(one.program, own, tell)
-        files += [own / f"step.{rank}.et" for rank in range(one.program.ranks)]
-        files.append(own / "comm_groups.json")
-    facts = {"programs": [one.program.name for one in programs]}
-    return Exported(to="chakra", files=tuple(files), facts=facts)
-
-
-def _goal(
-    programs: Sequence[StoredProgram],
-    folder: Path,
-    name: str,
-    algorithms: Mapping[str, str],
-    tell: Tell,
-) -> Exported:
-    goals = [ProgramGoal(one, algorithms) for one in programs]
-    rows = [
-        {"name": goal.program.name, "messages": goal.messages, "algorithms": goal.chosen}
-        for goal in goals
-    ]
-    _refuse_unread(algorithms, rows)
-    files = []
-    for goal in goals:
-        own = f"{_file_name(goal.program.name)}.goal" if len(goals) > 1 else "step.goal"
-        files.append(folder / (name or own))
-        with atomic_file(files[-1]) as file:
-            for done, text in enumerate(goal.text()):
-                file.write(text.encode())
-                tell(done, goal.program.ranks)
-    return Exported(to="goal", files=tuple(files), facts={"programs": rows})
-
-
-def _refuse_unread(algorithms: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
-    called = {kind for row in rows for kind in row["algorithms"]}
-    for kind in algorithms:
-        if kind not in called:
-            raise UsageError(f"--algorithm names one of {kind}, and no step calls it: leave it out")
-
-
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
+    """A name as a file's, without what a path must not have."""
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "step"

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
+from steptime.files import bounded_text
 from steptime.simulate.network.flows import finish_times
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.units import parse_bytes
 
+_MOST_BYTES = 1 << 28
 COLUMNS = ("src", "dst", "bytes", "start_s")
 
 FLOW = np.dtype(
@@ -82,12 +84,7 @@ def read_flows(path: Path, devices: int) -> NDArray[np.void]:
     Its first line names the columns src, dst (device numbers), bytes and start_s, in any order.
     Raises UsageError naming the line where one is wrong.
     """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(f"cannot read the flows {path}: {why}") from None
-    rows = csv.reader(text.splitlines())
+    rows = csv.reader(bounded_text(path, "flows", _MOST_BYTES).splitlines())
     header = [column.strip() for column in next(rows, [])]
     _check_header(path, header)
     flows = []

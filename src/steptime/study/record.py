@@ -6,7 +6,7 @@ from steptime.runs.environment import here
 from steptime.runs.figures import with_speeds
 from steptime.runs.record import Place, RunRecord, Timing, Work
 from steptime.study.comparison import Comparison
-from steptime.study.resimulate import training_step
+from steptime.study.resimulate import training_spec
 from steptime.train.config import name_of
 from steptime.train.job import Job
 
@@ -17,7 +17,7 @@ def training_record(
     """The record of ``comparison``, which ``verb`` made in the folder ``run`` on some ranks."""
     options, config = job.options, job.config
     specs = {
-        name: asdict(training_step(name, options, config, ranks=len(figures.ranks)).spec)
+        name: asdict(training_spec(name, options, config, ranks=len(figures.ranks)))
         for name, figures in comparison.strategies.items()
     }
     strategies = {

@@ -11,7 +11,7 @@ from steptime.train.config import GPT2Config, name_of
 from steptime.train.options import JobOptions
 from steptime.workloads.models import Transformer
 from steptime.workloads.presets import Case
-from steptime.workloads.resolve import runs_on
+from steptime.workloads.resolve import resolved, runs_on
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import Measured, Step, step_of
 
@@ -60,17 +60,21 @@ def training_step(
     ranks: int,
     measured: Measured | None = None,
 ) -> Step:
-    """The step of a live training under a strategy, with the times that it took there."""
-    model = Transformer(
-        name=name_of(config),
-        layers=config.layers,
-        hidden=config.embd,
-        heads=config.heads,
-        vocabulary=config.vocabulary,
-        context=config.context,
-    )
+    """The step of a live training under a strategy, with the times that it took there.
+
+    Raises UsageError where the strategy cannot be simulated.
+    """
+    spec = training_spec(strategy, options, config, ranks=ranks)
+    clip = options.train.clip > 0
+    return step_of(spec, model=_model(config), clip=clip, measured=measured)
+
+
+def training_spec(
+    strategy: str, options: JobOptions, config: GPT2Config, *, ranks: int
+) -> StepSpec:
+    """What a live training under a strategy was asked for, with every default filled in."""
     spec = StepSpec(
-        model=model.name,
+        model=name_of(config),
         ranks=ranks,
         batch=options.train.batch,
         micro_batches=options.train.accumulate,
@@ -80,4 +84,15 @@ def training_step(
         strategy=strategy,
         bucket=options.train.bucket,
     )
-    return step_of(spec, model=model, clip=options.train.clip > 0, measured=measured)
+    return resolved(spec, _model(config))
+
+
+def _model(config: GPT2Config) -> Transformer:
+    return Transformer(
+        name=name_of(config),
+        layers=config.layers,
+        hidden=config.embd,
+        heads=config.heads,
+        vocabulary=config.vocabulary,
+        context=config.context,
+    )

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from steptime.runs.run_folder import read_record
+from steptime.runs.record import run_record
+from steptime.runs.run_folder import TRACE, read_record
 from steptime.study.resimulate import training_step
 from steptime.study.scale import Steps, times_of_steps
 from steptime.study.scale_ideal import ideal_usage, work_of_steps
@@ -32,8 +33,8 @@ def read_cells(out: Path, point: Point, grid: Grid, options: JobOptions) -> list
     Raises UsageError where its files are missing or truncated, or its steps have no efficiency.
     """
     folder = out / folder_of(point)
-    timeline = read_chrome_trace(folder / "trace.json.gz")
-    dimensions = read_record(folder)["model_config"]
+    timeline = read_chrome_trace(folder / TRACE)
+    dimensions = run_record(read_record(folder), str(folder)).work.model_config or {}
     fields = ("layers", "heads", "embd", "context", "vocabulary")
     config = GPT2Config(**{field: dimensions[field] for field in fields})
     asked = options_at(point, grid, options)

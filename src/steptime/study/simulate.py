@@ -201,7 +201,7 @@ def record(study: Study, run: str) -> RunRecord:
     return RunRecord(
         verb="simulate",
         run=run,
-        work=decoded(study.asked.facts, Work),
+        work=replace(decoded(study.asked.facts, Work), spec=cases[comparison.winner].spec),
         place=Place(
             world_size=max(len(one.ranks) for one in simulations),
             cluster=study.cluster.name,

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Longs
 from steptime.errors import UsageError
-from steptime.files import atomic_file
+from steptime.files import atomic_file, bounded_bytes
 from steptime.timeline.timeline import INTERVAL, MESSAGE, Clock, Phase, Timeline
 from steptime.timeline.tracks import NONE, Track, ends_on_tracks, nanoseconds, tracks
 
 FORMAT = "steptime-trace"
 VERSION = 1
+_MOST_BYTES = 1 << 32  # unpacked
 _MARK = "message"
 """The category of arrows and of the slices that are there for them alone."""
 
@@ -93,16 +94,14 @@ def read_chrome_trace(path: Path) -> Timeline:
     Raises UsageError when the file is missing, truncated, not steptime's, or newer than this code.
     """
     try:
-        content = path.read_bytes()
-        packed = path.suffix == ".gz"
-        document = json.loads(gzip.decompress(content) if packed else content)
+        document = json.loads(bounded_bytes(path, "trace", _MOST_BYTES))
         about = document["otherData"]
         if about["format"] != FORMAT:
             raise ValueError("another program wrote it")
         if about["version"] > VERSION:
             raise ValueError(f"it has version {about['version']} and this steptime reads {VERSION}")
         return _timeline(document["traceEvents"], about)
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"cannot read the trace {path}: {error}; run steptime again") from None
 
 

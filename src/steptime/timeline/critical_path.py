@@ -1,7 +1,7 @@
 """The critical path of a step: the chain of work and waiting that made it as long as it was.
 
 The path is walked back from the step's last end. What let an interval begin is not in a Timeline
-and is taken from what is: the order of a stream, a message's two ends, a collective as a meeting of
+and is taken from what is: the order of a stream, a message's two ends, a collective as one call of
 its members, which none leaves before the last has come, and otherwise what ended last on the same
 rank. Holistic Trace Analysis and Scalasca search for it in the same way.
 """
@@ -75,9 +75,9 @@ class _Walk:
         bounds = np.searchsorted(rows["rank"][found], steps["rank"], side="left")
         parts = np.split(found, bounds[1:])
         self.own = dict(zip(self.begin, parts, strict=True))
-        self._meet(timeline, found)
+        self._match(timeline, found)
 
-    def _meet(self, timeline: Timeline, found: Longs) -> None:
+    def _match(self, timeline: Timeline, found: Longs) -> None:
         """Find the intervals of each collective: by name and how often a rank called it before.
 
         ``found``: the intervals of the step, by rank and begin.
@@ -91,12 +91,12 @@ class _Walk:
         counts = np.diff(np.append(first, len(calls)))
         before = np.empty(len(calls), np.int64)
         before[order] = np.arange(len(calls)) - np.repeat(first, counts)
-        by_meeting = np.lexsort((before, keys[0]))
-        self.calls = calls[by_meeting]
-        both = np.stack([keys[0], before])[:, by_meeting]
-        met = np.cumsum(np.diff(both, prepend=-1).any(axis=0)) - 1
-        self.meeting_of = dict(zip(self.calls.tolist(), met.tolist(), strict=True))
-        self.meetings = np.searchsorted(met, np.arange(int(met.max(initial=-1)) + 2))
+        by_instance = np.lexsort((before, keys[0]))
+        self.calls = calls[by_instance]
+        both = np.stack([keys[0], before])[:, by_instance]
+        instance = np.cumsum(np.diff(both, prepend=-1).any(axis=0)) - 1
+        self.instance_of = dict(zip(self.calls.tolist(), instance.tolist(), strict=True))
+        self.first_of = np.searchsorted(instance, np.arange(int(instance.max(initial=-1)) + 2))
 
     def back(self, rank: int, time: float) -> Iterator[tuple[int, int, float, float]]:
         """The pieces from ``time`` on ``rank`` back to the begin of the step, last first."""
@@ -154,13 +154,15 @@ class _Walk:
         own = _Reason(rank, start, stream)
         if row["phase"] != Phase.COMMUNICATION:
             return own
-        if at in self.meeting_of:
-            meeting = self.meeting_of[at]
-            met = self.rows[self.calls[slice(*self.meetings[meeting : meeting + 2])]]
-            met = met[(met["start"] > start) & (met["start"] < time) & (met["end"] > start)]
-            met = met[[self.begin[rank] < came for rank, came in zip(*_whose(met), strict=True)]]
-            if len(met):
-                last = met[int(np.argmax(met["start"]))]
+        if at in self.instance_of:
+            instance = self.instance_of[at]
+            members = self.rows[self.calls[slice(*self.first_of[instance : instance + 2])]]
+            late = (members["start"] > start) & (members["start"] < time)
+            late &= members["end"] > start
+            later = members[late]
+            later = later[[self.begin[r] < came for r, came in zip(*_whose(later), strict=True)]]
+            if len(later):
+                last = later[int(np.argmax(later["start"]))]
                 return _Reason(int(last["rank"]), float(last["start"]), int(last["stream"]))
         return self._message(rank, row, own, time)
 

@@ -3,9 +3,12 @@
 from pathlib import Path
 
 from steptime.errors import UsageError
+from steptime.files import bounded_bytes
 from steptime.topo.nccl import parse_nccl
 from steptime.topo.smi import looks_like_matrix, parse_matrix
 from steptime.topo.topology import Topology
+
+_MOST_BYTES = 16 << 20
 
 
 def read_topology(path: Path) -> Topology:
@@ -13,11 +16,8 @@ def read_topology(path: Path) -> Topology:
 
     Raises UsageError where it cannot be read or is neither.
     """
-    try:
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; name a file that exists") from None
-    return parse_topology(text, path.name)
+    content = bounded_bytes(path, "topology", _MOST_BYTES)
+    return parse_topology(content.decode(errors="replace"), path.name)
 
 
 def parse_topology(text: str, name: str) -> Topology:

@@ -15,7 +15,7 @@ _MOST_ROWS = 16
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the matrix: one part, or several that stand alike towards all others."""
+    """A row of the matrix: one part, or several that are at the same distance from all others."""
 
     name: str
     members: tuple[int, ...]
@@ -26,12 +26,13 @@ def matrix_lines(
 ) -> list[Text]:
     """The matrix within so many columns; a star marks the cells of the pair ``slowest``.
 
-    Where it has 16 rows or more, or does not fit, parts that stand alike towards all others share
-    a row. What is still too wide is printed in blocks of columns, then without rows of NICs.
+    Where it has 16 rows or more, or does not fit, parts that are at the same distance from all
+    others share a row. What is still too wide is printed in blocks of columns, then without rows of
+    NICs.
     """
     rows = [Row(part.name, (number,)) for number, part in enumerate(topology.parts)]
     if len(rows) >= _MOST_ROWS or _width(topology, rows) > columns:
-        rows = alike(topology)
+        rows = shared_rows(topology)
     if _width(topology, rows) <= columns:
         return _block(topology, rows, rows, slowest)
     left = [row for row in rows if topology.parts[row.members[0]].kind is not Kind.NIC] or rows
@@ -41,12 +42,12 @@ def matrix_lines(
     return lines[:-1]
 
 
-def alike(topology: Topology) -> list[Row]:
+def shared_rows(topology: Topology) -> list[Row]:
     """The parts in rows: those of one kind with the same marks towards all others share one."""
     groups: list[list[int]] = []
     for number in range(len(topology.parts)):
         for group in groups:
-            if _are_alike(topology, group[0], number):
+            if _interchangeable(topology, group[0], number):
                 group.append(number)
                 break
         else:
@@ -54,7 +55,7 @@ def alike(topology: Topology) -> list[Row]:
     return [Row(span([topology.parts[n].name for n in group]), tuple(group)) for group in groups]
 
 
-def _are_alike(topology: Topology, a: int, b: int) -> bool:
+def _interchangeable(topology: Topology, a: int, b: int) -> bool:
     marks = topology.marks
     others = (n for n in range(len(topology.parts)) if n not in (a, b))
     same_kind = topology.parts[a].kind is topology.parts[b].kind
@@ -87,7 +88,7 @@ def _width(topology: Topology, rows: Sequence[Row]) -> int:
 
 
 def _head(topology: Topology) -> int:
-    return max(len(row.name) for row in alike(topology))
+    return max(len(row.name) for row in shared_rows(topology))
 
 
 def _cell_width(row: Row) -> int:

@@ -41,11 +41,11 @@ def data_parallel(
 ) -> Program:
     """One step of ``model`` on ``ranks`` ranks along the axis ``data``, named after the strategy.
 
-    ``batch`` rows of ``context`` tokens, of all ranks together, in ``accumulate`` micro-batches;
-    of a model that has no rows, ``batch`` samples;
-    computed in ``dtype`` and gradients reduced in ``reduce_dtype``, in buckets of ``bucket_bytes``
-    where the strategy overlaps, and of one unit each under ``zero3``, which gathers and reduces
-    unit by unit. With ``clip`` the norm of the whole gradient is computed.
+    ``batch`` rows of ``context`` tokens, of all ranks together, in ``accumulate`` micro-batches; of
+    a model that has no rows, ``batch`` samples; computed in ``dtype`` and gradients reduced in
+    ``reduce_dtype``, in buckets of ``bucket_bytes`` where the strategy overlaps, and of one unit
+    each under ``zero3``, which gathers and reduces unit by unit. With ``clip`` the norm of the
+    whole gradient is computed.
 
     Forward and backward of a rank take ``compute_s`` seconds, shared out by FLOP; by default what
     their FLOP take, or the memory traffic of the weights where that is longer. The update of what
@@ -58,19 +58,15 @@ def data_parallel(
     sync = sync_named(strategy)
     if dedicated_server and sync.updates != "root":
         raise UsageError(f"the strategy {strategy} has no server: only that of this name has")
-    workers = ranks - 1 if dedicated_server else ranks
+    workers = ranks - dedicated_server
     _check_counts({"ranks": workers, "rows": batch, "micro-batches": accumulate})
     _check_seconds({"compute_s": compute_s, "update_s": update_s})
     if bucket_bytes < 1:
         raise UsageError(f"a bucket of {bucket_bytes} bytes is none: it must hold at least 1")
     laid_out = model.padded()
-    elements = bucket_bytes // element_bytes(reduce_dtype) if sync.overlapped else None
-    whole = sync.zero == 3
     plan = _Plan(
         units=laid_out.units,
-        buckets=by_unit(laid_out.units, ranks)
-        if whole
-        else cut_units(laid_out.units, ranks, elements),
+        buckets=_buckets(sync, laid_out.units, ranks, bucket_bytes // element_bytes(reduce_dtype)),
         sync=sync,
         ranks=ranks,
         root=ranks - 1 if dedicated_server else 0,
@@ -84,13 +80,7 @@ def data_parallel(
         update_s=update_s,
         tied=isinstance(laid_out, Transformer) and laid_out.architecture.tied,
     )
-    lists: tuple[tuple[Op, ...], ...]
-    lists = (_ops(plan, is_root=True, computes=not dedicated_server),)
-    if sync.updates == "root" and ranks > 1:
-        lists = (_ops(plan, is_root=False, computes=True), *lists)
-    class_of = np.zeros(ranks, np.int32)
-    class_of[plan.root] = len(lists) - 1
-    return Program(name=strategy, axes={AXIS: ranks}, lists=lists, class_of=class_of)
+    return _program(plan, strategy, root_computes=not dedicated_server)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +101,23 @@ class _Plan:
     compute_s: float | None
     update_s: float | None
     tied: bool
+
+
+def _buckets(sync: Sync, units: tuple[Unit, ...], ranks: int, elements: int) -> tuple[Bucket, ...]:
+    """What is reduced at a time: ``elements`` where the strategy overlaps, or all, or a unit."""
+    if sync.zero == 3:
+        return by_unit(units, ranks)
+    return cut_units(units, ranks, elements if sync.overlapped else None)
+
+
+def _program(plan: _Plan, name: str, *, root_computes: bool) -> Program:
+    """The step of all ranks, among which a root that updates does more than the others."""
+    lists: tuple[tuple[Op, ...], ...] = (_ops(plan, is_root=True, computes=root_computes),)
+    if plan.sync.updates == "root" and plan.ranks > 1:
+        lists = (_ops(plan, is_root=False, computes=True), *lists)
+    class_of = np.zeros(plan.ranks, np.int32)
+    class_of[plan.root] = len(lists) - 1
+    return Program(name=name, axes={AXIS: plan.ranks}, lists=lists, class_of=class_of)
 
 
 def _check_counts(counts: Mapping[str, int]) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
-from steptime.strategies import Strategy, simulated_strategy
+from steptime.strategies import Strategy, strategy_named
 from steptime.units import Size
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Model, Transformer, model_named, transformer_of
@@ -49,11 +49,11 @@ def resolved(spec: StepSpec, model: Model, cluster: Cluster | None = None) -> St
     cluster has no place for the ranks or its devices have no rate for the precision.
     """
     own = has_own_step(model, shared=spec.shares)
+    strategy = strategy_of_zero(spec.zero, spec.strategy)
     _check_read(spec, model.name if own else "")
     mesh = _mesh(spec, cluster)
     plain = own or not spec.asks_to_share
     batch, micro_batches, rows = _batch(spec, mesh, plain=plain)
-    strategy = strategy_of_zero(spec.zero, spec.strategy)
     strategy = (DEFAULT_STRATEGY if own else "replicated") if strategy is None else strategy
     _check_strategy(strategy, cluster)
     row = model.row(spec.tokens)
@@ -115,7 +115,7 @@ def runs_on(strategy: Strategy, cluster: Cluster) -> bool:
 
 def _check_strategy(name: str, cluster: Cluster | None) -> None:
     """Raise UsageError where there is no such strategy, or it cannot run on the cluster."""
-    strategy = simulated_strategy(name)
+    strategy = strategy_named(name)
     if cluster is not None and not runs_on(strategy, cluster):
         raise UsageError(
             f"the strategy {name} keeps parameters in memory that ranks share, and the devices "

@@ -28,7 +28,7 @@ class Peers(Protocol):
     rank: int
     ranks: int
 
-    def everyone(self, mine: str) -> list[str]:
+    def gather_texts(self, text: str) -> list[str]:
         """What every rank gives, in their order, on every rank."""
 
     def send(self, number: float, to: int) -> None:
@@ -99,9 +99,9 @@ def read_clocks(peers: Peers, clock: Callable[[], float] = time.perf_counter) ->
     that was at some time between, so half the time there and back is the most by which the middle
     can be wrong (Cristian, Distributed Computing 3, 1989). On one host nothing is sent.
     """
-    told = peers.everyone(_SEPARATOR.join((platform.node(), _identity())))
+    identities = peers.gather_texts(_SEPARATOR.join((platform.node(), _identity())))
     of_clock: dict[str, list[int]] = {}
-    for rank, one in enumerate(told):
+    for rank, one in enumerate(identities):
         of_clock.setdefault(one, []).append(rank)
     found = np.zeros((len(of_clock), 3))
     found[0, 0] = clock()
@@ -111,7 +111,7 @@ def read_clocks(peers: Peers, clock: Callable[[], float] = time.perf_counter) ->
         elif place and peers.rank == ranks[0]:
             _answer(peers, clock)
     if len(of_clock) > 1:
-        heard = peers.everyone(_SEPARATOR.join(map(float.hex, found.reshape(-1).tolist())))[0]
+        heard = peers.gather_texts(_SEPARATOR.join(map(float.hex, found.reshape(-1).tolist())))[0]
         found = np.array([float.fromhex(one) for one in heard.split(_SEPARATOR)]).reshape(-1, 3)
     return Reading(
         hosts=tuple(one.partition(_SEPARATOR)[0] for one in of_clock),

@@ -17,10 +17,10 @@ class TorchPeers:
         on_gpu = dist.get_backend() == "nccl"
         self._number = torch.zeros(1, dtype=torch.float64, device="cuda" if on_gpu else "cpu")
 
-    def everyone(self, mine: str) -> list[str]:
+    def gather_texts(self, text: str) -> list[str]:
         """What every rank gives, in their order, on every rank."""
         found: list[Any] = [None] * self.ranks
-        dist.all_gather_object(found, mine)
+        dist.all_gather_object(found, text)
         return found
 
     def send(self, number: float, to: int) -> None:

@@ -19,7 +19,7 @@ from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-
 from steptime.errors import SteptimeError, UsageError
 from steptime.world.environment import LostContactError, World
 from steptime.world.freed_memory import keep_freed_memory
-from steptime.world.rendezvous import MeetingPoint, meeting_point
+from steptime.world.rendezvous import Endpoint, rendezvous
 
 _POLL_S = 0.05
 _PEER_GONE = re.compile(
@@ -78,7 +78,7 @@ def join(world: World, backend: str, timeout_s: float) -> None:
     if world.one_host:
         # The name of a host need not resolve, and by default gloo takes the interface behind it.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
-    with meeting_point(world, timeout_s) as point:
+    with rendezvous(world, timeout_s) as point:
         store = _open_store(point, world, timeout_s)
         _call_roll(store, world, timeout_s)
         try:
@@ -133,7 +133,7 @@ def _loopback() -> str:
     return next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
 
 
-def _open_store(point: MeetingPoint, world: World, timeout_s: float) -> Store:
+def _open_store(point: Endpoint, world: World, timeout_s: float) -> Store:
     """The store behind ``point``, which rank 0 serves unless torchrun's agent does."""
     opened: Future[Store] = Future()
 

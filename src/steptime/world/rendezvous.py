@@ -22,7 +22,7 @@ _RANK_OF_MPI = (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeetingPoint:
+class Endpoint:
     """Where this rank reaches the store of the ranks."""
 
     address: str
@@ -32,8 +32,10 @@ class MeetingPoint:
 
 
 @contextmanager
-def meeting_point(world: World, timeout_s: float) -> Iterator[MeetingPoint]:
-    """The meeting point of ``world``, reachable when this is entered, held until all have joined.
+def rendezvous(world: World, timeout_s: float) -> Iterator[Endpoint]:
+    """The endpoint where the ranks of ``world`` meet: it can be reached once this is entered.
+
+    It is held until all have joined.
 
     Raises UsageError when the port is taken or the launcher leaves the ranks no way to meet, and
     LostContactError when rank 0 cannot be reached within ``timeout_s`` seconds.
@@ -42,9 +44,9 @@ def meeting_point(world: World, timeout_s: float) -> Iterator[MeetingPoint]:
         if world.address is not None:
             point = _given(world)
         elif world.one_host:
-            point = stack.enter_context(_met_through_file(world, timeout_s))
+            point = stack.enter_context(_shared_through_file(world, timeout_s))
         else:
-            point = _met_through_mpi(world)
+            point = _shared_through_mpi(world)
         if point.listener:
             stack.enter_context(point.listener)  # closes it, unless a store has taken it over
         else:
@@ -52,13 +54,13 @@ def meeting_point(world: World, timeout_s: float) -> Iterator[MeetingPoint]:
         yield point
 
 
-def _given(world: World) -> MeetingPoint:
+def _given(world: World) -> Endpoint:
     if world.address is None or world.port is None:
         raise ValueError("a world with an address has a port too")
     if world.rank != 0 or world.agent_listens:
         # The name of a host need not resolve on the host itself.
         address = _LOOPBACK if world.one_host else world.address
-        return MeetingPoint(address=address, port=world.port)
+        return Endpoint(address=address, port=world.port)
     if world.listener is not None:
         listener = socket.socket(fileno=world.listener)
     else:
@@ -66,8 +68,8 @@ def _given(world: World) -> MeetingPoint:
     return _own(listener)
 
 
-def _own(listener: socket.socket) -> MeetingPoint:
-    return MeetingPoint(address=_LOOPBACK, port=listener.getsockname()[1], listener=listener)
+def _own(listener: socket.socket) -> Endpoint:
+    return Endpoint(address=_LOOPBACK, port=listener.getsockname()[1], listener=listener)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -86,7 +88,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _await_listener(point: MeetingPoint, rank: int, timeout_s: float) -> None:
+def _await_listener(point: Endpoint, rank: int, timeout_s: float) -> None:
     """Return once something listens at ``point``."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -106,7 +108,7 @@ def _await_listener(point: MeetingPoint, rank: int, timeout_s: float) -> None:
 
 
 @contextmanager
-def _met_through_file(world: World, timeout_s: float) -> Iterator[MeetingPoint]:
+def _shared_through_file(world: World, timeout_s: float) -> Iterator[Endpoint]:
     """All ranks of an MPI job are on this host: rank 0 writes its port where the others look."""
     path = Path(tempfile.gettempdir()) / f"steptime-{os.getuid()}-{_mpi_daemon()}"
     if world.rank == 0:
@@ -117,7 +119,7 @@ def _met_through_file(world: World, timeout_s: float) -> Iterator[MeetingPoint]:
         finally:
             path.unlink(missing_ok=True)
     else:
-        yield MeetingPoint(address=_LOOPBACK, port=_read_port(path, world.rank, timeout_s))
+        yield Endpoint(address=_LOOPBACK, port=_read_port(path, world.rank, timeout_s))
 
 
 def _publish(path: Path, text: str) -> None:
@@ -164,14 +166,15 @@ def _stat(process: int) -> list[str]:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
 
 
-def _met_through_mpi(world: World) -> MeetingPoint:
+def _shared_through_mpi(world: World) -> Endpoint:
     """Ranks of an MPI job on several hosts learn rank 0's address through MPI itself."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError):
         raise UsageError(
-            "mpirun started ranks on several hosts and named no meeting point: install mpi4py, or "
-            "set MASTER_ADDR and MASTER_PORT (mpirun -x NAME=VALUE, mpiexec -genv NAME VALUE)"
+            "mpirun started ranks on several hosts and named no address of rank 0: install "
+            "mpi4py, or set MASTER_ADDR and MASTER_PORT (mpirun -x NAME=VALUE, mpiexec -genv NAME "
+            "VALUE)"
         ) from None
     ranks = MPI.COMM_WORLD
     if ranks.size != world.size:
@@ -181,4 +184,4 @@ def _met_through_mpi(world: World) -> MeetingPoint:
         )
     own = _own(_listen("", 0)) if world.rank == 0 else None
     address, port = ranks.bcast(own and (socket.gethostname(), own.port))
-    return own or MeetingPoint(address=address, port=port)
+    return own or Endpoint(address=address, port=port)

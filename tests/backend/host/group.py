@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ranks import FORKED
-from steptime.backend.host import HostGroup, meet
+from steptime.backend.host import HostGroup, find_hosts
 
 _DEADLINE_S = 600.0
 
@@ -74,7 +74,7 @@ def _rank(
     torch.set_num_threads(1)
     try:
         store = FileStore(str(path), ranks)
-        group = HostGroup(store, meet(store, rank, ranks), timeout_s)
+        group = HostGroup(store, find_hosts(store, rank, ranks), timeout_s)
         try:
             result = function(group, *arguments)
         finally:

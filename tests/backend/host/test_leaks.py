@@ -10,7 +10,7 @@ from torch.distributed import FileStore, PrefixStore
 from backend.host.group import in_group
 from steptime import host_memory as room
 from steptime.backend import reduction
-from steptime.backend.host import Call, HostGroup, Kind, empty, meet
+from steptime.backend.host import Call, HostGroup, Kind, empty, find_hosts
 
 
 def _held() -> tuple[int, int, int]:
@@ -41,7 +41,7 @@ def _growth(group: HostGroup, folder: Path) -> list[int]:
         if turn == 2:
             before = _held()
         prefixed = PrefixStore(str(turn), store)
-        other = HostGroup(prefixed, meet(prefixed, group.rank, group.ranks), 60.0)
+        other = HostGroup(prefixed, find_hosts(prefixed, group.rank, group.ranks), 60.0)
         _calls(other, 150)
         group.barrier(Call.of(Kind.BARRIER))
         other.close()

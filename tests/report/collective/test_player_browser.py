@@ -1,15 +1,16 @@
 """The player in a real browser: it plays, steps and fits, and computes what Python proved."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from steptime.cluster import Cluster
 from steptime.cluster.files import cluster_named
-from steptime.collectives import Schedule, all_algorithms, prove, schedule
+from steptime.collectives import Round, Schedule, algorithm, all_algorithms, prove, schedule, send
 from steptime.collectives.lookup import find_algorithms
 from steptime.report.collective.page import player_page
 from steptime.report.collective.panel import Link, panel
@@ -201,3 +202,32 @@ def test_on_a_cluster_each_rank_goes_on_by_itself(open_page: Callable[..., Any])
     page.locator("#pace").select_option("rounds")
     page.locator("body").press("Home")
     assert "round 0, of 0 to 29" in told(page)
+
+
+@algorithm("all_reduce")
+def short_ring(ranks: int) -> Iterator[Round]:
+    """A ring that stops adding a round too early."""
+    rank = np.arange(ranks)
+    for step in range(1, ranks - 1):
+        yield send(rank, (rank + 1) % ranks, (rank - step) % ranks, reduce=True)
+    for step in range(ranks - 1):
+        yield send(rank, (rank + 1) % ranks, (rank - step) % ranks)
+
+
+def test_a_wrong_algorithm_is_played_with_what_is_wrong_marked(
+    open_html: Callable[..., Any], tmp_path: Path
+) -> None:
+    made = schedule(short_ring, 4)
+    findings = prove(made).findings
+    wrong = [panel(short_ring, made, 4 << 20, LINK, findings=findings)]
+    (tmp_path / "a.html").write_text(player_page(wrong))
+    page = open_html(tmp_path / "a.html")
+    assert page.locator(".findings li").count() == len(findings)
+    rounds = {finding.round for finding in findings if finding.round >= 0}
+    assert page.locator(".strip g.wrong").count() == len(rounds)
+    assert "Wrong" not in told(page)
+    page.locator(f'.findings button[data-round="{max(rounds)}"]').first.click()
+    last = next(finding for finding in findings if finding.round == max(rounds))
+    assert f"Wrong: {last}" in told(page)
+    page.keyboard.press("End")
+    assert "Not every rank has what it is to have." in told(page)

@@ -136,10 +136,10 @@ class Barrier:
     def _overdue(self, late: list[int]) -> LostContactError:
         return LostContactError(
             f"{self.doing()}, waited {self._timeout_s:g} s: "
-            + "; ".join(self._whereabouts(other) for other in late)
+            + "; ".join(self._last_call(other) for other in late)
         )
 
-    def _whereabouts(self, other: int) -> str:
+    def _last_call(self, other: int) -> str:
         name = self.members.name(other)
         number = self._words[other * _LINE + _NUMBER]
         if number == self.number:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from steptime.backend.host.call import Call
-    from steptime.backend.host.meeting import Peer
+    from steptime.backend.host.discovery import Peer
     from steptime.backend.host.members import Members
 
 LINE_BYTES = 128
@@ -135,9 +135,9 @@ class Exchange:
         if call.bytes < WINDOW_BYTES and call.kind != Kind.ALL_TO_ALL:
             return None
         board = self._boards[self.lockstep.count & 1]
-        mine = board[self.rank]
+        own = board[self.rank]
         for index, offset in enumerate(self._offsets(tensors, written)):
-            mine[index] = offset
+            own[index] = offset
         self.step()
         each, index = (1, 0) if wanted is None else (self.ranks, wanted)
         rows = [board[owner][:each].tolist() for owner in owners]

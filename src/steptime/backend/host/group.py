@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from steptime.backend.host import copies, reductions, segment
+from steptime.backend.host.discovery import publish, receive
 from steptime.backend.host.exchange import Exchange
 from steptime.backend.host.exchange import bytes_needed as exchange_bytes
 from steptime.backend.host.mail import Mail
 from steptime.backend.host.mail import bytes_needed as mail_bytes
-from steptime.backend.host.meeting import publish, receive
 from steptime.backend.host.members import NOTE_BYTES, Members
 from steptime.errors import SteptimeError
 from steptime.world.environment import LostContactError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from steptime.backend.host.call import Call
-    from steptime.backend.host.meeting import Meeting
+    from steptime.backend.host.discovery import HostMap
     from steptime.backend.reduction import Reduction
     from steptime.world.compat import Store
 
@@ -46,26 +46,26 @@ class HostGroup:
     def __init__(
         self,
         store: Store,
-        meeting: Meeting,
+        hosts: HostMap,
         timeout_s: float,
         names: Sequence[int] | None = None,
     ) -> None:
-        """Join the group, as all ``meeting.members`` must.
+        """Join the group, as all ``hosts.members`` must.
 
-        ``store`` is that of the meeting; ``names`` are the numbers by which errors call the
-        members, by default their ranks in the meeting.
+        ``store`` is that in which ``hosts`` was found; ``names`` are the numbers by which errors
+        call the members, by default their ranks among all.
         """
-        members = meeting.members
-        self.rank = members.index(meeting.rank)
+        members = hosts.members
+        self.rank = members.index(hosts.rank)
         self.ranks = len(members)
-        slot_bytes, memory = _common_memory(store, meeting)
+        slot_bytes, memory = _common_memory(store, hosts)
         view = memoryview(memory).cast("B")
         notes = _paged(self.ranks * NOTE_BYTES)
         mail = notes + _paged(exchange_bytes(self.ranks, slot_bytes))
-        processes = [peer.process for peer in meeting.peers]
+        processes = [peer.process for peer in hosts.peers]
         self._members = Members(view[:notes], self.rank, processes, names or members)
         self._exchange = Exchange(
-            view[notes:mail], meeting.peers, self._members, slot_bytes, timeout_s
+            view[notes:mail], hosts.peers, self._members, slot_bytes, timeout_s
         )
         self._mail = Mail(view[mail:], self._members, timeout_s)
 
@@ -172,15 +172,15 @@ class HostGroup:
         lockstep.wake()
 
 
-def _common_memory(store: Store, meeting: Meeting) -> tuple[int, ctypes.Array[ctypes.c_ubyte]]:
+def _common_memory(store: Store, hosts: HostMap) -> tuple[int, ctypes.Array[ctypes.c_ubyte]]:
     """The bytes of a slot, and a segment that all members map and none holds open."""
-    first, *others = meeting.members
-    if meeting.rank == first:
+    first, *others = hosts.members
+    if hosts.rank == first:
         slot_bytes = _slot_bytes()
         size = (
-            _paged(len(meeting.members) * NOTE_BYTES)
-            + _paged(exchange_bytes(len(meeting.members), slot_bytes))
-            + mail_bytes(len(meeting.members))
+            _paged(len(hosts.members) * NOTE_BYTES)
+            + _paged(exchange_bytes(len(hosts.members), slot_bytes))
+            + mail_bytes(len(hosts.members))
         )
         fd = segment.create(size)
         try:
@@ -192,14 +192,14 @@ def _common_memory(store: Store, meeting: Meeting) -> tuple[int, ctypes.Array[ct
             os.close(fd)
         return slot_bytes, memory
     card = receive(store, "segment", first)
-    opened = segment.open_of(meeting.peers[0].process.pid, card["fd"])
+    opened = segment.open_of(hosts.peers[0].process.pid, card["fd"])
     if opened is None:
         raise LostContactError(f"rank {first} died while the group was made")
     try:
         memory = segment.attach(opened, card["size"])
     finally:
         os.close(opened)
-    publish(store, "mapped", meeting.rank, True)
+    publish(store, "mapped", hosts.rank, True)
     return card["slot"], memory
 
 

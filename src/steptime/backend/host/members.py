@@ -49,9 +49,9 @@ class Members:
         if self.failure is None:
             self.failure = error
             sentence = str(error).encode()[: NOTE_BYTES - 8]
-            mine = self._notes[self.rank]
-            mine[8 : 8 + len(sentence)] = sentence
-            mine[0] = _FAILED
+            note = self._notes[self.rank]
+            note[8 : 8 + len(sentence)] = sentence
+            note[0] = _FAILED
         return self.failure
 
     def leave(self) -> None:

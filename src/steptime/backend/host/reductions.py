@@ -87,13 +87,13 @@ def _reduce_slices(x: Exchange, block: Tensor, op: Reduction, roots: Sequence[in
     for rank in others:
         _cut(slots[x.rank][rank], slices[rank]).copy_(slices[rank])
     x.step()
-    mine = slices[x.rank]
-    contributions = [_cut(slot[x.rank], mine) for slot in slots]
-    contributions[x.rank] = mine
+    own = slices[x.rank]
+    contributions = [_cut(slot[x.rank], own) for slot in slots]
+    contributions[x.rank] = own
     result = contributions[_place(x.rank)]
     fold(op, contributions, result)
     if x.rank in roots:
-        mine.copy_(result)
+        own.copy_(result)
     x.step()
     if x.rank in roots:
         for rank in others:

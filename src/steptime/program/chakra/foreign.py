@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from steptime.errors import UsageError
+from steptime.files import bounded_text
 from steptime.program.chakra.mesh import Group, mesh
 from steptime.program.chakra.node import Node, NodeType
 from steptime.program.chakra.write import COMM_TYPES, SIZED_BY_RANK
 from steptime.program.program import MAIN, Collective, Compute, Op, Program, Recv, Send, Wait
 
+_MOST_GROUPS = 1 << 28  # bytes of the file of groups
 _KINDS = {number: kind for kind, number in COMM_TYPES.items()} | {8: "reduce_scatter"}
 _NO_WORK = frozenset({NodeType.METADATA, NodeType.INVALID})
 
@@ -80,7 +82,7 @@ def _named_groups(folder: Path) -> Mapping[str, Group]:
     if len(paths) > 1:
         raise UsageError(f"{folder} has several JSON files: keep that of the groups alone")
     try:
-        found = json.loads(paths[0].read_bytes())
+        found = json.loads(bounded_text(paths[0], "file of groups", _MOST_GROUPS))
         return {str(name): tuple(sorted(map(int, ranks))) for name, ranks in found.items()}
     except (ValueError, TypeError, AttributeError):
         raise UsageError(

@@ -9,6 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from steptime.errors import UsageError
+from steptime.files import bounded_bytes
 from steptime.program.chakra.foreign import foreign_program
 from steptime.program.chakra.node import Attributes, Node, read_metadata, read_node
 from steptime.program.chakra.protobuf import read_sized
@@ -17,6 +18,7 @@ from steptime.program.check import check
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.timeline import Phase
 
+_MOST_BYTES = 1 << 32  # of a rank
 _OPS = {kind.__name__: kind for kind in (Compute, Collective, Send, Recv, Wait)}
 
 
@@ -66,12 +68,10 @@ class _Trace:
 
     @staticmethod
     def of(path: Path) -> "_Trace":
+        content = bounded_bytes(path, "Chakra trace", _MOST_BYTES)
         try:
-            content = path.read_bytes()
             record, begin = read_sized(content, 0)
             return _Trace(path, content, read_metadata(record), begin)
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {error.strerror}") from None
         except UsageError as error:
             raise UsageError(f"{path} is no Chakra trace: {error}") from None
 

@@ -96,6 +96,7 @@ def _panel(shown: Panel, sizes: Sequence[int]) -> dict[str, Any]:
         "messages": _messages(shown.timeline) if shown.timeline else [],
         "computed": format_seconds(shown.seconds),
         "simulated": told(shown.timeline) if shown.timeline else "",
+        "findings": [[f.round, f.rank, f.chunk, f.what] for f in shown.findings or ()],
     }
 
 

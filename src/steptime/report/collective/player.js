@@ -150,8 +150,15 @@ function tell(panel) {
   const [where, words] = panel.told.children;
   const within = under > round ? `rounds ${round} to ${under}` : `round ${round}`;
   where.textContent = round < count ? `${within}, of 0 to ${count - 1}` : `after ${count} rounds`;
-  words.textContent = phase ? sentence(panel, phase, panel.rounds[round]) : "Every rank has what it is to have.";
+  words.textContent = phase ? sentence(panel, phase, panel.rounds[round])
+    : panel.findings.length ? "Not every rank has what it is to have." : "Every rank has what it is to have.";
+  const wrong = panel.findings.filter((finding) => since(panel, finding) === round).map(([, rank, chunk, what]) => ` Wrong: chunk ${chunk} of rank ${rank} ${what}.`);
+  if (round < count) words.textContent += wrong.slice(0, 2).join("");
+  panel.told.classList.toggle("wrong", wrong.length > 0 || (round >= count && panel.findings.length > 0));
 }
+
+/** The round from which a finding is to be seen: at the end what no round has written. */
+const since = (panel, [round]) => (round < 0 ? panel.rounds.length : Math.min(round, panel.rounds.length));
 
 /** What happens in a round, with one of its messages as an example of a formula. */
 function sentence(panel, [, , words, regular], transfers) {
@@ -185,7 +192,8 @@ function layStrip(panel) {
     const moving = transfers.filter(({ src, dst }) => src !== dst);
     const reduced = high * (moving.filter(({ reduce }) => reduce).length / (moving.length || 1));
     const bar = (kind, y, height) => `<rect class="${kind}" x="${from}" y="${y}" width="${Math.max(0.1, width - gap)}" height="${height}"/>`;
-    return `<g data-round="${round}">${bar("ground", 2, 50)}${bar("reduce", 52 - reduced, reduced)}${bar("copy", 52 - high, high - reduced)}</g>`;
+    const wrong = panel.findings.some((finding) => since(panel, finding) === round);
+    return `<g data-round="${round}"${wrong ? ' class="wrong"' : ""}>${bar("ground", 2, 50)}${bar("reduce", 52 - reduced, reduced)}${bar("copy", 52 - high, high - reduced)}</g>`;
   });
   panel.axis.textContent = seconds(whole);
   panel.strip.innerHTML = `${bars.join("")}<line class="now" y1="0" y2="54"/>`;
@@ -291,6 +299,15 @@ for (const panel of panels) {
   });
 }
 
+for (const [i, list] of [...document.querySelectorAll(".panel")].entries()) {
+  for (const button of list.querySelectorAll(".findings button")) {
+    button.addEventListener("click", () => {
+      const round = since(panels[i], [Number(button.dataset.round)]);
+      go(player.pace === "rounds" ? round : round ? ends(panels[i])[round - 1] : 0);
+    });
+  }
+}
+
 /** Another size of the vector: other times, the same rounds. */
 function resize(size) {
   const share = player.pace === "time" && last() ? player.at / last() : null;
@@ -310,7 +327,7 @@ function resize(size) {
 
 function theme() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["paper", "ink", "soft", "band", "mark", "reduce", "copy", "wire", "empty"];
+  const names = ["paper", "ink", "soft", "band", "mark", "reduce", "copy", "wire", "empty", "wrong"];
   ink = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 

@@ -7,13 +7,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.collectives import Round, Schedule
+from steptime.collectives import Finding, Round, Schedule
 from steptime.report.collective.panel import Panel
 from steptime.report.collective.picture import Phase, busy_ports, cell, phases, written_rounds
 from steptime.report.collective.schedule_timeline import print_schedule_timeline, told
+from steptime.report.collective.verdicts import finding_lines
 from steptime.units import format_bytes, format_seconds
 
-_REDUCED, _COPIED, _ASIDE = "bright_red", "cyan", "dim"
+_REDUCED, _COPIED, _ASIDE, _WRONG = "bright_red", "cyan", "dim", "bold red reverse"
 _SHOWN_PHASES = 12
 _FIRST_ROUNDS, _LAST_ROUNDS = 20, 4
 
@@ -29,6 +30,11 @@ def print_exhibit(console: Console, shown: Panel) -> None:
     console.print(Text(costs(shown)))
     if shown.timeline:
         console.print(Text(told(shown.timeline)))
+    if shown.findings:
+        console.print()
+        console.print(Text(f"It is wrong for {ranks}; ✗ marks where:", "bold red"))
+        for line in finding_lines(shown.findings):
+            console.print(line)
     rounds = list(written_rounds(schedule))
     if not rounds:
         return
@@ -38,7 +44,7 @@ def print_exhibit(console: Console, shown: Panel) -> None:
         console.print(_told(phase, len(str(len(rounds) - 1))))
     if regular:
         console.print()
-    console.print(_table(schedule, rounds, console.width))
+    console.print(_table(schedule, rounds, shown.findings or (), console.width))
     console.print(Text(_key(regular), _ASIDE))
     if shown.timeline:
         print_schedule_timeline(console, shown.timeline)
@@ -69,15 +75,19 @@ def _told(phase: Phase, digits: int) -> Table:
     return line
 
 
-def _table(schedule: Schedule, rounds: Sequence[Round], width: int) -> Table:
-    """A row a round and a column a rank, as many of either as there is room for."""
+def _table(
+    schedule: Schedule, rounds: Sequence[Round], findings: Sequence[Finding], width: int
+) -> Table:
+    """A row a round and a column a rank, as many of either as there is room for.
+
+    Rounds in which something is wrong are among them.
+    """
     numbers = list(range(len(rounds)))
     if len(numbers) > _FIRST_ROUNDS + _LAST_ROUNDS:
-        numbers = numbers[:_FIRST_ROUNDS] + numbers[-_LAST_ROUNDS:]
-    rows = {
-        number: [_cell(schedule, rounds[number], rank) for rank in range(schedule.ranks)]
-        for number in numbers
-    }
+        wrong = {finding.round for finding in findings} & set(numbers)
+        ends = {*numbers[:_FIRST_ROUNDS], *numbers[-_LAST_ROUNDS:]}
+        numbers = sorted(ends | wrong)
+    rows = {number: list(_cells(schedule, rounds, number, findings)) for number in numbers}
     columns = _columns_that_fit(rows, schedule.ranks, width)
     cut = columns < schedule.ranks
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
@@ -95,13 +105,27 @@ def _table(schedule: Schedule, rounds: Sequence[Round], width: int) -> Table:
     return table
 
 
-def _cell(schedule: Schedule, transfers: Round, rank: int) -> Text:
-    """What one rank sends in a round, a line for each transfer."""
-    lines = [
-        Text(cell(schedule, row), _REDUCED if row["reduce"] else _COPIED)
-        for row in transfers[transfers["src"] == rank]
-    ]
-    return Text("\n").join(lines) if lines else Text("·", _ASIDE)
+def _cells(
+    schedule: Schedule, rounds: Sequence[Round], number: int, findings: Sequence[Finding]
+) -> Iterator[Text]:
+    """What each rank sends in a round, a line for each transfer; ✗ before what is wrong."""
+    here = [finding for finding in findings if finding.round == number]
+    transfers = rounds[number]
+    for rank in range(schedule.ranks):
+        lines = []
+        for row in transfers[transfers["src"] == rank]:
+            wrong = any(touches(row, finding) for finding in here)
+            style = _WRONG if wrong else _REDUCED if row["reduce"] else _COPIED
+            lines.append(Text("✗" * wrong + cell(schedule, row), style))
+        yield Text("\n").join(lines) if lines else Text("·", _ASIDE)
+
+
+def touches(row: Round, finding: Finding) -> bool:
+    """Whether a transfer reads or writes the slot that a finding of its round is about."""
+    return any(
+        row[end] == finding.rank and row[start] <= finding.chunk < row[start] + row["count"]
+        for end, start in (("dst", "into"), ("src", "first"))
+    )
 
 
 def _columns_that_fit(rows: Mapping[int, Sequence[Text]], ranks: int, width: int) -> int:

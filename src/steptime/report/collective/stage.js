@@ -190,6 +190,14 @@ function drawRank(context, panel, place, rank, round, tall, idle) {
   context.fillRect(left, top, side, tall);
   paint(context, image(panel, round, rank), 0, panel.slots, left, top, side, tall);
   rule(context, panel, left, top, side, tall);
+  context.strokeStyle = ink.wrong;
+  context.lineWidth = 3;
+  for (const finding of panel.findings) {
+    const [, its, chunk] = finding;
+    if (its !== rank || chunk < 0 || chunk >= panel.slots || round < since(panel, finding)) continue;
+    const column = side / panel.slots;
+    context.strokeRect(left + chunk * column - 1, top - 3, Math.max(4, column + 2), tall + 6);
+  }
   context.strokeStyle = rank === panel.root ? ink.mark : ink.soft;
   context.lineWidth = rank === panel.root ? 2.5 : 1;
   box(context, left - 1.5, top - 1.5, side + 3, tall + 3, 4);

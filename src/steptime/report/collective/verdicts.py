@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.collectives.proof import Finding
 from steptime.collectives.verification import Verdict
 
 _SHOWN_FINDINGS = 6
@@ -73,14 +74,19 @@ def _findings(group: Sequence[Verdict]) -> Iterator[Text]:
     root = f", root {wrong.root}" if len(wrong.roots) > 1 else ""
     title = f"{wrong.collective} {wrong.algorithm} is wrong for {wrong.ranks} ranks{root}:"
     yield Text(title, style="bold")
-    for finding in wrong.findings[:_SHOWN_FINDINGS]:
+    yield from finding_lines(wrong.findings)
+    yield Text()
+
+
+def finding_lines(findings: Sequence[Finding]) -> Iterator[Text]:
+    """Where something is wrong and what, a line each."""
+    for finding in findings[:_SHOWN_FINDINGS]:
         when = f"round {finding.round}" if finding.round >= 0 else "no round wrote it"
         text = Text(f"  rank {finding.rank}, chunk {finding.chunk}, {when}: ", style="red")
         yield text.append(finding.what, style="default")
-    more = len(wrong.findings) - _SHOWN_FINDINGS
+    more = len(findings) - _SHOWN_FINDINGS
     if more > 0:
         yield Text(f"  and {more} more; --json lists them")
-    yield Text()
 
 
 def _sentences(groups: Sequence[Sequence[Verdict]]) -> Iterator[str]:

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
+from steptime.discovery import modules_of
 from steptime.errors import UsageError
 from steptime.section import Section
 from steptime.workloads.models.network import Network
@@ -37,9 +36,8 @@ class Family:
 @cache
 def families() -> Mapping[str, Family]:
     """All families by the names of their files, in alphabetical order."""
-    package = import_module("steptime.workloads.models.families")
-    names = sorted(found.name for found in iter_modules(package.__path__))
-    return {name: import_module(f"{package.__name__}.{name}").FAMILY for name in names}
+    modules = modules_of("steptime.workloads.models.families")
+    return {module.__name__.rpartition(".")[2]: module.FAMILY for module in modules}
 
 
 def transformer_of(model: Model) -> Transformer:

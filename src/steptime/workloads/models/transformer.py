@@ -111,6 +111,11 @@ class Transformer:
                 f"{self.name} has {self.layers:,} layers of {self.experts:,} MLPs: together there "
                 f"must be at most {_MOST_MLPS:,}"
             )
+        if self.latent and (self.head_width or self.kv_heads != self.heads):
+            raise UsageError(
+                f"{self.name} has latent attention, which tells the widths of its heads and gives "
+                "each its own keys: leave out head_width and kv_heads"
+            )
         if not (self.head_width or self.latent):
             self._check_heads(self.heads, "heads", "hidden size", self.hidden)
         self._check_heads(self.kv_heads, "key heads", "heads", self.heads)

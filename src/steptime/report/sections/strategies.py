@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from steptime.report.about import byte_sources, sources
 from steptime.report.palette import PARTS
+from steptime.report.section import Page, Section
 from steptime.runs.figures import Parts, StepFigures
 from steptime.units import format_bytes, format_seconds
 
@@ -173,3 +174,13 @@ def _cell(column: Column, entry: Entry, best: float | None) -> Cell:
         return Cell("–")
     text = column.write(value)
     return Cell(text, column.note(entry), best is not None and text == column.write(best))
+
+
+def _shown(page: Page) -> Mapping[str, Any]:
+    return {
+        "table": strategy_table(page.strategies),
+        "summaries": {name: entry.summary for name, entry in page.strategies.items()},
+    }
+
+
+SECTION = Section("strategies", 20, _shown)

@@ -1,9 +1,11 @@
 """The figure of how busy each link is over a step: links down, time across."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
 from steptime.report.palette import VERMILLION
+from steptime.report.section import Page, Section
 from steptime.runs.figures import LinkUse, StepFigures
 
 _ROW = 18  # pixels
@@ -95,3 +97,11 @@ def _short(name: str) -> str:
         return name
     half = _LONGEST_NAME // 2
     return f"{name[: half - 1]}…{name[-half:]}"
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    found = link_figures(page.strategies, list(page.strategies))
+    return {"figures": {"links": found}} if any(found) else None
+
+
+SECTION = Section("links", 100, _shown)

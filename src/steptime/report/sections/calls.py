@@ -1,7 +1,8 @@
 """The table of calls: every kind of collective or message and size, what it takes and moves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 from steptime.collectives.call_bytes import bus_factor
 from steptime.collectives.collective import COLLECTIVES
 from steptime.program.pair_bytes import call_name
+from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
 from steptime.runs.figures import CallKind
 from steptime.timeline import Phase, Timeline
+from steptime.units import format_bytes, format_rate, format_seconds
 
 MOST_ROWS = 40
 _KINDS = (*COLLECTIVES, "send", "recv")
@@ -142,3 +145,36 @@ def _uncovered(own: NDArray[np.void], calls: NDArray[np.void]) -> NDArray[np.flo
 def has_kinds(rows: Sequence[CallRow]) -> bool:
     """Whether any row tells more of its kind than its name does."""
     return any(row.kind and row.kind != row.name for row in rows)
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    tables = [_lines(*call_table(one)) for one in page.subjects]
+    return {"calls": tables} if any(table["rows"] for table in tables) else None
+
+
+def _lines(rows: Sequence[CallRow], left_out: int) -> dict[str, Any]:
+    """The table of calls as text."""
+    lines = [
+        {
+            "name": row.name,
+            "kind": row.kind or "–",
+            "group": f"{row.group} " * bool(row.group)
+            + (f"{row.members:,}" if row.members else ""),
+            "bytes": format_bytes(row.nbytes) if row.nbytes else "–",
+            "calls": f"{row.calls:,.1f}".removesuffix(".0"),
+            "time": format_seconds(row.seconds),
+            "algbw": format_rate(row.algbw) if row.algbw else "–",
+            "busbw": format_rate(row.busbw) if row.busbw else "–",
+            "share": _percent(row.share),
+            "exposed": _percent(row.exposed),
+        }
+        for row in rows
+    ]
+    return {"rows": lines, "left_out": left_out, "kinds": has_kinds(rows)}
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}\u00a0%"
+
+
+SECTION = Section("calls", 80, _shown)

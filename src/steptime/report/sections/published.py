@@ -1,11 +1,15 @@
 """Published figures of the run that a preset rebuilds, beside the simulated ones."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.report.side_by_side import Quantity
+from steptime.report.section import Page, Section
+from steptime.report.sections.side_by_side import Quantity
 from steptime.runs.record import RunRecord
 from steptime.units import format_seconds
 
@@ -41,3 +45,11 @@ def print_published(console: Console, run: RunRecord) -> None:
     console.print()
     console.print(table)
     console.print(Text(f"Published: {run.published.source}"))
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    rows = published_rows(page.record) if page.single else []
+    return {"published": rows} if rows else None
+
+
+SECTION = Section("published", 40, _shown)

@@ -39,8 +39,8 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """What the ranks of a group found out about where they are."""
+class HostMap:
+    """Which ranks of a group share which host, and how this rank reaches those of its own."""
 
     rank: int
     """This rank, among all."""
@@ -57,14 +57,14 @@ class Meeting:
         return next(part for part in self.partition if self.rank in part)
 
 
-def meet(store: Store, rank: int, ranks: int) -> Meeting:
+def find_hosts(store: Store, rank: int, ranks: int) -> HostMap:
     """Find out which of the ``ranks`` ranks that use ``store`` share a host; all must call it.
 
     Raises UsageError where the host engine cannot work, LostContactError when a rank does not come
     within the timeout of the store.
     """
     _refuse_elsewhere()
-    mine = arena()
+    memory = arena()
     process = Process(os.getpid(), started(os.getpid()) or 0)
     cards = _exchange(
         store,
@@ -74,16 +74,16 @@ def meet(store: Store, rank: int, ranks: int) -> Meeting:
         {
             "pid": process.pid,
             "start": process.start,
-            "fd": mine.fd,
-            "size": mine.size,
-            "token": mine.token.hex(),
+            "fd": memory.fd,
+            "size": memory.size,
+            "token": memory.token.hex(),
         },
     )
     peers = {other: peer for other, card in enumerate(cards) if (peer := _peer(**card))}
     reach = [set(found) for found in _exchange(store, "reach", rank, ranks, sorted(peers))]
     partition = _partition(reach)
     here = next(part for part in partition if rank in part)
-    return Meeting(rank, partition, tuple(peers[other] for other in here))
+    return HostMap(rank, partition, tuple(peers[other] for other in here))
 
 
 def receive(store: Store, key: str, rank: int) -> Any:

@@ -1,14 +1,16 @@
 """What bounds a step: what one per cent of each link's and device's speed is worth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.report.section import Page, Section
 from steptime.runs.figures import Bound
 from steptime.runs.record import RunRecord
 
@@ -105,3 +107,11 @@ def _change(answer: Bound) -> str:
 def _noun(answer: Bound) -> str:
     kind = answer.kind
     return f"{kind} speed" if kind in ("compute", "reduction") else kind
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    found = bounds_of(page.record) if page.single else []
+    return {"bounds": found} if found else None
+
+
+SECTION = Section("bounds", 110, _shown)

@@ -11,24 +11,24 @@ from shutil import which
 import pytest
 from torch.distributed import FileStore, HashStore, TCPStore
 
-from steptime.backend.host import meet
-from steptime.backend.host.meeting import _partition
+from steptime.backend.host import find_hosts
+from steptime.backend.host.discovery import _partition
 from steptime.errors import UsageError
 from steptime.world import LostContactError
 
 _MEET = """
 import sys, json
 from torch.distributed import TCPStore
-from steptime.backend.host import HostGroup, Call, Kind, meet
+from steptime.backend.host import HostGroup, Call, Kind, find_hosts
 port, rank, ranks = map(int, sys.argv[1:])
 store = TCPStore("127.0.0.1", port, ranks, rank == 0)
-meeting = meet(store, rank, ranks)
-group = HostGroup(store, meeting, 600.0)
+hosts = find_hosts(store, rank, ranks)
+group = HostGroup(store, hosts, 600.0)
 group.barrier(Call.of(Kind.BARRIER))
 store.set(f"done/{rank}", "")
 store.wait([f"done/{other}" for other in range(ranks)])
 group.close()
-print(json.dumps([meeting.partition, meeting.members, group.rank]))
+print(json.dumps([hosts.partition, hosts.members, group.rank]))
 """
 
 
@@ -78,7 +78,7 @@ def test_seeing_must_be_mutual() -> None:
 def test_other_processors_are_refused(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
     with pytest.raises(UsageError, match=f"this machine is {machine}: use gloo"):
-        meet(HashStore(), 0, 1)
+        find_hosts(HashStore(), 0, 1)
 
 
 @pytest.mark.parametrize("kind", ["file", "tcp"])
@@ -90,4 +90,4 @@ def test_a_rank_that_never_comes_is_named(kind: str, tmp_path: Path) -> None:
     )
     store.set_timeout(timedelta(seconds=0.3))
     with pytest.raises(LostContactError, match="rank 1 did not join the group"):
-        meet(store, 0, 2)
+        find_hosts(store, 0, 2)

@@ -1,8 +1,10 @@
 """Memory and placement: what a rank keeps, and where the groups of each axis are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
 from steptime.runs.figures import AxisPlacement, ModelMemory
 from steptime.units import format_bytes
@@ -55,3 +57,11 @@ def _axis(of: AxisPlacement) -> tuple[str, ...]:
         f"{of.hosts:,}",
         format_bytes(of.sent_bytes),
     )
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    tables = memory_tables(page.subjects)
+    return {"memory": tables} if tables else None
+
+
+SECTION = Section("memory", 130, _shown)

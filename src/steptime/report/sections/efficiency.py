@@ -1,10 +1,12 @@
 """The tree of POP's efficiencies of each strategy, as far as one run tells."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
+from typing import Any
 
 from steptime.errors import UsageError
+from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
 from steptime.runs.figures import RankFigures
 from steptime.timeline.efficiency import Efficiency, Usage, efficiency
@@ -70,3 +72,11 @@ def _usage(ranks: Sequence[RankFigures]) -> Usage | None:
         )
     except UsageError:
         return None  # steps of no time, or in which no rank computes
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    levels = efficiency_tree(page.subjects)
+    return {"efficiency": levels} if levels else None
+
+
+SECTION = Section("efficiency", 120, _shown)

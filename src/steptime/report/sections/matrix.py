@@ -8,8 +8,9 @@ import numpy as np
 
 from steptime.arrays import Floats
 from steptime.collectives.call_bytes import pair_bytes
-from steptime.report.calls import CallRow
 from steptime.report.figures import Figure, axis, label, layout
+from steptime.report.section import Page, Section
+from steptime.report.sections.calls import CallRow, call_table
 from steptime.report.subject import Subject
 from steptime.units import format_bytes
 
@@ -172,3 +173,11 @@ def _numbers(sent: Floats) -> Any:
 
     packed = base64.b64encode(sent.astype("<f4").tobytes()).decode()
     return {"dtype": "f4", "bdata": packed, "shape": f"{len(sent)}, {len(sent)}"}
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    found = [matrix_figures(one, call_table(one)[0]) for one in page.subjects]
+    return {"figures": {"matrix": found}} if any(found) else None
+
+
+SECTION = Section("matrix", 70, _shown)

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steptime.report.section import Page, Section
 from steptime.runs.figures import StepFigures
 from steptime.runs.record import RunRecord
 from steptime.units import format_seconds
@@ -112,3 +114,11 @@ def print_side_by_side(console: Console, both: SideBySide) -> None:
     console.print(Text(f"{both.heading}:"))
     console.print(table)
     console.print(Text(both.note))
+
+
+def _shown(page: Page) -> Mapping[str, Any] | None:
+    both = side_by_side(page.record) if page.single else None
+    return {"beside": both, "beside_titles": TITLES} if both else None
+
+
+SECTION = Section("side_by_side", 50, _shown)

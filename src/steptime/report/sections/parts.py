@@ -1,0 +1,109 @@
+"""Where the step goes: its four parts, and the axes that a proxy waits for."""
+
+from collections.abc import Mapping, Sequence
+from math import isnan
+from typing import Any
+
+from steptime.report.figures import Figure, axis, label, layout, rows_axis
+from steptime.report.palette import PARTS
+from steptime.report.section import Page, Section
+from steptime.report.subject import Subject
+from steptime.runs.figures import Parts
+from steptime.runs.record import RunRecord
+from steptime.units import format_seconds
+
+_FEW_ROWS = 12  # whose labels have two lines
+_MOST_PARTS = 32
+
+
+def _shown(page: Page) -> Mapping[str, Any]:
+    return {
+        "parts_key": [(part.color, part.label) for part in PARTS],
+        "axes": _axes(page.record) if page.single else [],
+        "figures": {"parts": parts_figure(_parts_rows(page.subjects))},
+    }
+
+
+def parts_figure(rows: Sequence[tuple[str, str, Parts]]) -> Figure:
+    """Stacked bars of the parts of a step; a row is its name, a note below it, and its parts."""
+    data = []
+    for part in PARTS:
+        seconds = [getattr(parts, part.field) for _, _, parts in rows]
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": part.label,
+                "y": list(range(len(rows))),
+                "x": [value * 1e3 for value in seconds],
+                "width": 0.62,
+                "marker": {"color": part.color, "line": {"color": "--paper", "width": 1}},
+                "text": [format_seconds(value) for value in seconds],
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "insidetextfont": {"color": part.text_color},
+                "textangle": 0,
+                "customdata": [label(name) for name, _, _ in rows],
+                "hovertemplate": "<b>%{customdata}</b><br>%{fullData.name} %{text}<extra></extra>",
+            }
+        )
+    many = len(rows) > _FEW_ROWS
+    between = "  " if many else "<br>"
+    names = [f"{label(name)}{between}<b>{label(note)}</b>" for name, note, _ in rows]
+    return {
+        "data": data,
+        "layout": layout(
+            64 + (22 if many else 52) * len(rows),
+            barmode="stack",
+            uniformtext={"mode": "hide", "minsize": 10},
+            xaxis=axis("ms a step", rangemode="tozero"),
+            yaxis=rows_axis(names, ticklabelstandoff=8),
+        ),
+    }
+
+
+def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Parts]]:
+    """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out.
+
+    Of its ranks those that the timeline holds: of very many they stand for all.
+    """
+    rows: list[tuple[str, str, Parts]] = [
+        (one.name, format_seconds(one.entry.step_time_s.median), one.entry) for one in found
+    ]
+    if len(rows) > 1:
+        return rows
+    one = found[0]
+    held: set[int] = set()
+    if one.timeline is not None:
+        held = set(one.timeline.steps_named(one.step)["rank"].tolist())
+    ranks = [
+        rank
+        for rank in one.entry.ranks
+        if not isnan(rank.compute_s) and (not held or rank.rank in held)
+    ]
+    return rows + [
+        (
+            f"rank {rank.rank}" + f" on {rank.host}" * bool(rank.host),
+            format_seconds(rank.step_time_s),
+            rank,
+        )
+        for rank in ranks[:_MOST_PARTS]
+    ]
+
+
+def _axes(run: RunRecord) -> list[tuple[str, str, str, str]]:
+    """What a proxy's step is spent on, axis by axis: mean of ranks, slowest, and under way."""
+    under_way = run.under_way
+    return [
+        (
+            f"waiting for {what}" if what in under_way else what,
+            format_seconds(of.mean_s),
+            format_seconds(of.max_s),
+            format_seconds(under_way[what]) if what in under_way else "",
+        )
+        for what, of in run.phases.items()
+        if of.max_s
+    ]
+
+
+SECTION = Section("parts", 30, _shown)
