@@ -231,7 +231,7 @@ def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOption
             write_chrome_trace(folder / "trace.json.gz", timeline)
             steps += found
     facts = dict(ready[0].asked.facts) | {
-        "batch": batch_of(spec, grid) or ready[0].asked.facts["batch"],
+        "batch": batch_of(spec, grid) or ready[0].asked.facts["batch"] / ready[0].point.ranks,
         "cluster": there.name,
         "cluster_title": there.title,
         "cluster_source": there.source,
