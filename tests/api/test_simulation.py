@@ -47,8 +47,7 @@ def test_models_and_clusters_may_be_names_objects_or_files(hybrid, tmp_path: Pat
     assert st.simulate(model, cluster, fidelity="collective", **HYBRID).step_s == hybrid.step_s
     file = tmp_path / "own.toml"
     file.write_text(
-        'family = "gpt2"\nname = "own"\n'
-        "layers = 2\nhidden = 64\nheads = 2\nvocabulary = 256\ncontext = 32\n"
+        'family = "gpt2"\nlayers = 2\nhidden = 64\nheads = 2\nvocabulary = 256\ncontext = 32\n'
     )
     assert st.simulate(file, cluster, ranks=2, strategy="sharded").record.work.spec["layers"] == 2
 

@@ -1,7 +1,7 @@
 """``show``: What does it look like, step by step?"""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from steptime.api.arguments import bytes_of, hosts_of
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.pipelines import PipelineOptions, show_pipeline
 from steptime.cli.printing import say, writing
 from steptime.errors import UsageError
-from steptime.units import parse_rate, parse_seconds
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from steptime.arrays import Floats
-    from steptime.cluster import Cluster
-    from steptime.collectives.algorithm import Algorithm
-    from steptime.collectives.schedule import Schedule
-    from steptime.report.collective.panel import Link, Panel
-    from steptime.report.crossover import Chart
+    from steptime.api.pictures import Picture
+    from steptime.report.collective.panel import Panel
 
 _ALPHA, _BANDWIDTH = "5us", "10GB/s"
 
@@ -90,52 +82,54 @@ def show(
         raise UsageError(
             f"{names} has no {' and no '.join(pipeline.given())}: drop it, or say show pipeline"
         )
-    from steptime.collectives.algorithm import DEFAULT_BLOCKS
-    from steptime.collectives.lookup import find_algorithms, is_own
-    from steptime.collectives.proof import prove
-    from steptime.collectives.verification import check_right, safe_schedule
-    from steptime.report.collective.panel import Link, panel
-
-    link = Link(parse_seconds(alpha), parse_rate(bandwidth))
-    if link.bandwidth <= 0:
-        raise UsageError(f"--bandwidth is {bandwidth}: it must be above 0")
-    if cluster is not None and hosts is not None:
-        raise UsageError("--hosts is given, and --cluster says which ranks share a host: drop one")
-    place = _named(cluster) if cluster is not None else None
-    on = hosts_of(ranks, hosts) if place is None else _hosts_on(place, ranks)
-
-    def made(algorithm: "Algorithm", parts: int) -> "Schedule":
-        return safe_schedule(algorithm, ranks, root=root, hosts=on, blocks=parts)
-
+    words = names.split(",")
+    asked: dict[str, Any] = {
+        "collective": collective,
+        "ranks": ranks,
+        "root": root,
+        "hosts": hosts,
+        "alpha": alpha,
+        "bandwidth": bandwidth,
+        "cluster": cluster,
+    }
     if chart is not None:
         if html is not None or size is not None or blocks is not None:
             raise UsageError(
                 "--chart is of all sizes, each in its own number of blocks: drop --html, --bytes "
                 "and --blocks"
             )
-        if place is not None and (alpha, bandwidth) != (_ALPHA, _BANDWIDTH):
-            raise UsageError(
-                "--chart with --cluster is simulated on its links: drop --alpha and --bandwidth"
-            )
-        found = _all_named(names, collective, ranks)
-        for algorithm in found if any(map(is_own, names.split(","))) else ():
-            check_right(algorithm, ranks, root=root)
-        _answer_chart(_drawn(found, made, ranks, link, place), chart, output)
+        _chart(words, asked, chart, output)
         return 0
-    shown = []
-    for name in names.split(","):
-        found = find_algorithms(name, collective)
-        for algorithm in found if is_own(name) else found[:1]:
-            schedule = made(algorithm, DEFAULT_BLOCKS if blocks is None else blocks)
-            findings = prove(schedule).findings if is_own(name) else None
-            shown.append(panel(algorithm, schedule, bytes_of(ranks, size), link, place, findings))
-    if html is not None:
-        from steptime.api.pictures import Picture
+    return _show(words, {**asked, "blocks": blocks, "nbytes": size}, html, output)
 
+
+def _show(
+    words: Sequence[str], asked: Mapping[str, Any], html: Path | None, output: PrintOptions
+) -> int:
+    from steptime.api.pictures import show as drawn
+
+    picture = drawn(*words, **asked)
+    if html is not None:
         with writing(html):
-            Picture(tuple(shown)).save(html)
-    _answer(shown, html, output)
-    return 1 if any(one.findings for one in shown) else 0
+            picture.save(html)
+    _answer(picture, html, output)
+    return 0 if picture.ok else 1
+
+
+def _chart(
+    words: Sequence[str], asked: Mapping[str, Any], path: Path, output: PrintOptions
+) -> None:
+    from steptime.api.charts import chart
+    from steptime.report.crossover import print_chart, record
+    from steptime.report.crossover_page import write_chart
+
+    drawn = chart(*words, **asked)
+    with writing(path):
+        write_chart(path, drawn)
+    if output.json:
+        say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
+        return
+    say(f"{output.rendered(lambda console: print_chart(console, drawn))}\n\npage: {path}")
 
 
 def _refuse_what_algorithms_take(given: Mapping[str, object]) -> None:
@@ -152,75 +146,11 @@ def _refuse_what_algorithms_take(given: Mapping[str, object]) -> None:
         )
 
 
-def _named(cluster: str) -> "Cluster":
-    from steptime.cluster.files import cluster_named
-
-    return cluster_named(cluster)
-
-
-def _hosts_on(cluster: "Cluster", ranks: int) -> tuple[int, ...]:
-    return tuple(cluster.host_of[cluster.placed(ranks)].tolist())
-
-
-def _all_named(names: str, collective: str | None, ranks: int) -> list["Algorithm"]:
-    """The algorithms for a chart: those of a collective that can serve the ranks, or by name."""
-    from steptime.collectives.lookup import find_algorithms, is_own
-
-    found: dict[str, Algorithm] = {}
-    for name in names.split(","):
-        several = find_algorithms(name, collective)
-        whole = is_own(name) or name == several[0].collective.name
-        chosen = [a for a in several if a.serves(ranks)] if whole else several[:1]
-        found |= {algorithm.name: algorithm for algorithm in chosen}
-    if not found:
-        raise UsageError(f"no algorithm of {names} can serve {ranks} ranks: name another number")
-    return list(found.values())
-
-
-def _drawn(
-    found: Sequence["Algorithm"],
-    made: Callable[["Algorithm", int], "Schedule"],
-    ranks: int,
-    link: "Link",
-    cluster: "Cluster | None",
-) -> "Chart":
-    import numpy as np
-
-    from steptime.collectives.price import times
-    from steptime.report.crossover import chart
-
-    if cluster is None:
-
-        def computed(schedule: "Schedule", sizes: Sequence[int]) -> "Floats":
-            return times(schedule, sizes, link.alpha, 1 / link.bandwidth)
-
-        return chart(found, made, computed, ranks=ranks, source="computed", where=str(link))
-    from steptime.simulate.carry import carry
-
-    devices = cluster.placed(ranks)
-
-    def simulated(schedule: "Schedule", sizes: Sequence[int]) -> "Floats":
-        return np.array([carry(schedule, cluster, devices, size).seconds for size in sizes])
-
-    return chart(found, made, simulated, ranks=ranks, source="simulated", where=cluster.title)
-
-
-def _answer_chart(drawn: "Chart", path: Path, output: PrintOptions) -> None:
-    from steptime.report.crossover import print_chart, record
-    from steptime.report.crossover_page import write_chart
-
-    with writing(path):
-        write_chart(path, drawn)
-    if output.json:
-        say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
-        return
-    say(f"{output.rendered(lambda console: print_chart(console, drawn))}\n\npage: {path}")
-
-
-def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -> None:
-    from steptime.report.collective.rounds import costs, print_exhibit
+def _answer(picture: "Picture", html: Path | None, output: PrintOptions) -> None:
+    from steptime.report.collective.rounds import costs
     from steptime.report.collective.schedule_timeline import told
 
+    shown = picture.panels
     if output.json:
         say(json.dumps({"verb": "show", "algorithms": [_record(one) for one in shown]}))
         return
@@ -230,12 +160,7 @@ def _answer(shown: Sequence["Panel"], html: Path | None, output: PrintOptions) -
         lines += [f"{one.title} is wrong: {one.findings[0]}" for one in shown if one.findings]
         say("\n".join([*lines, f"page: {html}"]))
         return
-
-    def write(console: "Console") -> None:
-        for one in shown:
-            print_exhibit(console, one)
-
-    say(output.rendered(write))
+    say(output.rendered(picture.print))
 
 
 def _record(shown: "Panel") -> dict[str, Any]:
