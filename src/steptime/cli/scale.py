@@ -228,7 +228,8 @@ def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOption
             write_chrome_trace(folder / "trace.json.gz", timeline)
             steps += found
     facts = dict(ready[0].asked.facts)
-    facts["batch"] = batch_of(spec, grid) or facts["batch"]
+    facts["batch"] = batch_of(spec, grid)
+    facts["spec"] = ready[0].asked.facts_of[ready[0].asked.cases[0].name]["spec"]
     about: dict[str, Any] = {
         "cluster": there.name,
         "cluster_title": there.title,

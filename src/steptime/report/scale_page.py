@@ -280,7 +280,9 @@ def _facts(run: ScaleRecord) -> list[tuple[str, str, str]]:
     facts = [
         ("model", str(run.work.model), ""),
         ("precision", str(run.work.precision), ""),
-        ("batch", f"{run.work.batch:,}", kind),
+        ("batch", f"{run.work.batch:,}", kind)
+        if run.work.batch is not None
+        else ("batch", "as many rows", "on each replica"),
     ]
     if run.cluster:
         return [*facts, ("cluster", str(run.cluster), str(run.cluster_title))]

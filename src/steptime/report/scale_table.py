@@ -66,11 +66,13 @@ def bound_sentence(cell: Entry) -> str:
 def baseline_sentence(run: ScaleRecord) -> str:
     """What the cells are held against, and what stays the same."""
     base = run.baseline
-    same = (
-        f"the same batch of {run.work.batch:,} on each rank, weak scaling"
-        if run.scaling == "weak"
-        else f"the same global batch of {run.work.batch:,}, strong scaling"
-    )
+    batch = run.work.batch
+    if batch is None:
+        same = "as many rows on each replica, weak scaling"
+    elif run.scaling == "weak":
+        same = f"the same batch of {batch:,} on each rank, weak scaling"
+    else:
+        same = f"the same global batch of {batch:,}, strong scaling"
     return (
         f"The baseline is {base.name.replace('x', '×')} {way(run.base)}, "
         f"{format_seconds(base.step_time_s)} a step; {same}."

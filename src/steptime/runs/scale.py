@@ -107,7 +107,8 @@ class Baseline:
 class ScaleRecord:
     """A scaling study, here on so many ``cores`` or on a cluster.
 
-    ``scaling``: weak or strong; the batch of ``work`` is that of each rank or of all.
+    ``scaling``: weak or strong; the batch of ``work`` is that of each rank or of all, or
+    None where each replica has as many rows as by default.
     """
 
     verb: str = "scale"
