@@ -1,6 +1,6 @@
 """``compare``: Which gradient-sync strategy is fastest here, and where does the step go?"""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,26 @@ if TYPE_CHECKING:
     from steptime.train.job import Job
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimedOptions:
+    """Which steps are timed, and how they are computed."""
+
+    steps: int = 20
+    """Timed steps of each strategy."""
+
+    warmup: int = 3
+    """Steps before them that are not timed."""
+
+    precision: DtypeName = "fp32"
+    """The dtype of the computation; weights and optimizer state stay in fp32."""
+
+    compiled: Annotated[bool, Parameter(name="--compile")] = False
+    """Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler."""
+
+    seed: int = 0
+    """Makes the initial weights and the order of the data."""
+
+
 def compare(
     name: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
@@ -34,11 +54,7 @@ def compare(
     output: Flat[OutputOptions] = OutputOptions(),
     names: Annotated[str, Parameter(name="--strategies")] = "all",
     cluster: str | None = None,
-    steps: int = 20,
-    warmup: int = 3,
-    precision: DtypeName = "fp32",
-    compiled: Annotated[bool, Parameter(name="--compile")] = False,
-    seed: int = 0,
+    how: Flat[TimedOptions] = TimedOptions(),
 ) -> int:
     """Which gradient-sync strategy is fastest here, and where does the step go?
 
@@ -51,16 +67,6 @@ def compare(
     cluster
         Simulate the same steps on this cluster too, a file or a name that `steptime cluster list`
         shows, with the compute measured here; what both say stands side by side.
-    steps
-        Timed steps of each strategy.
-    warmup
-        Steps before them that are not timed.
-    precision
-        The dtype of the computation; weights and optimizer state stay in fp32.
-    compiled
-        Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler.
-    seed
-        Makes the initial weights and the order of the data.
 
     """
     from steptime.api.training import check_comparison, chosen_strategies
@@ -70,11 +76,11 @@ def compare(
         model=replace(model, name=name),
         data=data,
         train=train,
-        precision=precision,
-        compiled=compiled,
-        steps=warmup + steps,
-        warmup=warmup,
-        seed=seed,
+        precision=how.precision,
+        compiled=how.compiled,
+        steps=how.warmup + how.steps,
+        warmup=how.warmup,
+        seed=how.seed,
     )
 
     def check(size: int) -> None:

@@ -1,9 +1,8 @@
 """``show``: What does it look like, step by step?"""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from inspect import signature
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +17,55 @@ if TYPE_CHECKING:
     from steptime.api.pictures import Picture
     from steptime.report.collective.panel import Panel
 
-_ALPHA, _BANDWIDTH = "5us", "10GB/s"
+
+@dataclass(frozen=True, kw_only=True)
+class DrawOptions:
+    """What is drawn of algorithms, on which ranks, and where to."""
+
+    collective: str | None = None
+    """Show the algorithms of this collective."""
+
+    ranks: int = 8
+    """How many ranks take part."""
+
+    root: int = 0
+    """The root of a broadcast, reduce, scatter or gather."""
+
+    hosts: int | None = None
+    """Hosts that share the ranks in order; default: two."""
+
+    blocks: int | None = None
+    """Into how many blocks a pipeline cuts the vector; default: 8, in a chart blocks of 64 KiB."""
+
+    size: Annotated[str | None, Parameter(name="--bytes")] = None
+    """Size of the vector; default: 1 MiB for each rank."""
+
+    alpha: str = "5us"
+    """What every message takes before its first byte arrives."""
+
+    bandwidth: str = "10GB/s"
+    """Of each rank's link, in each direction."""
+
+    cluster: str | None = None
+    """Simulate on this cluster, a preset or a file, too: when each message is sent and arrives."""
+
+    html: Path | None = None
+    """Write a page to this file that plays the algorithms step by step, side by side, rather than
+    print their rounds."""
+
+    chart: Path | None = None
+    """Draw time against size to this file, for all algorithms of a collective or for those named,
+    with the sizes where another one becomes the fastest; simulated with --cluster."""
+
+    def given(self) -> list[str]:
+        """The options that were given, as they are written."""
+        names = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+        return ["--bytes" if name == "size" else f"--{name}" for name in names]
+
+    def scene(self) -> dict[str, Any]:
+        """What a picture and a chart are both asked for."""
+        shared = ("collective", "ranks", "root", "hosts", "alpha", "bandwidth", "cluster")
+        return {name: getattr(self, name) for name in shared}
 
 
 def show(
@@ -26,17 +73,7 @@ def show(
     /,
     *,
     output: Flat[PrintOptions] = PrintOptions(),
-    collective: str | None = None,
-    ranks: int = 8,
-    root: int = 0,
-    hosts: int | None = None,
-    blocks: int | None = None,
-    size: Annotated[str | None, Parameter(name="--bytes")] = None,
-    alpha: str = _ALPHA,
-    bandwidth: str = _BANDWIDTH,
-    cluster: str | None = None,
-    html: Path | None = None,
-    chart: Path | None = None,
+    draw: Flat[DrawOptions] = DrawOptions(),
     pipeline: Flat[PipelineOptions] = PipelineOptions(),
 ) -> int:
     """What does it look like, step by step?
@@ -48,102 +85,54 @@ def show(
         or an MSCCL program of your own, which is proved too: what is wrong is marked where it
         happens. Of a name that several collectives have, the first is shown. Or the word
         pipeline: how the stages of a model take turns.
-    collective
-        Show the algorithms of this collective.
-    ranks
-        How many ranks take part.
-    root
-        The root of a broadcast, reduce, scatter or gather.
-    hosts
-        Hosts that share the ranks in order; default: two.
-    blocks
-        Into how many blocks a pipeline cuts the vector; default: 8, in a chart blocks of 64 KiB.
-    size
-        Size of the vector; default: 1 MiB for each rank.
-    alpha
-        What every message takes before its first byte arrives.
-    bandwidth
-        Of each rank's link, in each direction.
-    cluster
-        Simulate on this cluster, a preset or a file, too: when each message is sent and arrives.
-    html
-        Write a page to this file that plays the algorithms step by step, side by side, rather
-        than print their rounds.
-    chart
-        Draw time against size to this file, for all algorithms of a collective or for those
-        named, with the sizes where another one becomes the fastest; simulated with --cluster.
 
     """
     if names == "pipeline":
-        _refuse_what_algorithms_take(locals())
+        if draw.given():
+            raise UsageError(
+                f"a pipeline has no {' and no '.join(draw.given())}: it takes --stages, "
+                "--microbatches, --schedule, --interleave and --svg"
+            )
         show_pipeline(pipeline, output)
         return 0
     if pipeline.given():
         raise UsageError(
             f"{names} has no {' and no '.join(pipeline.given())}: drop it, or say show pipeline"
         )
-    words = names.split(",")
-    asked: dict[str, Any] = {
-        "collective": collective,
-        "ranks": ranks,
-        "root": root,
-        "hosts": hosts,
-        "alpha": alpha,
-        "bandwidth": bandwidth,
-        "cluster": cluster,
-    }
-    if chart is not None:
-        if html is not None or size is not None or blocks is not None:
-            raise UsageError(
-                "--chart is of all sizes, each in its own number of blocks: drop --html, --bytes "
-                "and --blocks"
-            )
-        _chart(words, asked, chart, output)
-        return 0
-    return _show(words, {**asked, "blocks": blocks, "nbytes": size}, html, output)
+    if draw.chart is None:
+        return _show(names.split(","), draw, output)
+    if draw.html is not None or draw.size is not None or draw.blocks is not None:
+        raise UsageError(
+            "--chart is of all sizes, each in its own number of blocks: drop --html, --bytes "
+            "and --blocks"
+        )
+    _chart(names.split(","), draw, draw.chart, output)
+    return 0
 
 
-def _show(
-    words: Sequence[str], asked: Mapping[str, Any], html: Path | None, output: PrintOptions
-) -> int:
+def _show(words: Sequence[str], draw: DrawOptions, output: PrintOptions) -> int:
     from steptime.api.pictures import show as drawn
 
-    picture = drawn(*words, **asked)
-    if html is not None:
-        with writing(html):
-            picture.save(html)
-    _answer(picture, html, output)
+    picture = drawn(*words, **draw.scene(), blocks=draw.blocks, nbytes=draw.size)
+    if draw.html is not None:
+        with writing(draw.html):
+            picture.save(draw.html)
+    _answer(picture, draw.html, output)
     return 0 if picture.ok else 1
 
 
-def _chart(
-    words: Sequence[str], asked: Mapping[str, Any], path: Path, output: PrintOptions
-) -> None:
+def _chart(words: Sequence[str], draw: DrawOptions, path: Path, output: PrintOptions) -> None:
     from steptime.api.charts import chart
     from steptime.report.crossover import print_chart, record
     from steptime.report.crossover_page import write_chart
 
-    drawn = chart(*words, **asked)
+    drawn = chart(*words, **draw.scene())
     with writing(path):
         write_chart(path, drawn)
     if output.json:
         say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
         return
     say(f"{output.rendered(lambda console: print_chart(console, drawn))}\n\npage: {path}")
-
-
-def _refuse_what_algorithms_take(given: Mapping[str, object]) -> None:
-    """Raise UsageError where an option of ``show`` is given that a pipeline has no use for."""
-    strange = [
-        "--bytes" if name == "size" else f"--{name}"
-        for name, parameter in signature(show).parameters.items()
-        if name not in ("names", "output", "pipeline") and given[name] != parameter.default
-    ]
-    if strange:
-        raise UsageError(
-            f"a pipeline has no {' and no '.join(strange)}: it takes --stages, --microbatches, "
-            "--schedule, --interleave and --svg"
-        )
 
 
 def _answer(picture: "Picture", html: Path | None, output: PrintOptions) -> None:
