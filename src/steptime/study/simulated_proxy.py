@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,17 @@ from steptime.errors import UsageError
 from steptime.program import Compute, Op, Program
 from steptime.replay.demand import labels_of
 from steptime.replay.waits import RankTimes, spent_by
-from steptime.replay.workload import Proxy
+from steptime.replay.workload import Proxy, plan_of
+from steptime.runs.environment import here
+from steptime.runs.figures import Spread
+from steptime.runs.proxy_record import (
+    Moved,
+    PhaseTime,
+    ProxyPlan,
+    ProxyRecord,
+    ProxyStep,
+    SimulationError,
+)
 from steptime.simulate.simulation import Simulation
 from steptime.study.cases import Asked
 from steptime.study.options import HowOptions
@@ -27,14 +36,13 @@ _MOST_DIVIDED = 32
 class SimulatedProxy:
     """A step of a proxy on a cluster.
 
-    ``phases``: by what the main stream did, as ``figures`` has it of a live run, the mean over the
-    ranks and the most, in seconds; ``under_way``: the seconds of the calls by axes. Of very many
-    ranks both are made of ``divided`` of them.
+    ``phases`` and ``under_way`` as a ProxyStep has them; of very many ranks both are made of
+    ``divided`` of them.
     """
 
     cluster: Cluster
     simulation: Simulation
-    phases: Mapping[str, tuple[float, float]]
+    phases: Mapping[str, PhaseTime]
     under_way: Mapping[str, float]
     divided: int
 
@@ -50,7 +58,7 @@ def timed_program(proxy: Proxy) -> Program:
     def timed(op: Op) -> Op:
         if not isinstance(op, Compute):
             return op
-        return replace(op, seconds=0.0 if proxy.compute == "nothing" else proxy.device.seconds(op))
+        return replace(op, seconds=proxy.seconds_of(op))
 
     program = proxy.program
     return replace(program, lists=tuple(tuple(map(timed, ops)) for ops in program.lists))
@@ -62,6 +70,12 @@ def asked_of_proxy(proxy: Proxy) -> Asked:
         raise UsageError(f"nothing says where to simulate {proxy.model}: give --cluster")
     case = Case(name=proxy.program.name, summary="", program=timed_program(proxy), algorithms={})
     return Asked(cluster=proxy.cluster, cases=[case], facts={})
+
+
+def check_simulated(proxy: Proxy, how: HowOptions) -> None:
+    """Raise UsageError where its step cannot be simulated on its cluster."""
+    asked = asked_of_proxy(proxy)
+    prepare_all(asked, asked.cluster, how)
 
 
 def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
@@ -90,7 +104,7 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
 
 def _divided(
     program: Program, simulation: Simulation, chosen: np.ndarray, weights: np.ndarray
-) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
+) -> tuple[dict[str, PhaseTime], dict[str, float]]:
     """Phases and calls under way of the last step, of some of the ranks that are shown."""
     rows, labels = simulation.timeline.intervals, labels_of(program)
     what = ("compute", "update", *labels)
@@ -109,55 +123,69 @@ def _divided(
         under_way[place] = [times.under_way(one) for one in labels]
     other = np.maximum(step_s - spent.sum(axis=1), 0.0)
     every = dict(zip((*what, "other"), [*spent.T, other], strict=True))
-    phases = {name: (float(of @ weights), float(of.max())) for name, of in every.items()}
+    phases = {
+        name: PhaseTime(mean_s=float(of @ weights), max_s=float(of.max()))
+        for name, of in every.items()
+    }
     return phases, dict(zip(labels, (weights @ under_way).tolist(), strict=True))
 
 
-def figures_of(one: SimulatedProxy) -> dict[str, Any]:
-    """The figures of a simulated run, under the names that those of a live one have."""
-    simulation, step_s = one.simulation, one.step_s
-    return {
-        "source": "simulated",
-        "cluster": one.cluster.name,
-        "cluster_title": one.cluster.title,
-        "cluster_source": one.cluster.source,
-        "fidelity": simulation.fidelity,
-        "step_time_s": {"median": step_s, "p10": step_s, "p90": step_s, "cv": 0.0},
-        "steps_s": simulation.step_s.tolist(),
-        "rank_step_s": simulation.ranks["step_s"].tolist(),
-        "phases": {
-            what: {"mean_s": mean, "max_s": most} for what, (mean, most) in one.phases.items()
-        },
-        "under_way": dict(one.under_way),
-        "divided_ranks": one.divided,
-        "messages": simulation.messages,
-        "wall_s": simulation.wall_s,
-    }
-
-
-def bytes_of(one: SimulatedProxy) -> list[dict[str, int]]:
-    """The bytes that each rank sends and receives in a step, by the messages that were chosen."""
-    both = zip(
-        one.simulation.bytes_sent.tolist(), one.simulation.bytes_received.tolist(), strict=True
+def simulated_record(proxy: Proxy, one: SimulatedProxy) -> ProxyRecord:
+    """The record of a proxy that was simulated alone."""
+    return ProxyRecord(
+        plan=_with_messages(plan_of(proxy), one), step=simulated_step(one), environment=here()
     )
-    return [{"sent": round(sent), "received": round(received)} for sent, received in both]
 
 
-def error(live: Mapping[str, Any], simulated: Mapping[str, Any]) -> dict[str, Any]:
-    """How far simulated figures are from measured ones, as a part of these; above 0: too long.
+def beside(record: ProxyRecord, one: SimulatedProxy) -> ProxyRecord:
+    """The record of a live proxy with the same simulated, and how far that is from it."""
+    assert record.step is not None  # noqa: S101  (it ran live)
+    there = simulated_step(one)
+    return replace(record, simulated=there, error=error_of(record.step, there))
 
-    None where the measured one is 0.
-    """
+
+def simulated_step(one: SimulatedProxy) -> ProxyStep:
+    """Its steps for a record, as ``measured_step`` has live ones."""
+    simulation, step_s = one.simulation, one.step_s
+    return ProxyStep(
+        source="simulated",
+        cluster=one.cluster.name,
+        cluster_title=one.cluster.title,
+        cluster_source=one.cluster.source,
+        fidelity=simulation.fidelity,
+        step_time_s=Spread(median=step_s, p10=step_s, p90=step_s, cv=0.0),
+        steps_s=simulation.step_s.tolist(),
+        rank_step_s=simulation.ranks["step_s"].tolist(),
+        phases=one.phases,
+        under_way=one.under_way,
+        divided_ranks=one.divided,
+        messages=simulation.messages,
+        wall_s=simulation.wall_s,
+    )
+
+
+def _with_messages(plan: ProxyPlan, one: SimulatedProxy) -> ProxyPlan:
+    """The plan with the bytes that each rank moves by the algorithms that were chosen."""
+    simulation = one.simulation
+    moved = zip(simulation.bytes_sent.tolist(), simulation.bytes_received.tolist(), strict=True)
+    rows = [
+        replace(of, simulated_bytes=Moved(round(sent), round(received)))
+        for of, (sent, received) in zip(plan.per_rank, moved, strict=True)
+    ]
+    return replace(plan, per_rank=rows)
+
+
+def error_of(live: ProxyStep, simulated: ProxyStep) -> SimulationError:
+    """How far the simulated step is from the measured one."""
 
     def off(there: float, here: float) -> float | None:
         return there / here - 1 if here else None
 
-    return {
-        "source": "computed",
-        "step_time": off(simulated["step_time_s"]["median"], live["step_time_s"]["median"]),
-        "phases": {
-            what: off(simulated["phases"][what]["mean_s"], of["mean_s"])
-            for what, of in live["phases"].items()
-            if what in simulated["phases"]
+    return SimulationError(
+        step_time=off(simulated.step_time_s.median, live.step_time_s.median),
+        phases={
+            what: off(simulated.phases[what].mean_s, of.mean_s)
+            for what, of in live.phases.items()
+            if what in simulated.phases
         },
-    }
+    )
