@@ -1,4 +1,4 @@
-"""Carrying out one collective on a cluster that has nothing else to do."""
+"""Simulating one collective alone on a cluster."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +15,10 @@ from steptime.simulate.network.under_way import Traffic
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Carried:
-    """How a collective went.
+    """The simulation of one collective.
 
     ``ends``: when each rank was done, in seconds, shape (ranks,); ``seconds``: when the last was.
-    ``link_bytes``: shape (links,). ``kept``: its messages, dtype KEPT, if they were to be kept.
+    ``link_bytes``: shape (links,). ``kept``: its messages, dtype KEPT, if asked for.
     """
 
     seconds: float
@@ -37,10 +37,10 @@ def carry(
     *,
     keep_messages: bool = False,
 ) -> Carried:
-    """Carry out a collective for a vector of ``nbytes`` bytes a rank; all ranks start at 0.
+    """Simulate a collective on a vector of ``nbytes`` bytes a rank; all ranks start at 0.
 
-    ``devices``: that of each rank, shape (ranks,). Raises UsageError for a cluster whose links
-    cannot be, and where the messages under way at once do not fit into memory.
+    ``devices``: that of each rank, shape (ranks,). Raises UsageError for a link of the cluster with
+    impossible figures, and where the concurrent messages do not fit into memory.
     """
     traffic = Traffic(cluster, keep_messages=keep_messages)
     token = traffic.begin(schedule, devices, nbytes)

@@ -1,4 +1,4 @@
-"""Steps message by message: an event loop over the streams of all ranks and the network."""
+"""The event loop of fidelity ``message``: streams of all ranks, and messages on the network."""
 
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -22,9 +22,9 @@ MESSAGE = -1  # the rank of a Done that is a message
 
 
 class Loop:
-    """Streams that run ops one after the other, and what each is doing now.
+    """The streams of all ranks, each with the op it runs now.
 
-    ``ends``: when each rank op did, in seconds, shape (steps, rank ops). The streams of a rank
+    ``ends``: when each rank op ended, in seconds, shape (steps, rank ops). The streams of a rank
     may be in different steps.
     """
 
@@ -53,7 +53,7 @@ class Loop:
         self._waiting: dict[tuple[int, int], tuple[Stream, ...]] = {}  # by token and rank of a Done
 
     def run(self) -> None:
-        """Run all steps, until nothing happens any more."""
+        """Run all steps, until no event is left."""
         self._start(
             [(rank, stream) for rank, on in enumerate(self._busy) for stream in range(len(on))]
         )
@@ -69,7 +69,7 @@ class Loop:
             self._start([free for stream in over for free in self._end(stream)])
 
     def _start(self, free: list[Stream]) -> None:
-        """Start the next op of each of these streams if it can start now, and what follows."""
+        """Start the next op of each of these streams if it can start, and what follows at once."""
         while free:
             rank, number = stream = free.pop()
             kind = self._class_of[rank]
@@ -95,12 +95,12 @@ class Loop:
                 free += self._end(stream)
 
     def _blocked(self, rank: int, step: int, after: list[int]) -> bool:
-        """Whether one of these ops of a rank, where negative of the step before, is not done."""
+        """Whether an op in ``after`` has not ended: of this step or, if negative, the last."""
         ended = self._ended[rank]
         return any(ended[op] < step + (op >= 0) for op in after)
 
     def _end(self, stream: Stream) -> list[Stream]:
-        """The op that a stream runs is done now; the streams that may go on."""
+        """End the op that a stream runs; returns the streams that may go on."""
         rank, number = stream
         kind = self._class_of[rank]
         queue = self._ops.queues[kind][number]
@@ -113,7 +113,7 @@ class Loop:
         return [stream, *((rank, other) for other in self._ops.wakes[kind][op])]
 
     def _reach(self, key: StepInstance, place: int, stream: Stream) -> bool:
-        """A rank's stream has reached its part, as member ``place``; whether it is done at once."""
+        """Let a stream reach its part, as member ``place``; returns whether that ends at once."""
         instance = key[1]
         if instance in self._ends_of:
             other = self._alone.pop(key, None)
@@ -140,7 +140,7 @@ class Loop:
 
 
 class _Ops:
-    """Queues as lists, which a loop in Python reads faster: first by class, then by op."""
+    """The queues as Python lists, which a loop reads faster: first by class, then by op."""
 
     def __init__(self, queues: Queues) -> None:
         lists = [slice(*bounds) for bounds in pairwise(queues.ops_of.tolist())]
@@ -163,7 +163,7 @@ def _split(values: Ints, bounds: Ints) -> list[list[int]]:
 
 
 def _groups_of(plan: Plan) -> dict[int, tuple[Assignment, int]]:
-    """How each collective is carried out, and by which of the groups of an assignment."""
+    """The Assignment of each instance of a collective, and the number of its group."""
     return {
         instance: (assignment, group)
         for assignment in plan.assignments
@@ -174,7 +174,7 @@ def _groups_of(plan: Plan) -> dict[int, tuple[Assignment, int]]:
 
 
 def _ends_of(plan: Plan) -> dict[int, tuple[int, int, float]]:
-    """Devices of sender and receiver, and bytes as they count on the links, of each message."""
+    """By instance of a message: devices of sender and receiver, and its effective bytes."""
     return {
         instance: (src, dst, nbytes)
         for instance, (src, dst), nbytes in zip(

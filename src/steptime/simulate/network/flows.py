@@ -1,4 +1,4 @@
-"""The network model by itself: when each of some messages has arrived."""
+"""Flows: the network model alone: when given messages arrive."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ def finish_times(
     """When each message has arrived, in seconds, shape (messages,).
 
     ``src``, ``dst``: devices; ``nbytes``: bytes; ``start``: seconds, from 0 on; of one shape.
-    Raises UsageError for a message that cannot be; it says which.
+    Raises UsageError that names a message which cannot be sent.
     """
     return run_flows(cluster, src, dst, nbytes, start)[0]
 
@@ -22,7 +22,7 @@ def finish_times(
 def run_flows(
     cluster: Cluster, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, start: ArrayLike
 ) -> tuple[Floats, Traffic]:
-    """``finish_times``, and what the links carried."""
+    """``finish_times``, and the bytes that each link carried."""
     traffic = Traffic(cluster)
     first = traffic.send_all(src, dst, nbytes, start)
     done = traffic.finish()
