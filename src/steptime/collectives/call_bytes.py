@@ -80,7 +80,7 @@ def pair_bytes(kind: str, nbytes: int, members: int, root: int = 0) -> Floats:
 
 
 def bus_factor(kind: str, ranks: int) -> float:
-    """busbw / algbw: bytes on each rank's link by the best algorithm for a byte of the vector.
+    """The ratio busbw / algbw: bytes on each rank's link, at best, for a byte of the vector.
 
     As in nccl-tests (doc/PERFORMANCE.md, v2.19.6); 1 for broadcast, reduce and messages.
     """

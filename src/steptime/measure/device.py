@@ -1,4 +1,4 @@
-"""What one rank's own device does: matrix products, copies and additions, timed while all work."""
+"""The rates of one rank's device: matrix products, copies and additions, timed while all work."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""How much an op of a program moves, in elements, and along which axes."""
+"""Extent: how much an op of a program moves, in elements."""
 
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +11,7 @@ from steptime.program import Collective, Op, Program, Recv, Send
 
 @dataclass(frozen=True)
 class Extent:
-    """How much an op moves: ``count`` is what its call is given, in elements of ``dtype``.
+    """How much an op moves: ``count`` is the argument of its call, in elements of ``dtype``.
 
     ``whole`` and ``part`` are the elements of the two vectors that it needs: all ranks' data, and
     one rank's where that lies elsewhere.
@@ -30,7 +30,7 @@ def axes_of(op: Collective | Send | Recv) -> tuple[str, ...]:
 
 
 def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Extent:
-    """How much ``op`` moves; a Send or Recv is counted in elements of the dtype ``messages``.
+    """The extent of ``op``; a Send or Recv is counted in elements of the dtype ``messages``.
 
     Raises UsageError for a kind or dtype that cannot be replayed, and for bytes that are no whole
     number of elements for each member.

@@ -6,7 +6,7 @@ from steptime.replay.workload import Proxy
 
 
 def proxy_programs(plan: Proxy) -> list[StoredProgram]:
-    """The step of a proxy, with what its computing was to take."""
+    """The program of a proxy to store with the run, with the seconds its computing stood for."""
 
     def seconds(op: Op) -> float:
         if isinstance(op, Compute) and plan.compute != "nothing":
