@@ -66,7 +66,7 @@ class ModelOptions:
             self.row(self.config(vocabulary=1))
 
     @property
-    def asked(self) -> str:
+    def name_or_file(self) -> str:
         """The model by its name or file."""
         return f"gpt2-{self.model}" if self.model else self.name or NANO
 
@@ -79,7 +79,7 @@ class ModelOptions:
             from steptime.train.llmc import read_header
 
             return read_header(self.init)[0]
-        model = gpt2_named(self.asked)
+        model = gpt2_named(self.name_or_file)
         return GPT2Config(
             layers=model.layers if self.layers is None else self.layers,
             heads=model.heads if self.heads is None else self.heads,

@@ -1,4 +1,4 @@
-"""Originals: the C++/MPI proxies whose steps are rebuilt here, and how they are found."""
+"""Original: a C++/MPI proxy whose step is rebuilt here, and the list of all of them."""
 
 import importlib
 import inspect
@@ -19,8 +19,8 @@ Generate = Callable[..., Program]
 class Original:
     """A proxy of spcl/DNN-cpp-proxies (2022), as its function in this package rebuilds its step.
 
-    ``warm_up`` and ``runs``: how many steps it runs unmeasured and measured. ``defects``: what is
-    wrong with it, a sentence each; those of its step are in the program too.
+    ``warm_up`` and ``runs``: how many steps it runs unmeasured and measured. ``defects``: its
+    errors, a sentence each; those of its step are in the program too.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Original:
 
     @property
     def doc(self) -> str:
-        """What its function says of it."""
+        """The docstring of its function."""
         return inspect.getdoc(self.generate) or ""
 
     @property
     def takes(self) -> Mapping[str, int | None]:
-        """Its parameters beside the number of ranks, with their defaults."""
+        """Its parameters besides the number of ranks, with their defaults."""
         parameters = inspect.signature(self.generate).parameters.values()
         return {one.name: one.default for one in parameters if one.name != "ranks"}
 
@@ -44,7 +44,7 @@ class Original:
 def original(
     *, warm_up: int, runs: int, defects: tuple[str, ...]
 ) -> Callable[[Generate], Original]:
-    """Make an Original of a function of ``ranks`` and its own parameters, named as the original."""
+    """Decorate a function of ``ranks`` and other parameters as the Original of the same name."""
 
     def make(generate: Generate) -> Original:
         return Original(
@@ -116,7 +116,7 @@ def _originals() -> Mapping[str, Original]:
 
 
 def check_multiple(name: str, ranks: int, of: int) -> None:
-    """Raise UsageError where ``ranks`` is no multiple of ``of``; it names the nearest that are."""
+    """Raise UsageError where ``ranks`` is no multiple of ``of``; it names the nearest multiples."""
     if ranks % of:
         below = ranks // of * of
         nearest = f"{below} and {below + of} are" if below else f"{of} is"
