@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,10 @@ class Leftovers:
         self.found: list[str] = []
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         os.environ[SESSION] = str(self.folder)
+        # Last of all: multiprocessing removes its own folder within at -100.
+        Finalize(None, shutil.rmtree, (self.folder, True), exitpriority=-200)
+        # Commands start sooner where the code of those before them is kept.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -57,7 +62,6 @@ class Leftovers:
         while (found := list(self._left())) and time.monotonic() < deadline:
             time.sleep(0.2)  # what has been ended may take a moment to be gone
         self.found = found
-        shutil.rmtree(self.folder, ignore_errors=True)
         if found and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -16,6 +16,9 @@ FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(["torch.distributed", "steptime.backend", "steptime.train.training"])
 
 _TIMEOUT_S = 600.0
+_TRIES = 3
+_BROKEN_OFF = "connectFullMesh failed"
+"""What gloo says when it breaks off connecting, as it now and then does on a busy machine."""
 
 
 def on_ranks(
@@ -31,6 +34,18 @@ def on_ranks(
     the test's own, holds the store through which the ranks meet. The first failure of a rank is
     raised with its traceback; no process outlives the call.
     """
+    for _ in range(_TRIES - 1):
+        try:
+            return _once(ranks, function, folder, arguments, backend)
+        except AssertionError as error:
+            if _BROKEN_OFF not in str(error):
+                raise
+    return _once(ranks, function, folder, arguments, backend)
+
+
+def _once(
+    ranks: int, function: Callable[..., Any], folder: Path, arguments: Any, backend: str
+) -> list[Any]:
     queue = FORKED.Queue()
     store = folder / f"store-{backend}-{ranks}-{function.__name__}"
     given = dict(os.environ), queue, store

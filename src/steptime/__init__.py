@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from steptime.api.proofs import verify as verify
     from steptime.api.results import load as load
     from steptime.api.running import run as run
+    from steptime.api.simulation import simulate as simulate
     from steptime.api.sweeps import sweep as sweep
+    from steptime.api.training import compare as compare
 
 __version__ = "0.1.0"
 
 _OFFERED = {
     "bench": "benchmarks",
     "cluster": "names",
+    "compare": "training",
     "load": "results",
     "model": "names",
     "run": "running",
     "show": "pictures",
+    "simulate": "simulation",
     "sweep": "sweeps",
     "verify": "proofs",
 }

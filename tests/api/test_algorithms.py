@@ -69,6 +69,13 @@ def test_pictures_stand_side_by_side_and_play(tmp_path: Path) -> None:
     assert shown._repr_html_().startswith('<iframe srcdoc="&lt;!')
 
 
+def test_what_is_wrong_with_ones_own_is_marked() -> None:
+    shown = st.show(lazy, ranks=4)
+    assert not shown.ok
+    assert shown.panels[0].findings
+    assert "wrong" in repr(shown)
+
+
 def test_a_picture_on_a_cluster_is_simulated() -> None:
     (panel,) = st.show("ring", ranks=4, nbytes="4MiB", cluster=st.cluster("dgx-h100-pod")).panels
     assert panel.timeline is not None

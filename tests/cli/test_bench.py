@@ -194,7 +194,7 @@ def test_buffers_in_the_arena_of_our_own_backend(tmp_path):
         ("-e 1000G", "of memory and"),
         ("broadcast -r 4 --ranks 4", "--root 4 is no rank: there are ranks 0 to 3"),
         ("all_gather --ranks 3 --algorithms recursive_doubling", "cannot serve 3 ranks: choose"),
-        ("--algorithms rings", "'rings' does not exist: choose one of builtin"),
+        ("--algorithms rings", "'rings' does not exist: did you mean ring?"),
         ("--backend mpi -d half", "MPI has no float16: choose one of float32"),
         ("-R 1", "the backend gloo registers no buffers: leave -R out"),
         ("-R 2", "--local-register is 2: it must be 0 or 1"),

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command import run, tiny
+from command import run
 
 from steptime import __version__
 from steptime.cli import build_app
@@ -84,21 +84,20 @@ def test_a_command_without_a_verb_shows_the_help(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("no_color", "environ", "escapes"),
-    [(None, {}, True), (True, {}, False), (None, {"NO_COLOR": "1"}, False)],
+    ("words", "environ", "escapes"),
+    [([], {}, True), (["--no-color"], {}, False), ([], {"NO_COLOR": "1"}, False)],
     ids=["coloured", "--no-color", "NO_COLOR"],
 )
 def test_colour_in_a_terminal(
-    no_color: bool | None, environ: dict[str, str], escapes: bool, text: Path, tmp_path: Path
+    words: list[str], environ: dict[str, str], escapes: bool, tmp_path: Path
 ) -> None:
-    words = tiny(text, ranks=1, strategies="server,replicated", no_color=no_color)
     ours, theirs = pty.openpty()
     environ = {"TERM": "xterm-256color", **environ}
-    ended = run("compare", *words, folder=tmp_path, stdout=theirs, environ=environ)
+    ended = run("verify", "ring", *words, folder=tmp_path, stdout=theirs, environ=environ)
     os.close(theirs)
     assert (ended.code, ended.err) == (0, "")
     printed = read_all(ours).decode()
-    assert "replicated" in printed
+    assert "all_gather" in printed
     assert ("\x1b" in printed) == escapes
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from steptime.report.scale_table import print_scale
 from steptime.runs.run_folder import read_record
+from steptime.runs.scale import scale_record
 from steptime.timeline import read_chrome_trace
 
 CONTRACT = {
@@ -163,7 +164,7 @@ def test_the_table_fits(which: str, width: int, request: pytest.FixtureRequest) 
     found = request.getfixturevalue(which)
     console = Console(width=width, color_system=None, highlight=False, markup=False)
     with console.capture() as captured:
-        print_scale(console, found)
+        print_scale(console, scale_record(found))
     printed = captured.get()
     assert max(map(len, printed.splitlines())) <= width
     assert "\x1b" not in printed
@@ -188,10 +189,12 @@ def test_the_table_fits(which: str, width: int, request: pytest.FixtureRequest) 
         (("--steps", "0"), "--steps is 0: it must be at least 1"),
         (("--cluster", "dgx-h100", "--ranks", "8,16"), "16 ranks do not fit on dgx-h100"),
         (("--cluster", "dgx-h100", "--threads", "2"), "the devices of a cluster have no threads"),
-        (("--cluster", "dgx-h100", "--layers", "3"), "--layers is about a training here"),
+        (("--cluster", "dgx-h100", "--heads", "3"), "--heads is about a training here"),
         (("--cluster", "dgx-h100", "--seed", "3"), "--seed is about a training here"),
         (("--cluster", "dgx-h100", "--strategies", "shared"), "share none: choose another"),
         (("--cluster", "nowhere"), "no cluster is called 'nowhere'"),
+        (("--tensor", "2"), "--tensor is not for a training here"),
+        (("--cluster", "dgx-h100", "--ranks", "8", "--tensor", "3"), "are 6 ranks, not 8"),
     ],
 )
 def test_bad_input_is_one_sentence(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:

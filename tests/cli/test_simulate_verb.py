@@ -14,6 +14,7 @@ from steptime.cli import build_app
 from steptime.errors import UsageError
 from steptime.program import Collective, Program
 from steptime.program.chakra import write_chakra
+from steptime.simulate import price
 from steptime.timeline import read_chrome_trace
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import model_named
@@ -244,7 +245,7 @@ def test_what_cannot_be_is_refused_before_any_work(
 def test_too_many_transfers_are_refused_before_any_work(
     simulate: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steptime.simulate.price.MOST_TRANSFERS", 10)
+    monkeypatch.setattr(price, "MOST_TRANSFERS", 10)
     with pytest.raises(UsageError, match="makes more than 10 transfers, too many to simulate"):
         simulate(*MODEL, "--algorithm", "all_reduce=circulant")
     assert not Path("run").exists()

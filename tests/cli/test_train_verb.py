@@ -65,7 +65,11 @@ def test_checkpoints_are_whole(answer: dict[str, Any], folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "strategy", "tolerance"), [(2, "overlapped_sharded", 0), (1, "server", 1e-4)]
+    ("ranks", "strategy", "tolerance"),
+    [
+        (2, "overlapped_sharded", 0),
+        pytest.param(1, "server", 1e-4, marks=pytest.mark.slow),
+    ],
 )
 def test_a_resumed_training_goes_on_as_if_it_had_never_stopped(
     answer: dict[str, Any], text: Path, folder: Path, ranks: int, strategy: str, tolerance: float

@@ -38,7 +38,7 @@ def test_it_says_how_the_selection_is_used(tmp_path):
     ("words", "says"),
     [
         ("barrier", "barrier has no sizes"),
-        ("--algorithms mine.py", "a selection names shipped algorithms"),
+        ("--algorithms mine.py", "there is no file mine.py"),
         ("--algorithms ring,nope", "'nope' does not exist"),
     ],
 )

@@ -67,7 +67,8 @@ def record():
     }
     comparison = Comparison(of_strategies, Recorder().timeline(0, RANKS))
     config = OPTIONS.model.config(vocabulary=256)
-    asked = asked_of_comparison(comparison, OPTIONS, config, cluster_named("office-10gbe"))
+    cluster = cluster_named("office-10gbe")
+    asked = asked_of_comparison(comparison.strategies, OPTIONS, config, cluster)
     prepared = prepare_all(asked, asked.cluster, HowOptions())
     return once_more(study(asked, asked.cluster, HowOptions(), prepared, lambda _: None))
 

@@ -11,6 +11,7 @@ from steptime.api.cells import frame_of, text_of
 from steptime.cluster import Cluster, cluster_named
 from steptime.collectives.algorithm import DEFAULT_BLOCKS, Algorithm
 from steptime.collectives.lookup import find_algorithms, is_own
+from steptime.collectives.proof import prove
 from steptime.collectives.verification import safe_schedule
 from steptime.errors import UsageError
 from steptime.report.collective.panel import Link, Panel, panel
@@ -33,6 +34,11 @@ class Picture:
     """Algorithms side by side, which play step by step in the cell of a notebook."""
 
     panels: tuple[Panel, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found to be wrong; of algorithms that are not steptime's own."""
+        return not any(one.findings for one in self.panels)
 
     def page(self) -> str:
         """The page that plays them: HTML that needs no network."""
@@ -76,7 +82,8 @@ def show(
     ``algorithms``: names (ring, all_reduce/ring), files of your own, or functions that
     ``@algorithm`` stands above; of a name that several collectives have the first is shown, or that
     of ``collective``. ``hosts`` share the ranks in order; a pipeline cuts the vector of ``nbytes``
-    (1 MiB a rank) into ``blocks``. Each message takes ``alpha``, then goes at ``bandwidth``; on a
+    (1 MiB a rank) into ``blocks``. What is wrong with one of your own is marked where it happens.
+    Each message takes ``alpha``, then goes at ``bandwidth``; on a
     ``cluster`` every message is simulated.
 
     Raises UsageError where there is no such algorithm, it does not serve the ranks, or there would
@@ -91,18 +98,12 @@ def show(
     place = None if cluster is None else cluster_of(cluster)
     on = hosts_of_ranks(ranks, hosts, place)
     parts = DEFAULT_BLOCKS if blocks is None else blocks
-    return Picture(
-        tuple(
-            panel(
-                one,
-                safe_schedule(one, ranks, root=root, hosts=on, blocks=parts),
-                bytes_of(ranks, nbytes),
-                link,
-                place,
-            )
-            for one in _found(algorithms, collective)
-        )
-    )
+    panels = []
+    for one, own in _found(algorithms, collective):
+        made = safe_schedule(one, ranks, root=root, hosts=on, blocks=parts)
+        findings = prove(made).findings if own else None
+        panels.append(panel(one, made, bytes_of(ranks, nbytes), link, place, findings))
+    return Picture(tuple(panels))
 
 
 def link_of(alpha: str, bandwidth: str) -> Link:
@@ -129,11 +130,12 @@ def hosts_of_ranks(
     return tuple(cluster.host_of[cluster.placed(ranks)].tolist())
 
 
-def _found(names: Iterable[Named], collective: str | None) -> Iterable[Algorithm]:
-    """One algorithm for each name, of a user's file all of them."""
+def _found(names: Iterable[Named], collective: str | None) -> Iterable[tuple[Algorithm, bool]]:
+    """One algorithm for each name, of a user's file all of them; whether it is the user's own."""
     for name in names:
         if isinstance(name, Algorithm):
-            yield name
+            yield name, True
             continue
+        own = is_own(str(name))
         found = find_algorithms(str(name), collective)
-        yield from found if is_own(str(name)) else found[:1]
+        yield from ((one, own) for one in (found if own else found[:1]))

@@ -1,42 +1,37 @@
 """What a run gives: figures, timeline, page; whether it was simulated, measured or read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steptime.api.cells import frame_of_rows, html_of, text_of
 from steptime.errors import UsageError
 from steptime.program.stored import StoredProgram, read_programs, write_programs
+from steptime.report.read import read_runs
 from steptime.runs import run_folder
-from steptime.runs.record import RunRecord, run_record
-from steptime.timeline import Timeline, read_chrome_trace, write_chrome_trace
+from steptime.runs.record import RunRecord, to_json
+from steptime.timeline import Timeline, write_chrome_trace
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from steptime.runs.figures import StepFigures
 
-TRACE, REPORT = "trace.json.gz", "report.html"
+REPORT = "report.html"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A run of steps: simulated, measured here, or read from its folder.
 
-    ``content`` is what its run.json holds or would hold. ``timeline`` is None where the folder has
-    none that could be read.
+    ``record`` says what ran, on what, and what came out; ``timeline`` what happened when, None
+    where the folder has none that could be read; ``programs`` are its steps as data.
     """
 
-    content: Mapping[str, Any]
+    record: RunRecord
     timeline: Timeline | None
     programs: Sequence[StoredProgram] = ()
-
-    @cached_property
-    def record(self) -> RunRecord:
-        """What ran, on what, and what came out of it, typed."""
-        return run_record(self.content, str(self.content.get("run", "the run")))
 
     @property
     def strategies(self) -> "Mapping[str, StepFigures]":
@@ -84,19 +79,25 @@ class Run:
         from steptime.report import write_report
 
         if self.timeline is None:
-            raise UsageError(f"the run has no timeline: {TRACE} is missing or cannot be read")
+            raise UsageError(
+                f"{self.record.run} has no timeline that can be read, and a page needs it"
+            )
         write_report(Path(path), self.record, self.timeline)
         return Path(path)
 
     def save(self, folder: str | Path) -> Path:
         """Leave a run's folder: run.json, trace.json.gz, the programs and report.html."""
         out = run_folder.create(Path(folder))
-        run_folder.write_record(out, {**self.content, "run": str(out)})
-        if self.timeline is not None:
-            write_chrome_trace(out / TRACE, self.timeline)
-            self.report(out / REPORT)
-        write_programs(out, self.programs)
+        replace(self, record=replace(self.record, run=str(out))).leave(out)
         return out
+
+    def leave(self, out: Path) -> None:
+        """Write the same files to a folder that is there; OSError where that cannot be."""
+        write_programs(out, self.programs)
+        run_folder.write_record(out, to_json(self.record))
+        if self.timeline is not None:
+            write_chrome_trace(out / run_folder.TRACE, self.timeline)
+            self.report(out / REPORT)
 
     def print(self, console: "Console") -> None:
         """Print its table, and what it says in sentences."""
@@ -121,14 +122,5 @@ def load(folder: str | Path) -> Run:
     True
     """
     path = Path(folder)
-    content = run_folder.read_record(path)
-    if "strategies" not in content and "phases" not in content:
-        raise UsageError(
-            f"{path} is a run of {content['verb']}, which has no steps: load takes those of "
-            "compare, train, simulate and proxy"
-        )
-    try:
-        timeline = read_chrome_trace(path / TRACE)
-    except UsageError:
-        timeline = None
-    return Run({**content, "run": str(path)}, timeline, tuple(read_programs(path)))
+    (read,) = read_runs([path])
+    return Run(read.record, read.timeline, tuple(read_programs(path)))

@@ -6,6 +6,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias, TypeVar
 
@@ -99,6 +100,8 @@ def _check(
             raise UsageError(f"{name} is {value}: it must be at least 1")
     if backend not in _BACKENDS:
         raise UsageError(f"there is no backend {backend!r}: choose one of {', '.join(_BACKENDS)}")
+    if backend != "none" and find_spec("torch") is None:
+        raise UsageError("ranks that communicate need PyTorch: pip install 'steptime[train]'")
     if not timeout_s > 0:
         raise UsageError(f"timeout is {timeout_s:g} s: it must be above 0")
     if not callable(function):

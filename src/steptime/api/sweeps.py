@@ -79,10 +79,10 @@ def sweep(function: Callable[..., T], *, track: Track = untracked, **arguments: 
     row are those of the result's ``row`` where it has one, as what ``st.simulate`` returns.
     ``track`` may show progress, as tqdm.
 
-    >>> table = st.sweep(st.simulate, model="gpt2-124M", cluster="dgx-h100-pod", strategy="sharded",
-    ...                  ranks=[8, 16, 64])
+    >>> several = {"strategy": ["sharded", "overlapped"], "tensor": [1, 3]}
+    >>> table = st.sweep(st.simulate, model="gpt2", cluster="dgx-h100-pod", ranks=8, **several)
     >>> [cell.refused is None for cell in table.cells]
-    [True, True, False]
+    [True, False, True, False]
     """
     varied = {name: value for name, value in arguments.items() if _is_several(value)}
     if empty := [name for name, values in varied.items() if not len(values)]:

@@ -1,22 +1,21 @@
 """Leaving a run's files and printing its answer."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from steptime.api.results import REPORT, Run
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say
 from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
-from steptime.program.stored import StoredProgram, write_programs
-from steptime.report import write_report
 from steptime.report.flows import print_flows
-from steptime.report.terminal import print_run
 from steptime.runs import run_folder
 from steptime.runs.record import Place as RecordPlace
-from steptime.runs.record import RunRecord, to_json
+from steptime.runs.record import to_json
 from steptime.timeline import Timeline, write_chrome_trace
 
 
@@ -30,30 +29,20 @@ def record_place(place: Place, ranks: RankOptions) -> RecordPlace:
     )
 
 
-def leave(
-    run: RunRecord,
-    timeline: Timeline,
-    out: Path,
-    output: OutputOptions,
-    programs: Sequence[StoredProgram] = (),
-) -> None:
+def leave(run: Run, out: Path, output: OutputOptions) -> None:
     """Write run.json, trace.json.gz, its programs and report.html, then print the answer.
 
     Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
     """
-    raw = to_json(run)
+    run = replace(run, record=replace(run.record, run=str(out)))
     with _writing(out):
-        write_programs(out, programs)
-        run_folder.write_record(out, raw)
-        write_chrome_trace(out / "trace.json.gz", timeline)
-        write_report(out / "report.html", run, timeline)
+        run.leave(out)
     hashes = {name: set(figures.parameter_hash) for name, figures in run.strategies.items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
-        text = output.rendered(lambda console: print_run(console, run))
-        say(f"{text}\n\nreport: {out / 'report.html'}")
+        say(f"{output.rendered(run.print)}\n\nreport: {out / REPORT}")
     elif not diverged:
-        say(json.dumps(raw))
+        say(json.dumps(to_json(run.record)))
     if diverged:
         raise SteptimeError(
             f"after training under {diverged[0]} the parameters differ between ranks: "

@@ -1,6 +1,7 @@
 """``compare``: Which gradient-sync strategy is fastest here, and where does the step go?"""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -13,11 +14,33 @@ from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainO
 from steptime.workloads.precision import DtypeName
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from steptime.cluster import Cluster
+    from steptime.runs.figures import StepFigures
     from steptime.runs.record import Elsewhere
     from steptime.strategies import Strategy
-    from steptime.study.comparison import Comparison
     from steptime.train.job import Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedOptions:
+    """Which steps are timed, and how they are computed."""
+
+    steps: int = 20
+    """Timed steps of each strategy."""
+
+    warmup: int = 3
+    """Steps before them that are not timed."""
+
+    precision: DtypeName = "fp32"
+    """The dtype of the computation; weights and optimizer state stay in fp32."""
+
+    compiled: Annotated[bool, Parameter(name="--compile")] = False
+    """Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler."""
+
+    seed: int = 0
+    """Makes the initial weights and the order of the data."""
 
 
 def compare(
@@ -31,11 +54,7 @@ def compare(
     output: Flat[OutputOptions] = OutputOptions(),
     names: Annotated[str, Parameter(name="--strategies")] = "all",
     cluster: str | None = None,
-    steps: int = 20,
-    warmup: int = 3,
-    precision: DtypeName = "fp32",
-    compiled: Annotated[bool, Parameter(name="--compile")] = False,
-    seed: int = 0,
+    how: Flat[TimedOptions] = TimedOptions(),
 ) -> int:
     """Which gradient-sync strategy is fastest here, and where does the step go?
 
@@ -48,55 +67,38 @@ def compare(
     cluster
         Simulate the same steps on this cluster too, a file or a name that `steptime cluster list`
         shows, with the compute measured here; what both say stands side by side.
-    steps
-        Timed steps of each strategy.
-    warmup
-        Steps before them that are not timed.
-    precision
-        The dtype of the computation; weights and optimizer state stay in fp32.
-    compiled
-        Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler.
-    seed
-        Makes the initial weights and the order of the data.
 
     """
-    from steptime.cluster.files import cluster_named
-    from steptime.strategies import check_backend, live_strategy
-    from steptime.train.data import check_data
+    from steptime.api.training import check_comparison, chosen_strategies
 
-    asked = [] if names == "all" else [live_strategy(n) for n in dict.fromkeys(names.split(","))]
-    model = replace(model, name=name)
+    asked = chosen_strategies(names)
     options = JobOptions(
-        model=model,
+        model=replace(model, name=name),
         data=data,
         train=train,
-        precision=precision,
-        compiled=compiled,
-        steps=warmup + steps,
-        warmup=warmup,
-        seed=seed,
+        precision=how.precision,
+        compiled=how.compiled,
+        steps=how.warmup + how.steps,
+        warmup=how.warmup,
+        seed=how.seed,
     )
 
     def check(size: int) -> None:
-        for strategy in asked:
-            check_backend(strategy, ranks.backend)
-        train.rows_per_micro_batch(size)
-        context = model.row(model.config(vocabulary=1))
-        check_data(data, context=context, batch=train.batch, ranks=size)
+        check_comparison(options, asked, ranks.backend, size)
         if cluster is not None:
-            _check_cluster(cluster_named(cluster), asked, size)
+            _check_cluster(cluster, asked, size)
 
-    def work(place: Place) -> None:
-        _compare(options, asked or _possible(place, ranks), cluster, place, ranks, output)
-
+    work = partial(_compare, options, asked, cluster, ranks, output)
     return on_ranks("compare", ranks, output, 4, check, work)
 
 
-def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> None:
+def _check_cluster(name: str, asked: list["Strategy"], size: int) -> None:
     """Raise UsageError where a cluster cannot hold so many ranks, or run any strategy asked for."""
+    from steptime.cluster.files import cluster_named
     from steptime.strategies.calls import not_simulated
     from steptime.workloads.resolve import runs_on
 
+    cluster = cluster_named(name)
     cluster.placed(size)
     possible = [strategy for strategy in asked if not not_simulated(strategy)]
     if asked and not possible:
@@ -111,30 +113,21 @@ def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> No
         )
 
 
-def _possible(place: Place, ranks: RankOptions) -> list["Strategy"]:
-    """All strategies that can run on these ranks."""
-    from steptime.strategies import live_strategies
-
-    shares_memory = place.world.one_host and ranks.backend != "nccl"
-    return [s for s in live_strategies().values() if shares_memory or not s.in_shared_memory]
-
-
 def _compare(
     options: JobOptions,
-    chosen: list["Strategy"],
+    asked: list["Strategy"],
     cluster: str | None,
-    place: Place,
     ranks: RankOptions,
     output: OutputOptions,
+    place: Place,
 ) -> None:
+    from steptime.api.training import compared, possible
     from steptime.cli.answer import leave, record_place
     from steptime.cluster.files import cluster_named
-    from steptime.study import compare as study
-    from steptime.study.programs import trained_programs
-    from steptime.study.record import training_record
     from steptime.train.job import prepare_job
     from steptime.train.loop import StepOutcome
 
+    chosen = asked or possible(ranks.backend, one_host=place.world.one_host)
     job = prepare_job(options, on_gpu=ranks.backend == "nccl")
     if place.world.rank == 0 and not (output.quiet or output.json):
         line = f"{job.title}, ranks: {place.world.size}, {options.precision}"
@@ -148,26 +141,23 @@ def _compare(
         def advance(strategy: "Strategy", outcome: StepOutcome) -> None:
             progress.update(bars[strategy.name], completed=outcome.step + 1)
 
-        comparison = study.compare(job, chosen, advance)
-    if comparison:
-        out = place.out
-        record = training_record("compare", str(out), comparison, job, record_place(place, ranks))
+        run = compared(job, chosen, record_place(place, ranks), advance)
+    if run:
         if cluster is not None:
-            there = _simulated(comparison, job, cluster_named(cluster), output)
-            record = replace(record, simulated=there)
-        programs = trained_programs(comparison, job.options, job.config)
-        leave(record, comparison.timeline, out, output, programs)
+            there = _simulated(run.strategies, job, cluster_named(cluster), output)
+            run = replace(run, record=replace(run.record, simulated=there))
+        leave(run, place.out, output)
 
 
 def _simulated(
-    comparison: "Comparison", job: "Job", cluster: "Cluster", output: OutputOptions
+    measured: "Mapping[str, StepFigures]", job: "Job", cluster: "Cluster", output: OutputOptions
 ) -> "Elsewhere":
     """The same steps on a cluster."""
     from steptime.study.options import HowOptions
     from steptime.study.resimulate import asked_of_comparison
     from steptime.study.simulate import once_more, prepare_all, study
 
-    asked = asked_of_comparison(comparison, job.options, job.config, cluster)
+    asked = asked_of_comparison(measured, job.options, job.config, cluster)
     how = HowOptions()
     prepared = prepare_all(asked, cluster, how)
     with output.progress(0) as progress:

@@ -16,6 +16,8 @@ from steptime.units import parse_seconds
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from steptime.api.cells import Track
+
 CompileChoice: TypeAlias = Literal["auto", "on", "off"]
 PrecisionChoice: TypeAlias = Literal["auto", "fp32", "bf16", "fp16"]
 _LONGEST_TIMEOUT_S = 3.6e6  # what overflows in torch is far above that
@@ -96,6 +98,12 @@ class PrintOptions:
         shown = rank == 0 and not self.quiet and console.is_terminal
         with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
             yield progress
+
+    @contextmanager
+    def tracking(self, rank: int = 0) -> "Iterator[Track]":
+        """A progress bar for each loop that is given to the result, as ``progress`` shows them."""
+        with self.progress(rank) as progress:
+            yield lambda over, what: progress.track(over, description=what)
 
 
 @dataclass(frozen=True, kw_only=True)

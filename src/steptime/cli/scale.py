@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,42 +16,32 @@ from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.runs import run_folder
+from steptime.study.scale_options import LiveOptions, refuse_live_options
 from steptime.train.config import name_of
-from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
-from steptime.workloads.precision import DtypeName
+from steptime.train.options import DataOptions, JobOptions
+from steptime.workloads.spec import StepSpec
 from steptime.world import World, detect
 
 if TYPE_CHECKING:
+    from steptime.runs.record import Work
     from steptime.study.scale import Steps
     from steptime.study.scale_options import Grid, Point
-
-_STEPS, _WARMUP = 40, 5
-_BACKEND: Final = "gloo"
-_TIMEOUT = "5min"
 
 
 def scale(
     name: Annotated[str | None, Parameter(name="MODEL")] = None,
     /,
     *,
-    model: Flat[ModelOptions] = ModelOptions(),
-    data: Flat[DataOptions] = DataOptions(),
-    train: Flat[TrainOptions] = TrainOptions(),
-    output: Flat[OutputOptions] = OutputOptions(),
     ranks: str = "1,2,4",
-    threads: str = "1",
     names: Annotated[str, Parameter(name="--strategies")] = "replicated,overlapped",
     strong: bool = False,
     weak: bool = False,
     baseline: str | None = None,
     cluster: str | None = None,
-    steps: int = _STEPS,
-    warmup: int = _WARMUP,
-    precision: DtypeName | None = None,
-    compiled: Annotated[bool, Parameter(name="--compile")] = False,
-    seed: int = 0,
-    backend: Literal["gloo", "nccl", "steptime"] = _BACKEND,
-    timeout: str = _TIMEOUT,
+    data: Flat[DataOptions] = DataOptions(),  # first, for --data is the text here and no axis
+    step: Flat[StepSpec] = StepSpec(),
+    live: Flat[LiveOptions] = LiveOptions(),
+    output: Flat[OutputOptions] = OutputOptions(),
 ) -> int:
     """How well does a step scale, and what holds it back?
 
@@ -65,12 +55,11 @@ def scale(
         model that steptime proxy list shows; default: gpt2-124M.
     ranks
         Numbers of ranks, with commas between them.
-    threads
-        Numbers of threads that a rank computes with.
     names
         Strategies of more than one rank, with commas between them; all are those that can run.
     strong
-        --batch is the global batch, the same on any number of ranks; the default here.
+        --batch, by default 32, is the global batch, the same on any number of ranks; the default
+        here.
     weak
         --batch is the batch of each rank, the same on any number of them; the default on a cluster.
     baseline
@@ -79,61 +68,26 @@ def scale(
     cluster
         Simulate all cells on this cluster instead, a file or a name that `steptime cluster list`
         shows.
-    steps
-        Timed steps of each cell.
-    warmup
-        Steps before them that are not timed.
-    precision
-        The dtype of the computation; default: fp32, on a cluster bf16 where its devices have it.
-    compiled
-        Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler.
-    seed
-        Makes the initial weights and the order of the data.
-    backend
-        What communicates.
-    timeout
-        How long a rank waits for another before it gives up.
 
     """
-    from steptime.study.scale_options import (
-        asked_kind,
-        make_grid,
-        parse_counts,
-        refuse_live_options,
-    )
+    from steptime.study.scale_options import asked_kind, live_job, make_grid, parse_counts
+    from steptime.workloads.sync import strategy_of_zero
 
     kind = asked_kind(strong=strong, weak=weak, simulated=cluster is not None)
-    counts = parse_counts(ranks, "ranks"), parse_counts(threads, "threads")
-    asked = JobOptions(
-        model=model,
-        data=data,
-        train=train,
-        precision=precision or "fp32",
-        compiled=compiled,
-        steps=warmup + steps,
-        warmup=warmup,
-        seed=seed,
-    )
+    counts = parse_counts(ranks, "ranks"), parse_counts(live.threads, "threads")
+    names = strategy_of_zero(step.zero, step.strategy) or names
+    step = replace(step, strategy=None, zero=None)
     if cluster is not None:
-        usual = JobOptions(
-            model=ModelOptions(),
-            data=DataOptions(),
-            train=TrainOptions(),
-            precision="fp32",
-            compiled=False,
-            steps=_STEPS + _WARMUP,
-            warmup=_WARMUP,
-            seed=0,
-        )
-        refuse_live_options(asked, usual, backend=(backend, _BACKEND), timeout=(timeout, _TIMEOUT))
+        refuse_live_options(replace(live, threads="1"), data)  # threads are refused by point
         grid = make_grid(*counts, _named(names, cluster), kind, baseline)
-        return _on_cluster(name or "gpt2-124M", grid, asked, cluster, precision, output)
-    options = replace(asked, model=replace(model, name=name))
-    grid = make_grid(*counts, _named(names, None, backend), kind, baseline)
+        return _on_cluster(grid, replace(step, model=name or "gpt2-124M"), cluster, output)
+    options = live_job(replace(step, model=name or ""), data, live)
+    grid = make_grid(*counts, _named(names, None, live.backend), kind, baseline)
     world = detect(os.environ)
+    of_ranks = RankOptions(backend=live.backend, timeout=live.timeout)
     if world is None:
-        return _here(grid, options, RankOptions(backend=backend, timeout=timeout), output)
-    return _one_point(world, grid, options, RankOptions(backend=backend, timeout=timeout), output)
+        return _here(grid, options, of_ranks, output)
+    return _one_point(world, grid, options, of_ranks, output)
 
 
 def _named(names: str, cluster: str | None, backend: str = "") -> list[str]:
@@ -182,25 +136,20 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
             return code
         steps += read_cells(out, point, grid, options)
     cores = len(os.sched_getaffinity(0))
-    facts = _facts_here(out, grid, options) | {"backend": ranks.backend, "cores": cores}
-    _answer(grid, steps, facts, cores, out, output)
+    about = {"steps": options.steps - options.warmup, "warmup": options.warmup}
+    work = _work_here(out, grid, options)
+    _answer(grid, steps, work, out, output, cores, backend=ranks.backend, **about)
     return 0
 
 
-def _facts_here(out: Path, grid: "Grid", options: JobOptions) -> dict[str, Any]:
-    """What run.json says of the model and its training, as its ranks did."""
-    from steptime.runs.record import plain, run_record
+def _work_here(out: Path, grid: "Grid", options: JobOptions) -> "Work":
+    """What was trained, as the ranks of the first point say: all but what depends on the point."""
+    from steptime.runs.record import run_record
     from steptime.study.scale_live import folder_of
 
     folder = out / folder_of(grid.points[0])
     record = run_record(run_folder.read_record(folder), str(folder))
-    of_point = ("spec", "axes")  # what another point has otherwise
-    work = {name: value for name, value in plain(record.work).items() if name not in of_point}
-    return work | {
-        "warmup": options.warmup,
-        "batch": options.train.batch,
-        "steps": options.steps - options.warmup,
-    }
+    return replace(record.work, spec=None, batch=options.train.batch)
 
 
 def _one_point(
@@ -260,32 +209,15 @@ def _measure(
         write_chrome_trace(folder / "trace.json.gz", comparison.timeline)
 
 
-def _on_cluster(
-    name: str,
-    grid: "Grid",
-    options: JobOptions,
-    cluster: str,
-    precision: DtypeName | None,
-    output: OutputOptions,
-) -> int:
+def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOptions) -> int:
     """Simulate every point on a cluster."""
     from steptime.cluster.files import cluster_named
-    from steptime.study.scale_simulated import prepare_point, simulate_point
+    from steptime.runs.record import Work, decoded
+    from steptime.study.scale_simulated import batch_of, prepare_point, simulate_point
     from steptime.timeline import write_chrome_trace
 
     there = cluster_named(cluster)
-    ready = [
-        prepare_point(
-            point,
-            grid,
-            name,
-            there,
-            options.train,
-            context=options.model.context,
-            precision=precision,
-        )
-        for point in grid.points
-    ]
+    ready = [prepare_point(point, grid, spec, there) for point in grid.points]
     out = run_folder.create(output.out or run_folder.default_path("scale", datetime.now()))
     steps: list[Steps] = []
     with output.progress(0) as progress, writing(out):
@@ -295,36 +227,42 @@ def _on_cluster(
             folder = run_folder.create(out / found[0].folder)
             write_chrome_trace(folder / "trace.json.gz", timeline)
             steps += found
-    facts = dict(ready[0].asked.facts) | {
-        "batch": options.train.batch,
+    facts = dict(ready[0].asked.facts)
+    facts["batch"] = batch_of(spec, grid)
+    facts["spec"] = ready[0].asked.facts_of[ready[0].asked.cases[0].name]["spec"]
+    about: dict[str, Any] = {
         "cluster": there.name,
         "cluster_title": there.title,
         "cluster_source": there.source,
     }
-    _answer(grid, steps, facts, None, out, output)
+    _answer(grid, steps, decoded(facts, Work), out, output, **about)
     return 0
 
 
 def _answer(
     grid: "Grid",
-    steps: list["Steps"],
-    facts: dict[str, Any],
-    cores: int | None,
+    cells: list["Steps"],
+    work: "Work",
     out: Path,
     output: OutputOptions,
+    cores: int | None = None,
+    **about: Any,
 ) -> None:
-    """Write run.json and report.html, then print the answer."""
+    """Write run.json and report.html, then print the answer; ``about`` as in ``scale_record``."""
     from steptime.report.scale_page import write_scale
     from steptime.report.scale_table import print_scale
+    from steptime.runs.environment import here
+    from steptime.runs.scale import scale_json
     from steptime.study.scale import cells_of, scale_record
 
-    run = scale_record(grid, cells_of(grid, steps, cores), {"run": str(out)} | facts)
-    run["environment"] = run_folder.environment()
+    run = scale_record(
+        grid, cells_of(grid, cells, cores), work, here(), run=str(out), cores=cores, **about
+    )
     with writing(out):
-        run_folder.write_record(out, run)
+        run_folder.write_record(out, scale_json(run))
         write_scale(out / "report.html", run)
     if output.json:
-        say(json.dumps(run))
+        say(json.dumps(scale_json(run)))
         return
-    told = output.rendered(lambda console: print_scale(console, run))
-    say(f"{told}\n\nreport: {out / 'report.html'}")
+    text = output.rendered(lambda console: print_scale(console, run))
+    say(f"{text}\n\nreport: {out / 'report.html'}")

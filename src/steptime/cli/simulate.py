@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions
+from steptime.cli.printing import tell_left_out
 from steptime.errors import UsageError
 from steptime.study.options import HowOptions
 from steptime.workloads.spec import StepSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rich.progress import Progress
-
     from steptime.cluster import Cluster
-    from steptime.simulate.prepare import Prepared
-    from steptime.simulate.sensitivity import Sensitivity
     from steptime.study.cases import Asked
-    from steptime.study.simulate import Study
 
 
 def simulate(
@@ -68,22 +62,28 @@ def simulate(
     """
     changes = _changes(what_if, ideal=ideal)
     spec = replace(step, ranks=ranks)
-    given = [name for name, value in _ways(workload, preset, flows) if value]
+    _check_one_subject({f"'{workload}'": workload, "--preset": preset, "--flows": flows})
+    if flows is not None:
+        from steptime.api.simulation import refuse_step
+
+        refuse_step(spec, str(flows))
+        _refuse_step_options(how, sensitivity=sensitivity)
+        _simulate_flows(flows, _cluster(cluster), changes, output)
+        return
+    asked = _asked(workload, preset, cluster, spec, how)
+    if workload is not None and spec.strategy in (None, "all") and not output.quiet:
+        tell_left_out()
+    _simulate(asked, how, changes, sensitivity, output)
+
+
+def _check_one_subject(subjects: dict[str, object]) -> None:
+    """Raise UsageError where not exactly one of ``subjects`` says what to simulate."""
+    given = [name for name, value in subjects.items() if value]
     if len(given) != 1:
         what = f"{' and '.join(given)} both say" if given else "nothing says"
         raise UsageError(
             f"{what} what to simulate: give one of a model, a program, --preset or --flows"
         )
-    if flows is not None:
-        _refuse_step(spec, str(flows))
-        _refuse_step_options(how, sensitivity=sensitivity)
-        _simulate_flows(flows, _cluster(cluster), changes, output)
-        return
-    _simulate(_asked(workload, preset, cluster, spec, how), how, changes, sensitivity, output)
-
-
-def _ways(workload: str | None, preset: str | None, flows: Path | None) -> list[tuple[str, object]]:
-    return [(f"'{workload}'", workload), ("--preset", preset), ("--flows", flows)]
 
 
 def _changes(what_if: str | None, *, ideal: bool) -> str | None:
@@ -120,13 +120,6 @@ def _folder(output: OutputOptions) -> Path:
     return run_folder.create(output.out or run_folder.default_path("simulate", datetime.now()))
 
 
-def _refuse_step(spec: StepSpec, of: str) -> None:
-    """Raise UsageError where an option about a model is given with something that is none."""
-    if spec.given():
-        option = spec.given()[0].replace("_", "-")
-        raise UsageError(f"--{option} is about a model, and {of} says it itself: leave it out")
-
-
 def _refuse_step_options(how: HowOptions, *, sensitivity: bool) -> None:
     """Raise UsageError where an option about steps is given with flows."""
     given = [*how.given(), *["sensitivity"] * sensitivity]
@@ -141,64 +134,27 @@ def _asked(
     spec: StepSpec,
     how: HowOptions,
 ) -> "Asked":
-    from steptime.study import cases
+    from steptime.api.simulation import asked_of, asked_of_preset
 
-    algorithms = how.algorithms()
     if preset is not None:
-        from steptime.workloads.presets import preset_named
-
-        _refuse_step(spec, f"the preset {preset}")
         if cluster is not None:
             raise UsageError(f"the preset {preset} has its own cluster: leave --cluster out")
-        chosen = preset_named(preset)
-        return cases.asked_of_preset(chosen, _cluster(chosen.cluster), algorithms)
+        return asked_of_preset(preset, spec, how)
     assert workload is not None  # noqa: S101
-    if cases.is_program(workload):
-        _refuse_step(spec, workload)
-        return cases.asked_of_program(Path(workload), _cluster(cluster), algorithms)
-    return cases.asked_of_model(replace(spec, model=workload), _cluster(cluster), algorithms)
+    return asked_of(workload, _cluster(cluster), spec, how)
 
 
 def _simulate(
     asked: "Asked", how: HowOptions, changes: str | None, sensitivity: bool, output: OutputOptions
 ) -> None:
+    from steptime.api.simulation import prepared
     from steptime.cli.answer import leave
-    from steptime.study.programs import simulated_programs
-    from steptime.study.simulate import bounded, once_more, prepare_all, record, study
 
-    changed = _changed(asked.cluster, changes) if changes is not None else None
-    prepared = prepare_all(asked, asked.cluster, how)
+    ready = prepared(asked, how, changes)
     out = _folder(output)
-    with output.progress(0) as progress:
-
-        def counted(cluster: "Cluster", cases: "Mapping[str, Prepared]", what: str) -> "Study":
-            bar = progress.add_task(what, total=len(cases))
-            return study(asked, cluster, how, cases, lambda _: progress.advance(bar))
-
-        base = counted(asked.cluster, prepared, "steps")
-        run = record(base, str(out))
-        if changed is not None:
-            other = counted(changed, prepare_all(asked, changed, how), "what if")
-            run = replace(run, what_if=once_more(other, changes))
-        if sensitivity:
-            run = bounded(run, _bounds(base, progress))
-    leave(run, base.comparison.timeline, out, output, simulated_programs(base))
-
-
-def _bounds(study: "Study", progress: "Progress") -> "dict[str, list[Sensitivity]]":
-    """What bounds the step of each case."""
-    from steptime.study.simulate import bounds_of, probes_of
-
-    probes = {name: probes_of(study, name) for name in study.simulations}
-    bar = progress.add_task("what bounds it", total=sum(map(len, probes.values())))
-    found = {}
-    for name, asked in probes.items():
-        answers = []
-        for answer in bounds_of(study, name, asked):
-            answers.append(answer)
-            progress.advance(bar)
-        found[name] = answers
-    return found
+    with output.tracking() as track:
+        run = ready.run(sensitivity=sensitivity, track=track)
+    leave(run, out, output)
 
 
 def _simulate_flows(

@@ -55,14 +55,14 @@ def verify(
 
     found, counts = find_algorithms(name, collective), ranks_of(ranks)
     _check_export(export, found, counts)
-    with output.progress(0) as progress:
+    with output.tracking() as track:
         answer = prove(
             name,
             collective=collective,
             ranks=ranks,
             nbytes=size,
             hosts=hosts,
-            track=lambda over, what: progress.track(over, description=what),
+            track=track,
         )
     if export and answer.ok:
         _export(export, found[0], counts[0], size, hosts)

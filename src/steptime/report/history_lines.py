@@ -54,12 +54,12 @@ def value_text(value: float, figure: str) -> str:
 
 def sparkline(values: Sequence[float], width: int) -> str:
     """The values as bars of eight heights, the latest ``width`` of them."""
-    shown = list(values)[-width:]
-    low, high = min(shown), max(shown)
+    latest = list(values)[-width:]
+    low, high = min(latest), max(latest)
     if high - low <= _STILL * abs(high):
-        return _BARS[3] * len(shown)
+        return _BARS[3] * len(latest)
     steps = len(_BARS) - 1
-    return "".join(_BARS[round(steps * (value - low) / (high - low))] for value in shown)
+    return "".join(_BARS[round(steps * (value - low) / (high - low))] for value in latest)
 
 
 def _headline(series: Mapping[str, Any], figure: str, width: int) -> str:

@@ -64,7 +64,7 @@ def history_figure(run: Mapping[str, Any]) -> Figure:
     place = {key: at for at, key in enumerate(order)}
     revision = {(p["time"], p["run"]): p["git_revision"] or "–" for p in points}
     data = [_trace(at, one, run["figure"], scale, place) for at, one in enumerate(run["series"])]
-    shown = range(0, len(order), -(-max(1, len(order)) // _MOST_TICKS))
+    marked = range(0, len(order), -(-max(1, len(order)) // _MOST_TICKS))
     unit = "ms" if seconds else "a second"
     return {
         "data": data,
@@ -73,8 +73,8 @@ def history_figure(run: Mapping[str, Any]) -> Figure:
             hovermode="closest",
             xaxis=axis(
                 "runs in order of time, by revision",
-                tickvals=list(shown),
-                ticktext=[label(short_revision(revision[order[at]])) for at in shown],
+                tickvals=list(marked),
+                ticktext=[label(short_revision(revision[order[at]])) for at in marked],
                 showgrid=False,
             ),
             yaxis=axis(f"{_words(run)}, {unit}"),

@@ -41,8 +41,8 @@ def link_lines(pairs: Pairs, columns: int) -> list[str]:
     ranks = 1 + max(pair["src"] for pair in pairs)
     lines = []
     for figure in FIGURES:
-        told = f"{figure.title} ({figure.unit}, measured): {spread(pairs, figure)}"
-        lines += wrap(told, columns, subsequent_indent="  ")
+        line = f"{figure.title} ({figure.unit}, measured): {spread(pairs, figure)}"
+        lines += wrap(line, columns, subsequent_indent="  ")
         if _CELL * (ranks + 1) <= columns:
             lines += _matrix(pairs, figure, ranks)
     return lines

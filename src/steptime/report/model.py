@@ -20,16 +20,16 @@ _DTYPES = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class Layers:
-    """Units that follow one another and are alike: the ``first`` to the ``last`` of ``alike``."""
+    """So many units of one shape that follow one another: the ``first`` to the ``last``."""
 
     first: Unit
     last: Unit
-    alike: int
+    count: int
 
     @property
     def name(self) -> str:
         """What they are called."""
-        return self.first.name if self.alike == 1 else f"{self.first.name} … {self.last.name}"
+        return self.first.name if self.count == 1 else f"{self.first.name} … {self.last.name}"
 
 
 def layers(model: Model) -> list[Layers]:
@@ -73,7 +73,7 @@ def print_model(console: Console, model: Model) -> None:
         unit = row.first
         table.add_row(
             row.name,
-            f"{row.alike}",
+            f"{row.count}",
             f"{unit.parameters:,}",
             format_bytes(unit.parameters * element_bytes("fp32")),
             _flop(model.context * unit.forward_flops(model.context)),
@@ -121,7 +121,7 @@ def _layers_record(row: Layers, model: Model) -> dict[str, Any]:
     activations = model.context * unit.activations
     return {
         "name": row.name,
-        "alike": row.alike,
+        "alike": row.count,
         "tensors": len(unit.tensors),
         "parameters": unit.parameters,
         "gradient_bytes": _bytes(unit.parameters),

@@ -30,22 +30,22 @@ def title(pipeline: Pipeline) -> str:
     return f"{pipeline.schedule.name}, {stages}{chunks}, {batches}"
 
 
-def verdict(shown: PipelineTimeline) -> str:
+def verdict(timeline: PipelineTimeline) -> str:
     """How long the step takes, how much of it is idle, and what that rests on."""
     return (
-        f"{shown.slots} slots. Bubble: {_percent(shown.bubble)} of the step, "
-        f"{_percent(shown.bubble_ratio)} of the work (computed; {_costs(shown.pipeline)}, a "
+        f"{timeline.slots} slots. Bubble: {_percent(timeline.bubble)} of the step, "
+        f"{_percent(timeline.bubble_ratio)} of the work (computed; {_costs(timeline.pipeline)}, a "
         "message nothing)."
     )
 
 
-def kept(shown: PipelineTimeline) -> str:
+def kept(timeline: PipelineTimeline) -> str:
     """How many micro-batches' activations each stage keeps."""
-    chunks = shown.pipeline.shape.chunks
+    chunks = timeline.pipeline.shape.chunks
     what = f"micro-batches{f' through one of its {chunks} chunks' if chunks > 1 else ''}"
-    if len(set(shown.in_flight)) == 1:
-        return f"In flight at most: {shown.in_flight[0]} {what} on every stage."
-    counts = [str(count) for count in shown.in_flight]
+    if len(set(timeline.in_flight)) == 1:
+        return f"In flight at most: {timeline.in_flight[0]} {what} on every stage."
+    counts = [str(count) for count in timeline.in_flight]
     if len(counts) > _MOST_ROWS:
         counts[_FIRST_ROWS:-_LAST_ROWS] = ["…"]
     return f"In flight at most, stage by stage: {', '.join(counts)} {what}."
@@ -57,20 +57,20 @@ def label(run: Pass, chunks: int) -> str:
     return f"{run.micro_batch}{chunk}"
 
 
-def record(shown: PipelineTimeline) -> dict[str, Any]:
+def record(timeline: PipelineTimeline) -> dict[str, Any]:
     """A pipeline in time as JSON has it; times are in slots."""
-    pipeline = shown.pipeline
+    pipeline = timeline.pipeline
     return {
         "source": "computed",
         "schedule": pipeline.schedule.name,
         "stages": pipeline.shape.stages,
         "micro_batches": pipeline.shape.micro_batches,
         "interleave": pipeline.shape.chunks,
-        "slots": shown.slots,
-        "idle_slots": list(shown.idle),
-        "bubble": shown.bubble,
-        "bubble_ratio": shown.bubble_ratio,
-        "in_flight": list(shown.in_flight),
+        "slots": timeline.slots,
+        "idle_slots": list(timeline.idle),
+        "bubble": timeline.bubble,
+        "bubble_ratio": timeline.bubble_ratio,
+        "in_flight": list(timeline.in_flight),
         "passes": [
             {
                 "stage": stage,
@@ -80,33 +80,33 @@ def record(shown: PipelineTimeline) -> dict[str, Any]:
                 "start": start,
                 "end": end,
             }
-            for stage, slots in enumerate(shown.stages)
+            for stage, slots in enumerate(timeline.stages)
             for run, start, end in slots
         ],
     }
 
 
-def print_pipeline(console: Console, shown: PipelineTimeline) -> None:
+def print_pipeline(console: Console, timeline: PipelineTimeline) -> None:
     """Print a pipeline in time, folded to the width, of many stages and slots both ends."""
-    console.print(Text(title(shown.pipeline), "bold"))
-    console.print(Text(shown.pipeline.schedule.summary))
-    console.print(Text(verdict(shown)))
-    console.print(Text(kept(shown)))
-    head = max(len("slot"), len(f"stage {len(shown.stages) - 1}"))
-    wide = _width(shown)
+    console.print(Text(title(timeline.pipeline), "bold"))
+    console.print(Text(timeline.pipeline.schedule.summary))
+    console.print(Text(verdict(timeline)))
+    console.print(Text(kept(timeline)))
+    head = max(len("slot"), len(f"stage {len(timeline.stages) - 1}"))
+    wide = _width(timeline)
     each = max(1, (console.width - head - 1) // wide)
-    panels = -(-shown.slots // each)
-    numbers = list(range(len(shown.stages)))
+    panels = -(-timeline.slots // each)
+    numbers = list(range(len(timeline.stages)))
     if len(numbers) > _MOST_ROWS:
         numbers[_FIRST_ROWS:-_LAST_ROWS] = []
-    rows = {number: _row(shown, number, wide) for number in numbers}
+    rows = {number: _row(timeline, number, wide) for number in numbers}
     for panel in range(panels):
         if _FIRST_PANELS <= panel < panels - _LAST_PANELS:
             if panel == _FIRST_PANELS:
                 console.print(Text("\n⋮", _ASIDE))
             continue
         console.print()
-        first, end = panel * each, min((panel + 1) * each, shown.slots)
+        first, end = panel * each, min((panel + 1) * each, timeline.slots)
         if panels > 1:
             console.print(Text(f"{'slot':{head}} {first}–{end - 1}", _ASIDE))
         for before, number in zip([-1, *numbers], numbers, strict=False):
@@ -115,26 +115,26 @@ def print_pipeline(console: Console, shown: PipelineTimeline) -> None:
             line = Text(f"{f'stage {number}':{head}} ")
             line.append_text(rows[number][first * wide : end * wide])
             console.print(line, no_wrap=True)
-    console.print(Text(_key(shown), _ASIDE))
+    console.print(Text(_key(timeline), _ASIDE))
 
 
-def _width(shown: PipelineTimeline) -> int:
+def _width(timeline: PipelineTimeline) -> int:
     """How many characters a slot takes."""
-    chunks = shown.pipeline.shape.chunks
-    return 1 + max(len(label(run, chunks)) for run in shown.pipeline.passes(0))
+    chunks = timeline.pipeline.shape.chunks
+    return 1 + max(len(label(run, chunks)) for run in timeline.pipeline.passes(0))
 
 
-def _row(shown: PipelineTimeline, stage: int, wide: int) -> Text:
+def _row(timeline: PipelineTimeline, stage: int, wide: int) -> Text:
     """All slots of a stage."""
-    row, chunks, at = Text(), shown.pipeline.shape.chunks, 0
-    for run, start, end in shown.stages[stage]:
+    row, chunks, at = Text(), timeline.pipeline.shape.chunks, 0
+    for run, start, end in timeline.stages[stage]:
         row.append("·" * wide * (start - at), _ASIDE)
         name = f"{_LETTERS[run.kind]}{label(run, chunks)}"
         last = (end - start) * wide
         fill = "─" if end - start > 1 else " "
         row.append(f"{name:{fill}<{last}}", _STYLES[name[0]])
         at = end
-    row.append("·" * wide * (shown.slots - at), _ASIDE)
+    row.append("·" * wide * (timeline.slots - at), _ASIDE)
     return row
 
 
@@ -153,17 +153,17 @@ def _costs(pipeline: Pipeline) -> str:
     )
 
 
-def _key(shown: PipelineTimeline) -> str:
+def _key(timeline: PipelineTimeline) -> str:
     """What the signs mean."""
-    example = "3b" if shown.pipeline.shape.chunks > 1 else "3"
-    what = "chunk b of micro-batch 3" if shown.pipeline.shape.chunks > 1 else "micro-batch 3"
+    example = "3b" if timeline.pipeline.shape.chunks > 1 else "3"
+    what = "chunk b of micro-batch 3" if timeline.pipeline.shape.chunks > 1 else "micro-batch 3"
     words = {
         "forward": f"F{example} forward of {what}",
         "backward": f"B{example}─ backward",
         "backward input": f"B{example} gradient of its input",
         "backward weight": f"W{example} of its weights",
     }
-    return ", ".join([*(words[kind] for kind in _kinds(shown.pipeline)), "· idle."])
+    return ", ".join([*(words[kind] for kind in _kinds(timeline.pipeline)), "· idle."])
 
 
 def _percent(part: float) -> str:

@@ -20,9 +20,9 @@ def html_page(template: str, context: Mapping[str, Any]) -> str:
     """The page that ``template``, a file below this folder, makes of ``context``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    beside = [Path(found).parent for found in sections.__path__]  # a section's HTML is there
+    of_sections = [Path(found).parent for found in sections.__path__]  # a section's HTML is there
     environment = Environment(
-        loader=FileSystemLoader([_FOLDER, (_FOLDER / template).parent, *beside]),
+        loader=FileSystemLoader([_FOLDER, (_FOLDER / template).parent, *of_sections]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -94,12 +94,12 @@ def sampled(shown: Window, room: int) -> tuple[Window, str]:
     kept = max(1, int(len(counts) * room / counts.sum()))
     places = np.unique(np.linspace(0, len(counts) - 1, kept).round().astype(int))
     some = shown.of_ranks(shown.ranks[places])
-    said = f"{len(places):,} of its {len(counts):,} ranks, spread evenly" * (kept < len(counts))
+    words = f"{len(places):,} of its {len(counts):,} ranks, spread evenly" * (kept < len(counts))
     if len(some.rows) > room:
         longest = np.argsort(some.rows["start"] - some.rows["end"], kind="stable")[:room]
-        said += " and " * bool(said) + f"the {room:,} longest of {len(some.rows):,} intervals"
+        words += " and " * bool(words) + f"the {room:,} longest of {len(some.rows):,} intervals"
         some = some.of_rows(np.sort(longest))
-    return some, said
+    return some, words
 
 
 def _note(timeline: Timeline, name: str, shown: Window, steps: int, left_out: str) -> str:

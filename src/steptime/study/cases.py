@@ -63,20 +63,27 @@ def asked_of_preset(preset: Preset, cluster: Cluster, algorithms: Mapping[str, s
     return Asked(cluster=cluster, cases=cases, facts=facts, published=preset.published)
 
 
-def asked_of_model(spec: StepSpec, cluster: Cluster, algorithms: Mapping[str, str]) -> Asked:
+def asked_of_model(
+    spec: StepSpec,
+    cluster: Cluster,
+    algorithms: Mapping[str, str],
+    given: Model | None = None,
+) -> Asked:
     """The step of a model under each strategy asked for, which may be several: see ``each_of``.
+
+    ``given``: the model itself, where the specification does not name it.
 
     Raises UsageError when there is no such model, a strategy cannot run there, or the ranks or the
     batch do not fit the model or the cluster.
     """
     try:
-        model = model_of(spec)
+        model = model_of(spec, given)
     except UsageError as error:
         sentence = str(error)
         complete = is_model_file(spec.model) or sentence.endswith("?")
         others = "" if complete else ", or a folder of Chakra .et files by its path"
         raise UsageError(sentence + others) from None
-    steps = [step_of(one, cluster) for one in each_of(spec, model, cluster)]
+    steps = [step_of(one, cluster, model=model) for one in each_of(spec, model, cluster)]
     return asked_of_steps(steps, cluster, algorithms)
 
 

@@ -1,11 +1,12 @@
 """What was measured here, simulated on a cluster: the same steps with the same compute."""
 
+from collections.abc import Mapping
+
 from steptime.cluster import Cluster
 from steptime.runs.figures import StepFigures
 from steptime.strategies import Strategy, strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.cases import Asked
-from steptime.study.comparison import Comparison
 from steptime.train.config import GPT2Config, name_of
 from steptime.train.options import JobOptions
 from steptime.workloads.models import Transformer
@@ -16,7 +17,10 @@ from steptime.workloads.step import Measured, Step, step_of
 
 
 def asked_of_comparison(
-    comparison: Comparison, options: JobOptions, config: GPT2Config, cluster: Cluster
+    measured: Mapping[str, StepFigures],
+    options: JobOptions,
+    config: GPT2Config,
+    cluster: Cluster,
 ) -> Asked:
     """The steps that were measured, each with the compute and update that its strategy took here.
 
@@ -26,7 +30,7 @@ def asked_of_comparison(
         cluster=cluster,
         cases=[
             measured_case(name, figures, options, config)
-            for name, figures in comparison.strategies.items()
+            for name, figures in measured.items()
             if can_be_resimulated(strategy_named(name), cluster)
         ],
         facts={},

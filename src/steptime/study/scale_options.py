@@ -3,13 +3,26 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
 
 from steptime.errors import UsageError
-from steptime.timeline.efficiency import ScalingKind
-from steptime.train.options import JobOptions
+from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
+from steptime.workloads.spec import StepSpec
 
-_SIMULATED = ("context", "batch", "accumulate", "reduce_dtype", "bucket")
-"""The options of a training that a simulation reads too."""
+if TYPE_CHECKING:
+    from steptime.timeline.efficiency import ScalingKind
+
+BATCH = 32
+"""Rows of the global batch where nothing is said, or in weak scaling of each rank."""
+
+_LIVE = (
+    *("model", "layers", "context", "tokens", "batch", "micro_batches"),
+    *("precision", "reduce_dtype", "bucket"),
+)
+"""What a training here reads of a specification."""
 _POINT = re.compile(r"(\d+)\s*[x×]\s*(\d+)(?::(\w+))?")
 
 
@@ -38,7 +51,7 @@ class Grid:
 
     points: tuple[Point, ...]
     strategies: tuple[str, ...]
-    kind: ScalingKind
+    kind: "ScalingKind"
     baseline: tuple[Point, str]
 
     def strategies_at(self, point: Point) -> tuple[str, ...]:
@@ -66,7 +79,7 @@ def make_grid(
     ranks: Sequence[int],
     threads: Sequence[int],
     strategies: Sequence[str],
-    kind: ScalingKind,
+    kind: "ScalingKind",
     baseline: str | None,
 ) -> Grid:
     """The grid of all these ranks and threads.
@@ -109,7 +122,7 @@ def _with_baseline(grid: Grid, text: str) -> Grid:
     )
 
 
-def asked_kind(*, strong: bool, weak: bool, simulated: bool) -> ScalingKind:
+def asked_kind(*, strong: bool, weak: bool, simulated: bool) -> "ScalingKind":
     """What was asked for; where nothing was, strong here and weak on a cluster.
 
     Raises UsageError where both were.
@@ -119,28 +132,98 @@ def asked_kind(*, strong: bool, weak: bool, simulated: bool) -> ScalingKind:
     return "weak" if weak or (simulated and not strong) else "strong"
 
 
-def refuse_live_options(
-    options: JobOptions, default: JobOptions, **others: tuple[str, str]
-) -> None:
-    """Raise UsageError for an option about a live training, which a simulation would not read.
+@dataclass(frozen=True, kw_only=True)
+class LiveOptions:
+    """What only a training here has."""
 
-    ``default``: what ``options`` are where nothing was asked for; ``others``: what was given of
-    further options, and their defaults.
+    model: str | None = None
+    """The size alone, as nano, micro, 124M, 355M, 774M or 1558M."""
+
+    heads: int | None = None
+    """Attention heads a block, if not the model's."""
+
+    embd: int | None = None
+    """Channels, if not the model's."""
+
+    init: Path | None = None
+    """Weights and dimensions from an llm.c checkpoint, such as gpt2_124M.bin."""
+
+    lr: float | None = None
+    """Peak learning rate; default: what suits the model."""
+
+    clip: float = 1.0
+    """Largest norm of the whole gradient; 0 leaves it as it is."""
+
+    threads: str = "1"
+    """Numbers of threads that a rank computes with, with commas between them."""
+
+    steps: int = 40
+    """Timed steps of each cell."""
+
+    warmup: int = 5
+    """Steps before them that are not timed."""
+
+    compiled: Annotated[bool, Parameter(name="--compile")] = False
+    """Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler."""
+
+    seed: int = 0
+    """Makes the initial weights and the order of the data."""
+
+    backend: Literal["gloo", "nccl", "steptime"] = "gloo"
+    """What communicates."""
+
+    timeout: str = "5min"
+    """How long a rank waits for another before it gives up."""
+
+
+def live_job(spec: StepSpec, data: DataOptions, live: LiveOptions) -> JobOptions:
+    """The training of a step here, where ``--context`` are the tokens of a row, as in train.
+
+    Raises UsageError for what only ranks that share a model have, and as the options do.
     """
-    given = dict(others)
-    for group in ("model", "data", "train"):
-        asked, usual = getattr(options, group), getattr(default, group)
-        given |= {
-            field.name: (getattr(asked, field.name), getattr(usual, field.name))
-            for field in fields(asked)
-            if field.name not in _SIMULATED
-        }
-    for name in ("compiled", "steps", "warmup", "seed"):
-        given[name] = (getattr(options, name), getattr(default, name))
-    for name, (value, usual) in given.items():
-        if value != usual:
-            option = "compile" if name == "compiled" else name.replace("_", "-")
+    for field in spec.given():
+        if field not in _LIVE:
             raise UsageError(
-                f"--{option} is about a training here, and --cluster simulates one: leave one out"
-                + "; name a model by its size, as gpt2-124M" * hasattr(options.model, name)
+                f"--{field.replace('_', '-')} is not for a training here, where ranks are replicas "
+                "that train alike: leave it out, or give --cluster"
             )
+    dimensions = ModelOptions(
+        name=spec.model or None,
+        model=live.model,
+        layers=spec.layers,
+        heads=live.heads,
+        embd=live.embd,
+        context=spec.tokens or spec.context,
+        init=live.init,
+    )
+    usual = TrainOptions()
+    train = TrainOptions(
+        batch=spec.batch or BATCH,
+        accumulate=spec.micro_batches or usual.accumulate,
+        lr=live.lr,
+        clip=live.clip,
+        reduce_dtype=spec.reduce_dtype or usual.reduce_dtype,
+        bucket=spec.bucket or usual.bucket,
+    )
+    return JobOptions(
+        model=dimensions,
+        data=data,
+        train=train,
+        precision=spec.precision or "fp32",
+        compiled=live.compiled,
+        steps=live.warmup + live.steps,
+        warmup=live.warmup,
+        seed=live.seed,
+    )
+
+
+def refuse_live_options(*given: LiveOptions | DataOptions) -> None:
+    """Raise UsageError for an option about a live training, which a simulation would not read."""
+    for options in given:
+        for field in fields(options):
+            if getattr(options, field.name) != field.default:
+                option = "compile" if field.name == "compiled" else field.name.replace("_", "-")
+                raise UsageError(
+                    f"--{option} is about a training here, and --cluster simulates one: leave one "
+                    "out" + "; name a model by its size, as gpt2-124M" * (option == "model")
+                )

@@ -1,20 +1,20 @@
 """The cells of a scaling study on a cluster that nobody need have: all of each is simulated."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
+from steptime.runs.scale import StepTimes
 from steptime.simulate.prepare import Prepared
 from steptime.study.cases import Asked, asked_of_model
 from steptime.study.options import HowOptions
-from steptime.study.scale import Steps, StepTimes
+from steptime.study.scale import Steps
 from steptime.study.scale_ideal import on_ideal_network, usage_of_simulation
-from steptime.study.scale_options import Grid, Point
+from steptime.study.scale_options import BATCH, Grid, Point
 from steptime.study.simulate import prepare_all, study
 from steptime.timeline import Timeline
-from steptime.train.options import TrainOptions
-from steptime.workloads.spec import Precision, StepSpec
+from steptime.workloads.spec import StepSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,17 +27,24 @@ class Ready:
     prepared: Mapping[str, Prepared]
 
 
+def batch_of(spec: StepSpec, grid: Grid) -> int | None:
+    """Rows of the batch, in weak scaling of each rank's.
+
+    None where nothing says how many, and each point takes as many as its ranks do by default.
+    """
+    own = grid.kind == "weak" and (spec.asks_to_share or spec.rows)
+    return spec.batch or (None if own else BATCH)
+
+
 def prepare_point(
     point: Point,
     grid: Grid,
-    model: str,
+    spec: StepSpec,
     cluster: Cluster,
-    train: TrainOptions,
-    *,
-    context: int | None,
-    precision: Precision | None,
 ) -> Ready:
     """Look whether a point can be simulated, before anything is.
+
+    ``spec``: the step at every point, its batch as the user gave it.
 
     Raises UsageError where the ranks or the batch do not fit the cluster or the model, or a
     strategy cannot run there.
@@ -47,18 +54,14 @@ def prepare_point(
             f"--threads has {point.threads}, and the devices of a cluster have no threads: leave "
             "it out with --cluster"
         )
-    spec = StepSpec(
-        model=model,
+    batch = batch_of(spec, grid)
+    there = replace(
+        spec,
         ranks=point.ranks,
         strategy=",".join(grid.strategies_at(point)),
-        batch=grid.batch_at(point, train.batch),
-        micro_batches=train.accumulate,
-        tokens=context,
-        precision=precision,
-        reduce_dtype=train.reduce_dtype,
-        bucket=train.bucket,
+        batch=batch and grid.batch_at(point, batch),
     )
-    asked = asked_of_model(spec, cluster, {})
+    asked = asked_of_model(there, cluster, {})
     return Ready(
         point=point,
         asked=asked,

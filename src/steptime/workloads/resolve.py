@@ -22,9 +22,9 @@ _UNREAD_BY_ITS_OWN_STEP = (
 )
 
 
-def model_of(spec: StepSpec) -> Model:
-    """The model that is named, with so many layers; raises UsageError where there is none."""
-    model = model_named(spec.model)
+def model_of(spec: StepSpec, given: Model | None = None) -> Model:
+    """The model that is given or named, with so many layers; UsageError where there is none."""
+    model = given or model_named(spec.model)
     return transformer_of(model).with_layers(spec.layers) if spec.layers else model
 
 
@@ -49,11 +49,11 @@ def resolved(spec: StepSpec, model: Model, cluster: Cluster | None = None) -> St
     cluster has no place for the ranks or its devices have no rate for the precision.
     """
     own = has_own_step(model, shared=spec.shares)
+    strategy = strategy_of_zero(spec.zero, spec.strategy)
     _check_read(spec, model.name if own else "")
     mesh = _mesh(spec, cluster)
     plain = own or not spec.asks_to_share
     batch, micro_batches, rows = _batch(spec, mesh, plain=plain)
-    strategy = strategy_of_zero(spec.zero, spec.strategy)
     strategy = (DEFAULT_STRATEGY if own else "replicated") if strategy is None else strategy
     _check_strategy(strategy, cluster)
     row = model.row(spec.tokens)

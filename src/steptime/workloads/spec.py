@@ -10,7 +10,7 @@ model's memory allows, and 4 of them a stage, with which the bubble of 1f1b is a
 """
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from cyclopts import Parameter
 
@@ -127,3 +127,28 @@ class StepSpec:
         """Whether ranks do share a model or its rows, and are not replicas alone."""
         axes = (self.tensor, self.pipeline, self.expert, self.context)
         return any(size is not None and size > 1 for size in axes) or self.recompute != "none"
+
+
+class StepOptions(TypedDict, total=False):
+    """The fields of a StepSpec as keyword arguments, but for the model."""
+
+    ranks: int | None
+    layers: int | None
+    data: int | None
+    tensor: int | None
+    pipeline: int | None
+    expert: int | None
+    context: int | None
+    sequence_parallel: bool
+    recompute: Recompute
+    batch: int | None
+    micro_batches: int | None
+    rows: int | None
+    tokens: int | None
+    precision: Precision | None
+    reduce_dtype: Precision | None
+    strategy: str | None
+    zero: int | None
+    bucket: Size | str | None
+    schedule: str | None
+    interleave: int | None
