@@ -4,7 +4,8 @@
 divided in space and those with tables of embeddings spread the tables.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from steptime.errors import UsageError
 from steptime.program import Program
@@ -52,29 +53,20 @@ def own_step(
                 f"{model.name} is shared along {' and '.join(axes)} alone, not in {size} along "
                 f"{axis}: leave {axis} out"
             )
+    make: Callable[..., Program]
     if isinstance(model, VolumeNetwork):
-        program = spatial(
-            model,
-            tensor=mesh.tensor,
-            data=mesh.data,
-            batch=batch,
-            accumulate=accumulate,
-            dtype=dtype,
-            reduce_dtype=reduce_dtype,
-            strategy=strategy,
-        )
+        make = partial(spatial, model, tensor=mesh.tensor, data=mesh.data)
     elif isinstance(model, TableNetwork):
-        program = tables(
-            model,
-            ranks=mesh.ranks,
-            batch=batch,
-            accumulate=accumulate,
-            dtype=dtype,
-            reduce_dtype=reduce_dtype,
-            strategy=strategy,
-        )
+        make = partial(tables, model, ranks=mesh.ranks)
     else:
         raise UsageError(f"{model.name} has no way of its own to be shared: choose another model")
+    program = make(
+        batch=batch,
+        accumulate=accumulate,
+        dtype=dtype,
+        reduce_dtype=reduce_dtype,
+        strategy=strategy,
+    )
     samples = batch // (mesh.data * accumulate)
     memory = _memory(model, mesh, samples, dtype, reduce_dtype, sync_named(strategy))
     return program, (memory,)

@@ -1,13 +1,12 @@
 """Original: a C++/MPI proxy whose step is rebuilt here, and the list of all of them."""
 
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from steptime.discovery import modules_of
 from steptime.errors import UsageError
 from steptime.nearest import mend
 from steptime.program import Program
@@ -105,11 +104,7 @@ def compat_named(name: str) -> Original:
 
 @cache
 def _originals() -> Mapping[str, Original]:
-    package = importlib.import_module("steptime.workloads.compat")
-    modules = [
-        importlib.import_module(f"{package.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(package.__path__)
-    ]
+    modules = modules_of("steptime.workloads.compat")
     every = [one for module in modules for one in vars(module).values()]
     found = {one.name: one for one in every if isinstance(one, Original)}
     return MappingProxyType(dict(sorted(found.items())))
