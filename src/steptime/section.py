@@ -151,7 +151,7 @@ class Section:
         """The rates of both directions; tables ``out`` and ``in`` may override this one's."""
         for key in ("bandwidth", "latency"):
             self.has(key)
-        return Duplex(self._way("out"), self._way("in"))
+        return Duplex(self._direction("out"), self._direction("in"))
 
     def finish(self) -> None:
         """Raise UsageError when there are keys that were never read."""
@@ -164,7 +164,7 @@ class Section:
             if section:
                 section.finish()
 
-    def _way(self, key: str) -> Rate:
+    def _direction(self, key: str) -> Rate:
         own = self.section(key)
         return Rate(
             (own if own.has("bandwidth") else self).rate("bandwidth"),

@@ -243,7 +243,7 @@ def _algorithm(path: Path, _saved: int) -> Algorithm:
     made.__doc__ = f"The MSCCL program {path.name}, of {ranks} GPUs."
     used = program.scratch + max(program.added.values(), default=0) - first_scratch
     return Algorithm(
-        kind, path.stem, made, lambda: chunks, lambda: used, lambda asked: asked == ranks
+        kind, path.stem, made, lambda: chunks, lambda: used, lambda count: count == ranks
     )
 
 

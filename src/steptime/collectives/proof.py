@@ -111,7 +111,7 @@ class _State:
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.holds = _contents(schedule, after=False)
-        self.asked = _contents(schedule, after=True)
+        self.required = _contents(schedule, after=True)
         shape = self.holds.index.shape
         # What a slot was made of, as a hash: of a contribution a random number, of a reduction
         # a function of its operands that is symmetric but not associative.
@@ -174,27 +174,27 @@ class _State:
 
     def unmet(self) -> Iterator[Finding]:
         """Where the post-condition does not hold, with the round that wrote there last."""
-        asked = self.asked
-        wanted = asked.index != NOTHING
+        required = self.required
+        wanted = required.index != NOTHING
         counts = self.holds.counts
         if self.schedule.collective.at_least_once:
             counts = np.minimum(counts, 1)
-        wrong_chunk = wanted & (self.holds.index != asked.index)
-        wrong_counts = wanted & ~wrong_chunk & (counts != asked.counts).any(axis=2)
+        wrong_chunk = wanted & (self.holds.index != required.index)
+        wrong_counts = wanted & ~wrong_chunk & (counts != required.counts).any(axis=2)
         for rank, slot in np.argwhere(wrong_chunk | wrong_counts):
             if wrong_chunk[rank, slot]:
                 held = self.holds.index[rank, slot]
                 holds = "nothing" if held == NOTHING else f"chunk {held}"
-                what = f"ends with {holds} instead of chunk {asked.index[rank, slot]}"
+                what = f"ends with {holds} instead of chunk {required.index[rank, slot]}"
             else:
-                what = _difference(counts[rank, slot], asked.counts[rank, slot])
+                what = _difference(counts[rank, slot], required.counts[rank, slot])
             yield Finding(int(rank), int(slot), int(self.written[rank, slot]), what)
 
     def same_bits(self) -> bool:
         """Whether no two ranks end with the same chunk reduced in different orders."""
         if self.schedule.collective.at_least_once:
             return True  # there are no bits: only that a contribution arrived matters
-        wanted = self.asked.index != NOTHING
+        wanted = self.required.index != NOTHING
         made = self.made_of[wanted]
         counts = self.holds.counts[wanted]
         order = np.lexsort((made, self.holds.index[wanted]))
@@ -238,11 +238,11 @@ def _layers(transfers: Round, target: Places, reduce: Flags, slots: int) -> Iter
         left = left[~first]
 
 
-def _difference(counts: NDArray[np.int16], asked: NDArray[np.int16]) -> str:
+def _difference(counts: NDArray[np.int16], required: NDArray[np.int16]) -> str:
     """The missing and the surplus contributions, in words."""
-    missing = np.flatnonzero(counts < asked)
-    doubled = np.flatnonzero((counts > asked) & (asked > 0))
-    foreign = np.flatnonzero((counts > 0) & (asked == 0))
+    missing = np.flatnonzero(counts < required)
+    doubled = np.flatnonzero((counts > required) & (required > 0))
+    foreign = np.flatnonzero((counts > 0) & (required == 0))
     parts = [
         f"{words} {'rank' if ranks.size == 1 else 'ranks'} {', '.join(map(str, ranks))}"
         for words, ranks in (

@@ -10,7 +10,7 @@ from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.collectives.schedule import Schedule
 from steptime.simulate.network.series import LinkSeries
-from steptime.simulate.network.under_way import Traffic
+from steptime.simulate.network.simulator import NetworkSimulator
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -42,18 +42,18 @@ def carry(
     ``devices``: that of each rank, shape (ranks,). Raises UsageError for a link of the cluster with
     impossible figures, and where the concurrent messages do not fit into memory.
     """
-    traffic = Traffic(cluster, keep_messages=keep_messages)
-    token = traffic.begin(schedule, devices, nbytes)
+    network = NetworkSimulator(cluster, keep_messages=keep_messages)
+    token = network.begin(schedule, devices, nbytes)
     for rank in range(schedule.ranks):
-        traffic.enter(token, rank, 0.0)
-    done = traffic.finish()
+        network.enter(token, rank, 0.0)
+    done = network.finish()
     ends = np.empty(schedule.ranks)
     ends[done["rank"]] = done["at"]
     return Carried(
         seconds=float(ends.max()),
         ends=ends,
-        messages=traffic.messages,
-        link_bytes=traffic.link_bytes,
-        link_series=traffic.link_series,
-        kept=traffic.kept if keep_messages else None,
+        messages=network.messages,
+        link_bytes=network.link_bytes,
+        link_series=network.link_series,
+        kept=network.kept if keep_messages else None,
     )

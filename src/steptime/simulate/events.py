@@ -8,7 +8,7 @@ import numpy as np
 
 from steptime.arrays import Ints
 from steptime.program import Matching
-from steptime.simulate.network.under_way import Traffic
+from steptime.simulate.network.simulator import NetworkSimulator
 from steptime.simulate.plan import Assignment, Plan
 from steptime.simulate.queues import COMMUNICATE, Queues
 
@@ -29,12 +29,12 @@ class Loop:
     """
 
     def __init__(
-        self, queues: Queues, matching: Matching, plan: Plan, traffic: Traffic, steps: int
+        self, queues: Queues, matching: Matching, plan: Plan, network: NetworkSimulator, steps: int
     ) -> None:
         ranks, streams = queues.class_of.size, queues.queue_of.shape[1] - 1
         rank_ops = int(queues.rank_ops_of[-1])
         self.ends = np.full((steps, rank_ops), np.nan)
-        self._traffic = traffic
+        self._network = network
         self._steps = steps
         self._now = 0.0
         self._ops = _Ops(queues)
@@ -59,10 +59,10 @@ class Loop:
         )
         while True:
             until = self._computing[0][0] if self._computing else inf
-            done = self._traffic.advance(until)
+            done = self._network.advance(until)
             if not done and not self._computing:
                 return
-            self._now = self._traffic.now if done else until
+            self._now = self._network.now if done else until
             over = [s for one in done for s in self._waiting.pop((one.token, one.rank))]
             while self._computing and self._computing[0][0] <= self._now:
                 over.append(heappop(self._computing)[1])
@@ -121,19 +121,19 @@ class Loop:
                 self._alone[key] = stream
                 return False
             src, dst, nbytes = self._ends_of[instance]
-            token = self._traffic.send(src, dst, nbytes, self._now)
+            token = self._network.send(src, dst, nbytes, self._now)
             self._waiting[token, MESSAGE] = (other, stream)
         elif instance in self._group_of:
             if key not in self._tokens:
                 assignment, group = self._group_of[instance]
                 devices = assignment.devices[group]
-                begun = self._traffic.begin(
+                begun = self._network.begin(
                     assignment.schedule, devices, assignment.effective_bytes
                 )
                 self._tokens[key] = begun
             token = self._tokens[key]
             self._waiting[token, place] = (stream,)
-            self._traffic.enter(token, place, self._now)
+            self._network.enter(token, place, self._now)
         else:
             return True  # a group of one rank
         return False

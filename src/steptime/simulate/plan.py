@@ -110,9 +110,9 @@ def make_plan(
             name = own_name or library_algorithm(cluster, call.kind, members)
             offers, taken = chosen(cluster, kinds, counts_as, name, groups, priced=priced)
             for own, one in offers:
-                met_here = np.isin(group, own)
-                which = np.searchsorted(own, group[met_here]).astype(np.int32)
-                served = instances[met_here]
+                taking_part = np.isin(group, own)
+                which = np.searchsorted(own, group[taking_part]).astype(np.int32)
+                served = instances[taking_part]
                 ranks = when.groups[own]
                 sent = _of_all(one.sent, call.nbytes, counts_as.nbytes)
                 assignments.append(

@@ -15,7 +15,7 @@ from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_
 from steptime.simulate.division import divide
 from steptime.simulate.events import Loop
 from steptime.simulate.load import load
-from steptime.simulate.network.under_way import Traffic
+from steptime.simulate.network.simulator import NetworkSimulator
 from steptime.simulate.plan import Plan
 from steptime.simulate.prepare import NOTHING_NAMED, Prepared, prepare
 from steptime.simulate.priced import priced
@@ -63,13 +63,13 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
     began = time.perf_counter()
     program, cluster, matching = prepared.program, prepared.cluster, prepared.matching
     devices, by_message = prepared.devices, prepared.fidelity == "message"
-    traffic = Traffic(cluster, keep_messages=keep_messages) if by_message else None
+    network = NetworkSimulator(cluster, keep_messages=keep_messages) if by_message else None
     kept = np.empty(0, MESSAGE)
-    if traffic is None:
+    if network is None:
         times = priced(program, prepared.queues, matching, prepared.plan.seconds, prepared.steps)
     else:
-        times = _by_messages(prepared.queues, matching, prepared.plan, traffic, prepared.steps)
-        kept = _messages(traffic, devices, cluster) if keep_messages else kept
+        times = _by_messages(prepared.queues, matching, prepared.plan, network, prepared.steps)
+        kept = _messages(network, devices, cluster) if keep_messages else kept
     carried = load(prepared.plan, matching, cluster, devices)
     some = ranks_to_show(program)
     line = timeline(program, times, some, kept)
@@ -85,16 +85,16 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         bytes_received=carried.received,
         messages=carried.messages,
         link_bytes=carried.links,
-        link_series=traffic.link_series if traffic else None,
+        link_series=network.link_series if network else None,
         pairs=carried.pairs,
         wall_s=prepared.wall_s + time.perf_counter() - began,
     )
 
 
 def _by_messages(
-    queued: Queues, matching: Matching, plan: Plan, traffic: Traffic, steps: int
+    queued: Queues, matching: Matching, plan: Plan, network: NetworkSimulator, steps: int
 ) -> Times:
-    loop = Loop(queued, matching, plan, traffic, steps)
+    loop = Loop(queued, matching, plan, network, steps)
     loop.run()
     ranks = np.arange(queued.class_of.size, dtype=np.int32)
     bounds = np.zeros((steps + 1, ranks.size))
@@ -106,14 +106,14 @@ def _by_messages(
     return Times(queued, ranks, loop.ends, bounds)
 
 
-def _messages(traffic: Traffic, devices: Ints, cluster: Cluster) -> NDArray[Any]:
+def _messages(network: NetworkSimulator, devices: Ints, cluster: Cluster) -> NDArray[Any]:
     """The kept messages, between ranks rather than devices."""
     rank_on = np.zeros(cluster.devices, np.int32)
     rank_on[devices] = np.arange(devices.size, dtype=np.int32)
-    rows = np.empty(traffic.kept.size, MESSAGE)
+    rows = np.empty(network.kept.size, MESSAGE)
     for field in ("sent", "received", "bytes"):
-        rows[field] = traffic.kept[field]
-    rows["src"], rows["dst"] = rank_on[traffic.kept["src"]], rank_on[traffic.kept["dst"]]
+        rows[field] = network.kept[field]
+    rows["src"], rows["dst"] = rank_on[network.kept["src"]], rank_on[network.kept["dst"]]
     return rows
 
 

@@ -208,5 +208,5 @@ def _swap(plan: _Plan, ops: list[Op], what: str, after: After) -> After:
 
 def _update(plan: _Plan) -> Compute:
     """SGD of the rows that were looked up, as the reference does."""
-    met = plan.accumulate * plan.ranks * plan.samples * plan.columns
-    return Compute(name="update tables", nbytes=met * _SGD_BYTES, phase=Phase.UPDATE)
+    looked_up = plan.accumulate * plan.ranks * plan.samples * plan.columns
+    return Compute(name="update tables", nbytes=looked_up * _SGD_BYTES, phase=Phase.UPDATE)

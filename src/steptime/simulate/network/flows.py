@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from steptime.arrays import Floats
 from steptime.cluster import Cluster
-from steptime.simulate.network.under_way import Traffic
+from steptime.simulate.network.simulator import NetworkSimulator
 
 
 def finish_times(
@@ -21,11 +21,11 @@ def finish_times(
 
 def run_flows(
     cluster: Cluster, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, start: ArrayLike
-) -> tuple[Floats, Traffic]:
+) -> tuple[Floats, NetworkSimulator]:
     """``finish_times``, and the bytes that each link carried."""
-    traffic = Traffic(cluster)
-    first = traffic.send_all(src, dst, nbytes, start)
-    done = traffic.finish()
+    network = NetworkSimulator(cluster)
+    first = network.send_all(src, dst, nbytes, start)
+    done = network.finish()
     times = np.empty(np.size(src))
     times[done["token"] - first] = done["at"]
-    return times, traffic
+    return times, network

@@ -140,7 +140,7 @@ COUNTS = np.dtype(
 
 
 class Network(NamedTuple):
-    """All arrays that the engine works on; only Traffic replaces them by larger ones."""
+    """All arrays that the engine works on; only NetworkSimulator replaces them by larger ones."""
 
     counts: NDArray[Any]  # (1,)
     links: NDArray[Any]  # (links,)

@@ -61,14 +61,18 @@ def collective(
 
 def send(name: str, axis: str, by: int, elements: int, *, tag: int = 0) -> Send:
     """A message; all in one direction follow one another."""
-    return Send(name=name, axis=axis, by=by, nbytes=elements * ELEMENT, tag=tag, stream=_way(name))
+    return Send(
+        name=name, axis=axis, by=by, nbytes=elements * ELEMENT, tag=tag, stream=_stream(name)
+    )
 
 
 def recv(name: str, axis: str, by: int, elements: int, *, tag: int = 0) -> Recv:
     """The other end of a message."""
-    return Recv(name=name, axis=axis, by=by, nbytes=elements * ELEMENT, tag=tag, stream=_way(name))
+    return Recv(
+        name=name, axis=axis, by=by, nbytes=elements * ELEMENT, tag=tag, stream=_stream(name)
+    )
 
 
-def _way(name: str) -> str:
+def _stream(name: str) -> str:
     """The stream of a message: its name without the number at its end."""
     return name.rstrip("0123456789").rstrip()

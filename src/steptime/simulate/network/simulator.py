@@ -1,4 +1,4 @@
-"""Traffic: the messages and collectives in progress on a cluster, from one event to the next."""
+"""NetworkSimulator: messages and collectives on a cluster, from one event to the next."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class _Collective:
     unfinished: int
 
 
-class Traffic:
+class NetworkSimulator:
     """Messages on the links of a cluster, and the ranks that wait for them.
 
     A message waits out the latencies of the links of its path, then its bytes flow at its max-min
