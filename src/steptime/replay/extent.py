@@ -42,7 +42,9 @@ def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Ext
             f"of {', '.join(FLOATING)}"
         )
     size = item_bytes(dtype)
-    members = prod(program.axes[axis] for axis in axes_of(op)) if _among(op) else 2
+    members = 2
+    if isinstance(op, Collective):
+        members = prod(program.axes[axis] for axis in op.group)
     elements, rest = divmod(op.nbytes, size)
     operation = _operation(program, op)
     shares = operation.elements(1, members)
@@ -57,10 +59,6 @@ def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Ext
     if shares > 1 or operation.shares_in or operation.shares_out:
         part = elements if operation.name == "all_to_all" else count
     return Extent(dtype, count, elements, part, members)
-
-
-def _among(op: Op) -> bool:
-    return isinstance(op, Collective)
 
 
 def _operation(program: Program, op: Collective | Send | Recv) -> Operation:

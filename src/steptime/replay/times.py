@@ -24,12 +24,14 @@ def with_times(program: Program, options: ProxyOptions) -> tuple[Program, str]:
     """
     if options.times is not None:
         source = str(options.times)
-        times = read_times(options.times)
-        source_text = f"computing takes the times of {source}, given"
-        return timed_by_table(program, times, source), source_text
+        timed = timed_by_table(program, read_times(options.times), source)
+        return timed, f"computing takes the times of {source}, given"
     if options.compute_time is not None:
         seconds = options.compute_s
-        return timed_in_all(program, seconds), _source_in_all(seconds)
+        return timed_in_all(program, seconds), (
+            f"computing takes {format_seconds(seconds)} a step, given, shared out by FLOP; "
+            "updates none"
+        )
     return program, ""
 
 
@@ -115,13 +117,6 @@ def timed_in_all(program: Program, seconds: float) -> Program:
             "own: leave --compute-time out"
         )
     return _timed(program, lambda op: op.flops / most * seconds if _of_model(op) else 0.0)
-
-
-def _source_in_all(seconds: float) -> str:
-    """The source of the times of ``timed_in_all``, in words."""
-    return (
-        f"computing takes {format_seconds(seconds)} a step, given, shared out by FLOP; updates none"
-    )
 
 
 def _of_model(op: Compute) -> bool:

@@ -84,11 +84,8 @@ def cell(topology: Topology, row: Row, column: Row) -> str:
 
 
 def _width(topology: Topology, rows: Sequence[Row]) -> int:
-    return _head(topology) + sum(_cell_width(row) for row in rows)
-
-
-def _head(topology: Topology) -> int:
-    return max(len(row.name) for row in shared_rows(topology))
+    head = max(len(row.name) for row in shared_rows(topology))
+    return head + sum(_cell_width(row) for row in rows)
 
 
 def _cell_width(row: Row) -> int:
