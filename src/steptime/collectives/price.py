@@ -34,7 +34,7 @@ class Price:
 
 
 def price(schedule: Schedule, nbytes: int) -> Price:
-    """What ``schedule`` costs for a vector of ``nbytes`` bytes a rank, cut as ``execute`` cuts it.
+    """The price of ``schedule`` for a vector of ``nbytes`` bytes a rank, cut as by ``execute``.
 
     It holds one round at a time.
     """

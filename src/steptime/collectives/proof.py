@@ -173,7 +173,7 @@ class _State:
             yield Finding(int(at[0][wrong]), int(at[1][wrong]), number, what)
 
     def unmet(self) -> Iterator[Finding]:
-        """Where the post-condition does not hold, with the round that wrote there last."""
+        """The violations of the post-condition, each with the round that wrote there last."""
         required = self.required
         wanted = required.index != NOTHING
         counts = self.holds.counts

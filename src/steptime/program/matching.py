@@ -98,10 +98,10 @@ class Instances:
 
 
 def match_calls(program: Program) -> Matching:
-    """Which ops meet in ``program``, which must have passed ``check``.
+    """The matching of ``program``, which must have passed ``check``.
 
-    The n-th collective of a rank along the same axes meets the n-th of every other member of its
-    group; Send and Recv meet as Send says.
+    The n-th collective of a rank along the same axes matches the n-th of every other member of its
+    group; Send and Recv match as Send says.
 
     Raises UsageError where ranks of a group call other collectives or one of them calls more, and
     where a Send has no Recv, a Recv no Send, or the two disagree on the bytes.

@@ -293,7 +293,7 @@ class _Run:
     def _data(
         self, turn: Turn, op: Collective | Send | Recv, size: Extent
     ) -> tuple[int, ExactData]:
-        """Which member this rank is, and the data of this call, distinct from all others."""
+        """The data of this call, distinct from any other's, and this rank's place in the group."""
         dtype, trial = self.transport.element(size.dtype), self.seed
         if isinstance(op, Collective):
             group, member = self.place_in[op.group]

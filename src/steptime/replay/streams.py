@@ -239,7 +239,7 @@ def _numbers(ops: Sequence[Op]) -> tuple[list[int], list[int]]:
 
 
 def _channel(op: Op) -> tuple[object, ...] | None:
-    """What ops must have in common to begin in the order of the list."""
+    """The channel of an op, whose ops begin in the order of the list; None for computing."""
     if isinstance(op, Collective):
         return ("group", frozenset(axes_of(op)))
     if isinstance(op, Send | Recv):

@@ -46,7 +46,7 @@ class Pairs:
 
 
 def pairs(schedule: Schedule, nbytes: int) -> Pairs:
-    """What ``schedule`` sends for a vector of ``nbytes`` bytes a rank.
+    """The bytes between each pair of ranks by ``schedule`` for ``nbytes`` bytes a rank.
 
     Of a ring of more than MOST_TRANSFERS transfers the first rounds are counted for all.
 

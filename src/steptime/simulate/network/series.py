@@ -11,11 +11,11 @@ from steptime.simulate.network.state import BINS, NONE, Network
 
 @dataclass(frozen=True, eq=False)
 class LinkSeries:
-    """What the links carried over time.
+    """The bytes on each link over time.
 
-    Bin i is the time from ``i * width`` seconds on. ``links``: the numbers of those on which a
-    message ever was, shape (used,). ``nbytes``: shape (bins, used). ``utilisation``: that over what
-    the link could have carried, the same shape; 0 where its bandwidth is infinite.
+    Bin i is the time from ``i * width`` seconds on. ``links``: the numbers of those that ever
+    carried a message, shape (used,). ``nbytes``: shape (bins, used). ``utilisation``: bytes over
+    what the link could have carried, the same shape; 0 where its bandwidth is infinite.
     """
 
     width: float
