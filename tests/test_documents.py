@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,32 @@ def test_the_readme_tells_of_every_verb(verbs):
         re.M,
     )
     assert {verb for row in rows for verb in row if verb} == set(verbs)
+
+
+def test_the_page_of_the_architecture_shows_the_layers_as_import_linter_holds_them():
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.M)
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = contract["contracts"][0]["layers"]
+    held = [
+        (
+            len(layers) - 1 - place,
+            {name.strip().removeprefix("steptime.") for name in layer.split("|")},
+        )
+        for place, layer in enumerate(layers)
+    ]
+    shown = [(number, {name for at, name in rows if int(at) == number}) for number, _ in held]
+    assert shown == held
+    assert len(rows) == sum(len(names) for _, names in held)
+
+
+def test_every_file_that_the_page_of_the_architecture_names_is_there():
+    text = (ROOT / "docs/architecture.md").read_text()
+    named = set(re.findall(r"(?<![\w*])([\w/]+\.py)\b", text)) - {"FILE.py"}
+    source = ROOT / "src" / "steptime"
+    files = [f"/{path.relative_to(source)}" for path in source.rglob("*.py")]
+    missing = {
+        name
+        for name in named
+        if not any(file.endswith(f"/{name.removeprefix('src/steptime/')}") for file in files)
+    }
+    assert missing == set()

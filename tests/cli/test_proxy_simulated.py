@@ -40,6 +40,16 @@ def test_a_proxy_on_a_cluster_starts_no_rank(tmp_path: Path) -> None:
     assert (trace.source, trace.ranks) == ("simulated", 8)
 
 
+def test_simulate_answers_the_same_words_with_the_same_time(tmp_path: Path) -> None:
+    words = ("gpt3-13B", "--cluster", "dgx-h100-pod", "--ranks", "32", "--tensor", "8")
+    words += ("--pipeline", "2", "--strategy", "overlapped", "--fidelity", "collective", "--json")
+    simulated = here("simulate", *words, "--out", "there", folder=tmp_path).json
+    proxied = here("proxy", *words, "--out", "proxied", folder=tmp_path).json
+    assert proxied["step_time_s"]["median"] == simulated["step_time_s"]
+    assert proxied["spec"] == simulated["spec"]
+    assert proxied["spec"]["precision"] == "bf16"
+
+
 def test_the_page_for_people_says_that_it_is_simulated(tmp_path: Path) -> None:
     ended = here(*DLRM, "--cluster", "dgx-a100", "--ranks", "4", folder=tmp_path)
     assert ended.code == 0, ended.err

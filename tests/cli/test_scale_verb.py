@@ -10,6 +10,7 @@ from rich.console import Console
 
 from steptime.report.scale_table import print_scale
 from steptime.runs.run_folder import read_record
+from steptime.runs.scale import scale_record
 from steptime.timeline import read_chrome_trace
 
 CONTRACT = {
@@ -163,7 +164,7 @@ def test_the_table_fits(which: str, width: int, request: pytest.FixtureRequest) 
     found = request.getfixturevalue(which)
     console = Console(width=width, color_system=None, highlight=False, markup=False)
     with console.capture() as captured:
-        print_scale(console, found)
+        print_scale(console, scale_record(found))
     printed = captured.get()
     assert max(map(len, printed.splitlines())) <= width
     assert "\x1b" not in printed

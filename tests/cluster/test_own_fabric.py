@@ -36,8 +36,8 @@ latency = "1us"
 SCRIPT = """
 import sys
 from pathlib import Path
-import steptime.cluster.fabrics
-steptime.cluster.fabrics.__path__.append("foreign")
+from importlib import import_module
+import_module("steptime.cluster.fabrics").__path__.append("foreign")
 from steptime.cluster import cluster_named
 cluster = cluster_named("own.toml")
 print(cluster.hosts, cluster.network.kind)

@@ -168,7 +168,7 @@ def test_one_strategy_has_its_path_and_its_command(open_page: Callable[..., Any]
     assert not page.get_by_label("messages").is_visible(), "the timeline has none"
     page.get_by_role("button", name="copy").click()
     playwright.expect(page.locator("[data-copy]")).to_have_text(re.compile("copied|selected"))
-    assert page.evaluate("getSelection().toString()").startswith("steptime compare gpt2")
+    assert page.evaluate("getSelection().toString()").startswith("steptime compare --ranks")
 
 
 @pytest.mark.parametrize("names", [NAMES, ("replicated",)])

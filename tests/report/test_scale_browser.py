@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from steptime.report.scale_page import headline, lines, write_scale
-from steptime.study.scale import Steps, StepTimes, cells_of, scale_record
+from steptime.runs.environment import Environment
+from steptime.runs.record import Work
+from steptime.runs.scale import ScaleRecord, StepTimes
+from steptime.study.scale import Steps, cells_of, scale_record
 from steptime.study.scale_options import make_grid
 from steptime.timeline.efficiency import Usage
 
 
-def study(ranks: tuple[int, ...], threads: tuple[int, ...], **facts: Any) -> dict[str, Any]:
+def study(ranks: tuple[int, ...], threads: tuple[int, ...], **facts: Any) -> ScaleRecord:
     """A study of a step that transfers more with every rank, on two cores."""
     grid = make_grid(ranks, threads, ("replicated", "overlapped"), "strong", None)
     everything = []
@@ -38,7 +41,7 @@ def study(ranks: tuple[int, ...], threads: tuple[int, ...], **facts: Any) -> dic
                     folder=f"cells/{point}",
                 )
             )
-    environment = {
+    environment: dict[str, Any] = {
         "time": "2026-11-20T18:00:00+00:00",
         "command": ["steptime", "scale", "--note", "two words"],
         "host": "a",
@@ -51,17 +54,14 @@ def study(ranks: tuple[int, ...], threads: tuple[int, ...], **facts: Any) -> dic
     }
     about = {
         "run": "runs/scale",
-        "model": "<gpt2> nano",
-        "precision": "fp32",
         "backend": "gloo",
-        "batch": 32,
         "steps": 40,
         "warmup": 5,
         "cores": 2,
     }
-    return scale_record(grid, cells_of(grid, everything, 2), about | facts) | {
-        "environment": environment
-    }
+    work = Work(model="<gpt2> nano", precision="fp32", batch=32)
+    cells = cells_of(grid, everything, 2)
+    return scale_record(grid, cells, work, Environment(**environment), **about | facts)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -77,8 +77,8 @@ def test_the_page_draws_every_cell(
         assert traces.count() == len(lines(run)) + (name != "times")
     tree = page.locator("#tree tbody tr")
     assert tree.count() == 7
-    assert tree.first.locator("td").count() == len(run["cells"])
-    assert page.locator("#cells tbody tr").count() == len(run["cells"])
+    assert tree.first.locator("td").count() == len(run.cells)
+    assert page.locator("#cells tbody tr").count() == len(run.cells)
     assert page.locator("h1").inner_text() == headline(run)
     assert "<gpt2> nano" in page.locator(".facts").inner_text()
     assert "two words" in page.locator("pre").inner_text()
@@ -94,7 +94,7 @@ def test_a_curve_for_each_strategy_and_number_of_threads() -> None:
         "replicated, 2 threads a rank",
         "overlapped, 2 threads a rank",
     ]
-    assert [(c["ranks"], c["threads"]) for c in drawn["overlapped, 2 threads a rank"]] == [
+    assert [(c.ranks, c.threads) for c in drawn["overlapped, 2 threads a rank"]] == [
         (1, 2),
         (2, 2),
         (4, 2),

@@ -66,7 +66,7 @@ def command(*words, folder, foreign=None, code=0):
         check=False,
     )
     assert ended.returncode == code, ended.stderr
-    return json.loads(ended.stdout)
+    return json.loads(ended.stdout) | {"stderr": ended.stderr}
 
 
 @pytest.fixture
@@ -81,7 +81,9 @@ def test_a_file_that_the_package_leads_to_is_simulated_with_the_others(tmp_path)
     foreign.mkdir()
     (foreign / "in_two.py").write_text(IN_TWO)
     (foreign / "with_values.py").write_text(WITH_VALUES)
-    found = command(*SIMULATE, folder=tmp_path, foreign=foreign)["strategies"]
+    run = command(*SIMULATE, folder=tmp_path, foreign=foreign)
+    assert "the strategy with_values is not simulated: what it does with" in run["stderr"]
+    found = run["strategies"]
     assert set(found) == {*strategies(), "in_two"} - {"zero2", "zero3"}
     assert found["in_two"]["summary"] == "all_reduce as its two halves"
     words = (*SIMULATE, "--strategy", "with_values")

@@ -115,7 +115,8 @@ def test_proxies_that_called_otherwise_are_series_of_their_own(tmp_path: Path) -
     together = [sorted(point.run for point in one.points) for one in found.series]
     assert sorted(together) == [["again", "first"], ["bf16"], ["bucket"]]
     (bucket,) = [one for one in found.series if one.points[0].run == "bucket"]
-    assert bucket.apart == {"precision": "fp32", "micro_batches": "4", "bucket": "1048576"}
+    assert bucket.precision == "fp32"
+    assert bucket.apart == {"bucket": "1MiB"}
 
 
 def test_what_a_run_does_not_say_is_what_no_other_did(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 import pytest
 
-from steptime.study.scale import Steps, StepTimes, cells_of, scale_record
+from steptime.runs.environment import Environment
+from steptime.runs.record import Work
+from steptime.runs.scale import StepTimes, scale_json
+from steptime.study.scale import Steps, cells_of, scale_record
 from steptime.study.scale_options import Point, make_grid
 from steptime.timeline.efficiency import Usage
 
@@ -65,7 +68,7 @@ def test_the_factors_multiply_to_the_global_efficiency():
     usage = Usage(useful_s=(4.0, 6.5, 7.0), run_time_s=9.0)
     grid = make_grid((1, 3), (1,), ("replicated",), "strong", None)
     cells = cells_of(grid, [steps_of(BASE, 10.0), steps_of(usage, 7.5)], 4)
-    run = scale_record(grid, cells, {"batch": 8})
+    run = scale_json(scale_record(grid, cells, Work(model="m"), Environment(time="")))
     entry = run["cells"][1]
     product = (
         entry["load_balance"]

@@ -36,3 +36,47 @@ def test_a_row_is_no_longer_than_the_positions_of_the_model():
     assert options.row(options.config(256)) == 64
     with pytest.raises(UsageError, match="--context is 64: the model has positions for 1 to 8"):
         options.row(GPT2Config(layers=1, heads=1, embd=1, context=8, vocabulary=9))
+
+
+def test_a_model_goes_by_the_name_that_it_has_everywhere(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'family = "gpt2"\nlayers = 2\nhidden = 64\nheads = 2\ncontext = 32\nvocabulary = 9\n'
+    )
+    found = {
+        words: name_of(ModelOptions(name=words[0], model=words[1]).config(256))
+        for words in [
+            (None, None),
+            (None, "micro"),
+            ("gpt2", None),
+            ("gpt2", "nano"),
+            ("gpt2-124M", None),
+            ("gpt2-350M", None),
+            (str(path), None),
+        ]
+    }
+    assert list(found.values()) == [
+        "gpt2-nano",
+        "gpt2-micro",
+        "gpt2-124M",
+        "gpt2-nano",
+        "gpt2-124M",
+        "gpt2-355M",
+        "gpt2-2×64",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"name": "gpt2-124M", "model": "nano"}, "gpt2-124M and --model nano are two models"),
+        ({"name": "llama3-8B"}, "'llama3-8B' cannot be trained here"),
+        ({"name": "resnet50"}, "'resnet50' cannot be trained here"),
+        ({"name": "gpt5"}, "there is no model 'gpt5'"),
+        ({"model": "gpt5"}, "there is no model 'gpt5'; choose from nano, micro, 124M"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(given, sentence):
+    with pytest.raises(UsageError) as refused:
+        ModelOptions(**given)
+    assert sentence in str(refused.value)

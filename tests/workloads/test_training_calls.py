@@ -39,7 +39,7 @@ BYTES = {"fp32": 4, "fp64": 8, "bf16": 2}
 NAMES = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16"}
 
 MODEL = {"layers": 3, "heads": 4, "embd": 64, "context": 32}
-TRAIN = TrainOptions(batch=6, bucket=Size(str(BUCKET)))
+TRAIN = TrainOptions(batch=6, bucket=Size(f"{BUCKET}B"))
 VARIANTS = {
     **{name: (name, "fp32", TRAIN) for name in live_strategies()},
     "in half precision": ("overlapped_sharded", "bf16", replace(TRAIN, reduce_dtype="bf16")),

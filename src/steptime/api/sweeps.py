@@ -79,8 +79,8 @@ def sweep(function: Callable[..., T], *, track: Track = untracked, **arguments: 
     row are those of the result's ``row`` where it has one, as what ``st.simulate`` returns.
     ``track`` may show progress, as tqdm.
 
-    >>> table = st.sweep(st.simulate, model="gpt2-124M", cluster="dgx-h100-pod", ranks=8,
-    ...                  strategy=["sharded", "overlapped"], tensor=[1, 3])
+    >>> several = {"strategy": ["sharded", "overlapped"], "tensor": [1, 3]}
+    >>> table = st.sweep(st.simulate, model="gpt2", cluster="dgx-h100-pod", ranks=8, **several)
     >>> [cell.refused is None for cell in table.cells]
     [True, False, True, False]
     """

@@ -1,4 +1,4 @@
-"""What carries out the collectives of a group."""
+"""Engine: the interface of whatever carries out the collectives of a group."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -38,7 +38,7 @@ class Engine(Protocol):
         """Reduce ``tensor`` into that of ``root``, in place."""
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
-        """Fill ``outputs[i]`` with the tensor of rank i; all are equally long."""
+        """Fill ``outputs[i]`` with the tensor of rank i; all have the same length."""
 
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
@@ -48,35 +48,35 @@ class Engine(Protocol):
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
     ) -> None:
-        """Fill the ``outputs`` of ``root`` with everyone's ``tensor``."""
+        """On ``root``, fill ``outputs[i]`` with the ``tensor`` of rank i."""
 
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
-        """Fill everyone's ``output`` with the part of the ``inputs`` of ``root`` that is for it."""
+        """Fill ``output`` of rank i with ``inputs[i]`` of ``root``."""
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        """Fill ``outputs[i]`` with what rank i holds for this rank in its ``inputs``."""
+        """Fill ``outputs[i]`` with rank i's ``inputs[rank]``, where ``rank`` is this rank."""
 
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
-        """Send a message; return when ``tensor`` may be changed again."""
+        """Send a message; returns when ``tensor`` may be changed again."""
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-        """Send a message if that needs no waiting; whether it was sent."""
+        """Send a message if that needs no waiting; returns whether it was sent."""
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-        """Receive a message, from anyone if ``source`` is None; the result is who sent it."""
+        """Receive from rank ``source``, or from any rank where it is None; returns the sender."""
 
     def close(self) -> None:
-        """Give back what the group holds."""
+        """Free the group's memory, threads and connections."""
 
 
 def even_counts(elements: int, ranks: int) -> list[int]:
-    """As many elements for each rank as can be equal, the rest to the first ones."""
+    """Split ``elements`` among ranks as evenly as possible: the first ranks get one more."""
     share, rest = divmod(elements, ranks)
     return [share + (rank < rest) for rank in range(ranks)]
 
 
 def as_bytes(tensor: Tensor) -> Tensor:
-    """The memory of a vector of any dtype, as a vector of bytes."""
+    """A view of a vector of any dtype as a vector of bytes."""
     return tensor.view(torch.uint8)

@@ -10,10 +10,10 @@ from torch import Tensor
 
 
 def flatten(tensor: Tensor) -> Tensor:
-    """What ``tensor`` holds as a contiguous vector: its own memory where it is contiguous.
+    """The elements of ``tensor`` as a contiguous vector: a view where it is contiguous already.
 
-    Writing into the vector is seen neither by autograd nor by the version counter of ``tensor``,
-    as with every backend of torch.
+    Neither autograd nor the version counter of ``tensor`` sees what is written into the vector, as
+    with every backend of torch.
     """
     if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj():
         # A copy in the order of the elements; clone would keep a dense tensor's strides.
@@ -29,12 +29,12 @@ def flatten(tensor: Tensor) -> Tensor:
 
 
 def restore(tensor: Tensor, vector: Tensor) -> None:
-    """Put what arrived in ``vector``, which ``flatten`` made of ``tensor``, into ``tensor``."""
+    """Copy the received ``vector``, made by ``flatten`` of ``tensor``, back into ``tensor``."""
     if vector.data_ptr() != tensor.data_ptr() and tensor.numel():
         with torch.no_grad():
             tensor.data.copy_(vector.view(tensor.shape))
 
 
 def parts(vector: Tensor, counts: Sequence[int]) -> list[Tensor]:
-    """Consecutive pieces of ``vector`` with so many elements each."""
+    """Consecutive views of ``vector``: the i-th has ``counts[i]`` elements."""
     return list(vector.split_with_sizes(list(counts)))

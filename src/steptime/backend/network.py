@@ -1,8 +1,8 @@
-"""Collectives among ranks on different hosts, made of gloo's messages.
+"""NetworkGroup: collectives among ranks on different hosts, made of gloo's messages.
 
 Only bytes travel, so any dtype can; elements are combined here, in the order of the ranks. Before
-data moves, the ranks tell each other what they call: a gloo process that receives a message longer
-than it expects ends without a word.
+data moves, the ranks exchange their calls and check them: a gloo process that receives a message
+longer than it expects ends without an error.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from steptime.world import compat
 from steptime.world.environment import LostContactError
 
 _ONE_SHOT_BYTES = 16 << 10
-"""Up to here a message costs its latency, and one round of whole vectors beats two of parts."""
+"""Up to this size latency dominates, and one round of whole vectors beats two of parts."""
 
 _COLLECTIVE_TAG = 0
 _FIRST_USER_TAG = 1
@@ -68,7 +68,7 @@ class NetworkGroup:
         self.agree(call)
 
     def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
-        """Each reduces its part of the vector and all gather the parts; one round when small."""
+        """Each rank reduces its part and all gather the parts; one round when small."""
         self.agree(call)
         if tensor.nbytes <= _ONE_SHOT_BYTES:
             fold(op, self._collect(call, tensor), tensor)
@@ -89,7 +89,7 @@ class NetworkGroup:
         self._share(call, blocks)
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
-        """Each reduces its part of the vector and the root gathers the parts."""
+        """Each rank reduces its part of the vector and the root gathers the parts."""
         self.agree(call)
         blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
         part = blocks[self.rank] if self.rank == root else torch.empty_like(blocks[self.rank])
@@ -97,7 +97,7 @@ class NetworkGroup:
         self._bring(call, blocks, part, root)
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
-        """Everyone sends its vector to everyone."""
+        """Every rank sends its vector to every other."""
         self.agree(call)
         outputs[self.rank].copy_(tensor)
         self._share(call, outputs)
@@ -105,14 +105,14 @@ class NetworkGroup:
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
     ) -> None:
-        """Everyone sends to each what it must reduce."""
+        """Every rank sends to each other what that one must reduce."""
         self.agree(call)
         self._reduce_part(call, output, inputs, op)
 
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
     ) -> None:
-        """Everyone sends its vector to the root."""
+        """Every rank sends its vector to the root."""
         self.agree(call)
         if outputs is not None:
             outputs[root].copy_(tensor)
@@ -121,14 +121,14 @@ class NetworkGroup:
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
-        """The root sends to each its own."""
+        """The root sends each rank its part."""
         self.agree(call)
         self._deal(call, output, inputs or (), root)
         if inputs is not None:
             output.copy_(inputs[root])
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        """Everyone sends to each its own."""
+        """Every rank sends each other its part."""
         self.agree(call, [t.numel() for t in inputs], [t.numel() for t in outputs])
         own = inputs[self.rank].clone()
         self._exchange(
@@ -137,7 +137,7 @@ class NetworkGroup:
         outputs[self.rank].copy_(own)
 
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
-        """Send a header with the user's ``tag``, then the data with a tag that it tells."""
+        """Send a header with the user's ``tag``, then the data with a tag that the header names."""
         payload_tag = _PAYLOAD_TAGS[next(self._payload_tags) % len(_PAYLOAD_TAGS)]
         header = _header(call, [payload_tag])
         works = [self._live().send([header], to, tag + _FIRST_USER_TAG)]
@@ -147,7 +147,7 @@ class NetworkGroup:
             self._wait(work, to, f"{call}")
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:  # noqa: ARG002
-        """Never: nobody knows when gloo has sent a message."""
+        """Always False: gloo does not say whether a message can be sent without waiting."""
         return False
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
@@ -179,7 +179,7 @@ class NetworkGroup:
         self._gloo = None
 
     def fail(self, error: SteptimeError) -> SteptimeError:
-        """Break the group; the others lose contact, and find in the store the first reason."""
+        """Break the group; the others lose contact, and read the first reason in the store."""
         if self._failure is None:
             first = type(error)(self._post(str(error)))
             self._failure = first
@@ -190,7 +190,7 @@ class NetworkGroup:
         """Return when all ranks have come here with the same call, or raise on each of them.
 
         Where sizes differ by pair, ``sent`` and ``expected`` hold the elements to and from each
-        rank. The result is whether all of them, on all ranks, are the same.
+        rank. Returns whether all of them, on all ranks, are the same.
         """
         self._number += 1
         sizes = [*sent, *expected] or [0] * 2 * self.ranks
@@ -213,12 +213,12 @@ class NetworkGroup:
         return bool((rows == rows[0, 0]).all())
 
     def begin_send(self, call: Call, tensor: Tensor, to: int) -> Callable[[], None]:
-        """Begin to send within a collective; the result waits until ``tensor`` may change."""
+        """Begin to send within a collective; call the result to wait until it has left."""
         work = self._live().send([as_bytes(tensor)], to, _COLLECTIVE_TAG)
         return lambda: self._wait(work, to, f"{call} (call number {self._number})")
 
     def begin_receive(self, call: Call, tensor: Tensor, source: int) -> Callable[[], None]:
-        """Begin to receive within a collective; the result waits until ``tensor`` is there."""
+        """Begin to receive within a collective; call the result to wait for ``tensor``."""
         work = self._live().recv([as_bytes(tensor)], source, _COLLECTIVE_TAG)
         return lambda: self._wait(work, source, f"{call} (call number {self._number})")
 
@@ -244,21 +244,21 @@ class NetworkGroup:
         )
 
     def _collect(self, call: Call, tensor: Tensor) -> list[Tensor]:
-        """Everyone's ``tensor``."""
+        """The ``tensor`` of every rank, by an all_gather."""
         collected = [torch.empty_like(tensor) for _ in range(self.ranks)]
         collected[self.rank] = tensor
         self._share(call, collected)
         return collected
 
     def _share(self, call: Call, tensors: Sequence[Tensor]) -> None:
-        """Fill ``tensors`` with what each rank has in its own of them."""
+        """All-gather in place: fill ``tensors[i]`` with rank i's own ``tensors[i]``."""
         own = tensors[self.rank]
         self._exchange(call, {p: tensors[p] for p in self._peers}, dict.fromkeys(self._peers, own))
 
     def _reduce_part(
         self, call: Call, part: Tensor, tensors: Sequence[Tensor], op: Reduction
     ) -> None:
-        """Fill ``part`` with the reduction of everyone's ``tensors[rank]``."""
+        """Fill ``part`` with the reduction of all ranks' ``tensors[rank]``."""
         own = tensors[self.rank]
         contributions = [torch.empty_like(own) for _ in range(self.ranks)]
         contributions[self.rank] = own.clone()  # part may lie anywhere in it
@@ -268,14 +268,14 @@ class NetworkGroup:
         fold(op, contributions, part)
 
     def _bring(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor, root: int) -> None:
-        """Fill the other ranks' ``outputs`` of ``root``."""
+        """Gather the other ranks' tensors in the ``outputs`` of ``root``."""
         if self.rank == root:
             self._exchange(call, {p: outputs[p] for p in self._peers}, {})
         else:
             self._exchange(call, {}, {root: tensor})
 
     def _deal(self, call: Call, output: Tensor, inputs: Sequence[Tensor], root: int) -> None:
-        """Fill the ``output`` of each rank but ``root``."""
+        """Scatter ``inputs`` of ``root`` to the ``output`` of each other rank."""
         if self.rank == root:
             self._exchange(call, {}, {p: inputs[p] for p in self._peers})
         else:
@@ -302,7 +302,7 @@ class NetworkGroup:
 
 
 def _header(call: Call, sizes: Sequence[int]) -> Tensor:
-    """A call, and what else must be known of it, as a vector of int64."""
+    """A call, and the sizes that go with it, as a vector of int64."""
     return torch.tensor([*call.words.cast("B").cast("q"), *sizes])
 
 

@@ -1,4 +1,4 @@
-"""Making the group of one rank: who shares this host, and which engine serves the group."""
+"""Opening a group: find out which ranks share a host, and choose the engine that serves it."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _GRACE_S = 5.0
 
 
 def open_group(options: compat.GroupOptions, own_options: object) -> SteptimeGroup:
-    """The process group that torch.distributed asks for; called by every rank of it at once.
+    """Make the process group that torch.distributed asks for; called by all its ranks at once.
 
     ``own_options`` is what the caller gave as ``pg_options``: Options, or None.
 
@@ -51,7 +51,7 @@ def open_group(options: compat.GroupOptions, own_options: object) -> SteptimeGro
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a rank is in its group, and where the group meets."""
+    """A rank's place in its group, and the store by which the group connects."""
 
     store: compat.Store
     rank: int
@@ -60,14 +60,14 @@ class _Place:
     names: Sequence[int]
 
     def network(self, key: str, members: Sequence[int]) -> NetworkGroup:
-        """The group of ``members`` over the network, as all of them call it."""
+        """The NetworkGroup of ``members``; each of them must make this call."""
         names = [self.names[member] for member in members]
         store = compat.PrefixStore(key, self.store)
         return NetworkGroup(store, members.index(self.rank), len(members), self.timeout_s, names)
 
 
 def _open_engine(place: _Place, selected: Mapping[str, Selection]) -> Engine:
-    """Memory alone on one host, the network alone for one rank a host, both for what is between."""
+    """Shared memory on one host, the network for one rank a host, two levels for all else."""
     hosts = find_hosts(place.store, place.rank, place.ranks)
     everyone = range(place.ranks)
     builtin: Engine

@@ -1,6 +1,6 @@
 """The operations of torch.distributed on tensors of any strides, made of those of an Engine.
 
-Each runs in its turn in the lane of a group, so what a tensor holds is read only then.
+Each reads its tensors only when its turn in the group's lane has come.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from steptime.backend.host import Call
 from steptime.backend.reduction import Reduction
 
 Operation = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function of this module and what it takes after the engine."""
+"""A function of this module and its arguments after the engine."""
 
 
 def barrier(engine: Engine, call: Call) -> None:
@@ -62,7 +62,7 @@ def all_gather_uneven(
 
 
 def all_gather_single(engine: Engine, call: Call, output: Tensor, tensor: Tensor) -> None:
-    """Fill ``output`` with the tensors of all ranks, one behind the other."""
+    """Fill ``output`` with the tensors of all ranks, concatenated."""
     vector = flatten(output)
     engine.all_gather(call, parts(vector, [tensor.numel()] * engine.ranks), flatten(tensor))
     restore(output, vector)
@@ -84,7 +84,7 @@ def reduce_scatter_uneven(
     inputs: Sequence[Tensor],
     op: Reduction,
 ) -> None:
-    """The same with inputs that differ in size: each is reduced to the rank whose it is."""
+    """``reduce_scatter`` with inputs of different sizes: one reduce to each rank."""
     for root, (call, tensor) in enumerate(zip(calls, inputs, strict=True)):
         vector = flatten(tensor).clone()
         engine.reduce(call, vector, root, op)
@@ -105,7 +105,7 @@ def reduce_scatter_single(
 def gather(
     engine: Engine, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
 ) -> None:
-    """Fill the ``outputs`` of ``root`` with everyone's tensor."""
+    """Fill ``outputs[i]`` of ``root`` with the tensor of rank i."""
     if outputs is None:
         engine.gather(call, None, flatten(tensor), root)
         return
@@ -117,7 +117,7 @@ def gather(
 def scatter(
     engine: Engine, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
 ) -> None:
-    """Fill everyone's ``output`` with its part of the ``inputs`` of ``root``."""
+    """Fill ``output`` of rank i with ``inputs[i]`` of ``root``."""
     vector = flatten(output)
     vectors = None if inputs is None else [flatten(tensor) for tensor in inputs]
     engine.scatter(call, vector, vectors, root)
@@ -127,7 +127,7 @@ def scatter(
 def all_to_all(
     engine: Engine, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]
 ) -> None:
-    """Fill ``outputs[i]`` with what rank i holds for this one in its ``inputs``."""
+    """Fill ``outputs[i]`` with rank i's ``inputs[rank]``, where ``rank`` is this rank."""
     vectors = [flatten(output) for output in outputs]
     engine.all_to_all(call, vectors, [flatten(tensor) for tensor in inputs])
     _restore_all(outputs, vectors)
@@ -141,7 +141,10 @@ def all_to_all_single(
     received: Sequence[int],
     sent: Sequence[int],
 ) -> None:
-    """The same with consecutive parts, of so many elements, of one output and one input."""
+    """``all_to_all`` whose parts are consecutive in one output and in one input.
+
+    ``received`` and ``sent``: the elements from and to each rank.
+    """
     vector = flatten(output)
     engine.all_to_all(call, parts(vector, received), parts(flatten(tensor), sent))
     restore(output, vector)
@@ -153,12 +156,12 @@ def send(engine: Engine, call: Call, tensor: Tensor, to: int, tag: int) -> None:
 
 
 def try_send(engine: Engine, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-    """Send a message if that needs no waiting; whether it was sent."""
+    """Send a message if that needs no waiting; returns whether it was sent."""
     return engine.try_send(call, flatten(tensor), to, tag)
 
 
 def recv(engine: Engine, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-    """Receive a message; the result is the rank that sent it."""
+    """Receive a message; returns the rank that sent it."""
     vector = flatten(tensor)
     sender = engine.recv(call, vector, source, tag)
     restore(tensor, vector)
@@ -166,7 +169,7 @@ def recv(engine: Engine, call: Call, tensor: Tensor, source: int | None, tag: in
 
 
 def in_turn(engine: Engine, operations: Sequence[Operation]) -> None:
-    """Several operations, one after another."""
+    """Run several operations, one after another."""
     for operation, arguments in operations:
         operation(engine, *arguments)
 

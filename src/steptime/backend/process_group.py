@@ -28,7 +28,7 @@ _Route = tuple[Literal["send", "recv"], int | None, int]
 
 
 def _cpu(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method whose tensors are on the CPU; NCCL does those whose tensors are on a GPU."""
+    """Decorate a method for CPU tensors: CUDA tensors go to the group's NCCL group instead."""
 
     @wraps(method)
     @compat.left_alone
@@ -50,8 +50,8 @@ class SteptimeGroup(compat.ProcessGroup):
     Messages run in threads of their own, one for each peer, direction and tag, in order.
 
     Every call raises UsageError for tensors that it cannot take, and SteptimeError or
-    LostContactError as Engine does: a call that runs in the caller's thread at once, any other in
-    ``wait``, through its future, and from every later call.
+    LostContactError as Engine does: a call in the caller's thread at once, any other in ``wait``,
+    through its future, and from every later call.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SteptimeGroup(compat.ProcessGroup):
     name = getBackendName
 
     def setGroupName(self, name: str) -> None:  # noqa: N802
-        """Torch names the group."""
+        """Set the group's name; torch calls this."""
         self._name = name
 
     def getGroupName(self) -> str:  # noqa: N802
@@ -101,7 +101,7 @@ class SteptimeGroup(compat.ProcessGroup):
         return self._name
 
     def setGroupDesc(self, description: str) -> None:  # noqa: N802
-        """Torch describes the group."""
+        """Set the group's description; torch calls this."""
         self._description = description
 
     def getGroupDesc(self) -> str:  # noqa: N802
@@ -116,7 +116,7 @@ class SteptimeGroup(compat.ProcessGroup):
         return self if torch.device(device).type == "cpu" else self.accelerator(device)
 
     def accelerator(self, device: torch.device) -> Any:
-        """The group that communicates tensors on a GPU, made at its first use.
+        """The NCCL group that communicates CUDA tensors, made at its first use.
 
         Raises UsageError where there is no CUDA GPU.
         """
@@ -130,21 +130,21 @@ class SteptimeGroup(compat.ProcessGroup):
         return self._nccl
 
     def shutdown(self) -> None:
-        """Finish the collectives under way and give back what the group holds."""
+        """Finish the collectives in progress and free what the group holds."""
         self._lane.finish()
         self._leave()
         if self._nccl is not None:
             self._nccl.shutdown()
 
     def abort(self) -> None:
-        """Give back what the group holds; what is under way fails."""
+        """Free what the group holds; calls in progress fail."""
         self._engine.close()
 
     # Collectives
 
     @compat.left_alone
     def barrier(self, opts: Any = _DEFAULT) -> compat.Work:
-        """Every rank waits for all; with a timeout, no longer than that."""
+        """Every rank waits for all; the timeout, if given, bounds the wait."""
         if opts.device is not None and opts.device.type != "cpu":
             work: compat.Work = self.accelerator(opts.device).barrier(opts)
             return work
@@ -158,13 +158,13 @@ class SteptimeGroup(compat.ProcessGroup):
 
     @_cpu
     def allreduce(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
-        """Reduce the one tensor over all ranks, in place."""
+        """Reduce the only tensor of ``tensors`` over all ranks, in place."""
         return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensors[0]), opts)
 
     def all_reduce_by(
         self, tensors: list[Tensor], op: Reduction, opts: Any = _DEFAULT
     ) -> compat.Work:
-        """The same by any Reduction, a user's own too."""
+        """``allreduce`` by any Reduction, a user's own too."""
         (tensor,) = tensors
         return self._do(opts, tensors, requests.all_reduce(tensor, op))
 
@@ -222,14 +222,14 @@ class SteptimeGroup(compat.ProcessGroup):
     def all_gather_single(
         self, output: Tensor, tensor: Tensor, opts: Any = _DEFAULT
     ) -> compat.Work:
-        """Fill the output with the tensors of all ranks, one behind the other."""
+        """Fill the output with the tensors of all ranks, concatenated."""
         return self._do(opts, [output], requests.all_gather_single(self._ranks, output, tensor))
 
     @_cpu
     def all_gather_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = _DEFAULT
     ) -> compat.Work:
-        """The same for each pair of output and input."""
+        """``all_gather_single`` for each pair of output and input."""
         each = [
             requests.all_gather_single(self._ranks, output, tensor)
             for output, tensor in zip(outputs, inputs, strict=True)
@@ -267,7 +267,7 @@ class SteptimeGroup(compat.ProcessGroup):
         inputs: list[Tensor],
         opts: Any = _DEFAULT,
     ) -> compat.Work:
-        """The same for each pair of output and input."""
+        """``reduce_scatter_single`` for each pair of output and input."""
         each = [
             requests.reduce_scatter_single(
                 self._ranks, output, tensor, reduction(opts.reduceOp, output)
@@ -302,7 +302,7 @@ class SteptimeGroup(compat.ProcessGroup):
     def alltoall(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = _DEFAULT
     ) -> compat.Work:
-        """Fill ``outputs[i]`` with what rank i holds for this one; sizes may differ."""
+        """Fill ``outputs[i]`` with rank i's input for this rank; sizes may differ."""
         return self._do(opts, outputs, requests.all_to_all(self._ranks, outputs, inputs))
 
     @_cpu
@@ -314,7 +314,10 @@ class SteptimeGroup(compat.ProcessGroup):
         input_splits: Sequence[int],
         opts: Any = _DEFAULT,
     ) -> compat.Work:
-        """The same with consecutive parts, of so many rows, of one output and one input."""
+        """``alltoall`` whose parts are consecutive rows of one output and one input.
+
+        ``output_splits`` and ``input_splits``: the rows from and to each rank.
+        """
         request = requests.all_to_all_single(
             self._ranks, output, tensor, output_splits, input_splits
         )
@@ -332,7 +335,7 @@ class SteptimeGroup(compat.ProcessGroup):
 
     @_cpu
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
-        """Send the one tensor to a rank of the group."""
+        """Send the only tensor of ``tensors`` to a rank of the group."""
         (tensor,) = tensors
         operation, arguments = requests.send(self._names, tensor, peer, tag)
         lane = self._lane_of("send", peer, tag)
@@ -342,13 +345,13 @@ class SteptimeGroup(compat.ProcessGroup):
 
     @_cpu
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
-        """Receive into the one tensor from a rank of the group."""
+        """Receive into the only tensor of ``tensors`` from a rank of the group."""
         (tensor,) = tensors
         return self._receive(tensor, peer, tag)
 
     @_cpu
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
-        """Receive into the one tensor from whichever rank sends first."""
+        """Receive into the only tensor of ``tensors`` from whichever rank sends first."""
         (tensor,) = tensors
         return self._receive(tensor, None, tag)
 
@@ -378,7 +381,7 @@ class SteptimeGroup(compat.ProcessGroup):
 def _leave(
     pid: int, engine: Engine, crew: Crew, lane: Lane, messages: Mapping[_Route, Lane]
 ) -> None:
-    """Leave a group and wait for the end of its threads; a process forked since leaves nothing."""
+    """Leave a group and wait for the end of its threads; does nothing in a forked child process."""
     if os.getpid() == pid:
         engine.close()
         crew.close()

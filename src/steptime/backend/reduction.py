@@ -1,4 +1,4 @@
-"""What a reduction does to two blocks of elements, and the reductions that everyone needs."""
+"""Reduction: an elementwise operation on two blocks, and the predefined ones: sum, avg, max…."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ writes its result into a third, which may be one of them."""
 class Reduction:
     """An elementwise reduction of the tensors of all ranks.
 
-    Contributions are combined in the order of the ranks, 0 first, so every rank gets the same
-    bits. ``finish(result, ranks)`` turns the combined elements into the result, in place. Where
-    ``wide``, elements of a dtype that float32 or complex64 contains are combined in that and
-    rounded once, at the end; those of float8, which has no arithmetic of its own, always are.
+    Contributions are combined in the order of the ranks, 0 first, so every rank gets the same bits.
+    ``finish(result, ranks)`` turns the combined elements into the result, in place. Where ``wide``,
+    elements of a dtype that float32 or complex64 contains are combined in that and rounded once, at
+    the end. Those of float8, which has no arithmetic, always are.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Reduction:
 
 
 def custom(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> Reduction:
-    """A reduction by a function of one's own.
+    """A Reduction by a user's function.
 
     ``function(a, b)`` takes two 1-D tensors of equal length and dtype and returns a third; it must
-    be elementwise, for it sees a tensor in blocks. ``a`` combines the lower ranks. All ranks must
-    give the same ``name``, by which they tell whether they agree.
+    be elementwise, since it is called on blocks of a tensor. ``a`` combines the lower ranks. All
+    ranks must give the same ``name``: by it they check that they call the same.
     """
 
     def combine(a: Tensor, b: Tensor, *, out: Tensor) -> None:
@@ -59,7 +59,7 @@ def _divide(result: Tensor, ranks: int) -> None:
 
 
 def _also_unsigned(torch_op: Combine, numpy_op: Combine) -> Combine:
-    """``torch_op``, and NumPy for the dtypes in which torch cannot reckon."""
+    """``torch_op``, or ``numpy_op`` for the unsigned dtypes in which torch cannot compute."""
 
     def combine(a: Tensor, b: Tensor, *, out: Tensor) -> None:
         if a.dtype in _UNSIGNED:

@@ -1,7 +1,7 @@
-"""What a caller of torch.distributed asks for: checked, and described as an operation to carry out.
+"""Requests: the arguments of a call of torch.distributed, checked and made into an Operation.
 
-Everything that one rank can see to be wrong is refused here, before any other rank is concerned.
-Every function raises UsageError.
+What one rank can see to be wrong is refused here, before any other rank is involved. Every function
+raises UsageError.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from steptime.errors import UsageError
 from steptime.world.compat import RedOpType, ReduceOp
 
 Names = Sequence[int]
-"""The global numbers of the ranks of a group, by which errors call them."""
+"""The global ranks of a group's members, which errors quote."""
 
 _REDUCTIONS = {
     RedOpType.SUM: SUM,
@@ -33,7 +33,7 @@ _REDUCTIONS = {
 
 
 def reduction(op: ReduceOp, tensor: Tensor) -> Reduction:
-    """The Reduction that a ReduceOp means for ``tensor``; there is none for PREMUL_SUM."""
+    """The Reduction for a ReduceOp and the dtype of ``tensor``; PREMUL_SUM is refused."""
     return _reduction(op.op, tensor.dtype)
 
 
@@ -104,7 +104,7 @@ def all_gather(rank: int, ranks: int, outputs: Sequence[Tensor], tensor: Tensor)
 
 
 def all_gather_single(ranks: int, output: Tensor, tensor: Tensor) -> Operation:
-    """Fill the output with the tensors of all ranks, one behind the other."""
+    """Fill the output with the tensors of all ranks, concatenated."""
     _check_list("all_gather", "output", [output], 1, tensor.dtype)
     _check_strided(tensor)
     _check_writable(output)
@@ -165,7 +165,7 @@ def scatter(names: Names, output: Tensor, inputs: Sequence[Tensor] | None, root:
 
 
 def all_to_all(ranks: int, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Operation:
-    """Fill ``outputs[i]`` with what rank i has for this one in its inputs; sizes may differ."""
+    """Fill ``outputs[i]`` with rank i's input for this rank; sizes may differ."""
     _check_list("all_to_all", "inputs", inputs, ranks, inputs[0].dtype)
     _check_list("all_to_all", "outputs", outputs, ranks, inputs[0].dtype)
     _check_writable(*outputs)
@@ -180,7 +180,7 @@ def all_to_all_single(
     output_splits: Sequence[int],
     input_splits: Sequence[int],
 ) -> Operation:
-    """The same with consecutive parts of one output and one input, of so many rows each."""
+    """``all_to_all`` whose parts are consecutive rows of one output and one input."""
     _check_list("all_to_all", "output", [output], 1, tensor.dtype)
     _check_strided(tensor)
     _check_writable(output)
@@ -218,7 +218,7 @@ def _check_strided(*tensors: Tensor) -> None:
 
 
 def _check_writable(*tensors: Tensor) -> None:
-    """Refuse tensors of which several elements share one place in memory."""
+    """Refuse tensors in which several elements share one place in memory."""
     for tensor in tensors:
         if any(n > 1 and s == 0 for n, s in zip(tensor.shape, tensor.stride(), strict=True)):
             raise UsageError(
@@ -256,7 +256,7 @@ def _check_whole(name: str, whole: Tensor, part: Tensor, ranks: int) -> None:
 
 
 def _split(which: str, tensor: Tensor, splits: Sequence[int], ranks: int) -> list[int]:
-    """The numbers of elements that ``splits``, the numbers of rows, mean."""
+    """The elements of each rank's part, from ``splits`` in rows; without them, equal parts."""
     rows = tensor.shape[0] if tensor.dim() else 1
     if not splits:
         if rows % ranks:

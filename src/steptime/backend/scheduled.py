@@ -1,4 +1,4 @@
-"""Collectives carried out by the schedules that were chosen for them by name."""
+"""ScheduledGroup: collectives carried out by the algorithms that the user selected by name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -18,11 +18,11 @@ from steptime.collectives.selection import BUILTIN, Selection, blocks_for
 
 
 class ScheduledGroup:
-    """An Engine that follows what is ``selected``; the rest is ``builtin``'s.
+    """An Engine that carries out ``selected`` collectives by schedules, all others by ``builtin``.
 
-    ``hosts`` names the host of each rank, for the algorithms that ask. The size by which an
-    algorithm is chosen is that of the vector that its schedule cuts into chunks: of all ranks'
-    parts together where each rank has its own.
+    ``hosts``: the host of each rank, for algorithms that depend on it. The size by which an
+    algorithm is selected is that of the vector that its schedule cuts into chunks: all ranks' parts
+    together where each rank has its own.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ScheduledGroup:
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
     ) -> None:
-        """Fill the ``outputs`` of ``root`` with everyone's ``tensor``."""
+        """On ``root``, fill ``outputs[i]`` with the ``tensor`` of rank i."""
         name = self._chosen("gather", self.ranks * tensor.nbytes)
         if name == BUILTIN:
             self._builtin.gather(call, outputs, tensor, root)
@@ -110,7 +110,7 @@ class ScheduledGroup:
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
-        """Fill everyone's ``output`` with its part of the ``inputs`` of ``root``."""
+        """Fill ``output`` of rank i with ``inputs[i]`` of ``root``."""
         name = self._chosen("scatter", self.ranks * output.nbytes)
         if name == BUILTIN:
             self._builtin.scatter(call, output, inputs, root)
@@ -121,9 +121,9 @@ class ScheduledGroup:
         output.copy_(self._share(vector, self.rank))
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        """Fill ``outputs[i]`` with what rank i holds for this rank in its ``inputs``.
+        """Fill ``outputs[i]`` with rank i's ``inputs[rank]``, where ``rank`` is this rank.
 
-        A schedule moves chunks of one size, so unequal ones are left to the builtin.
+        A schedule moves chunks of one size, so unequal parts are left to the builtin.
         """
         name = self._chosen("all_to_all", sum(tensor.nbytes for tensor in inputs))
         sent, received = ([t.numel() for t in tensors] for tensors in (inputs, outputs))
@@ -140,15 +140,15 @@ class ScheduledGroup:
         self._builtin.send(call, tensor, to, tag)
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-        """Send a message if that needs no waiting."""
+        """Send a message if that needs no waiting; returns whether it was sent."""
         return self._builtin.try_send(call, tensor, to, tag)
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-        """Receive a message."""
+        """Receive a message; returns the rank that sent it."""
         return self._builtin.recv(call, tensor, source, tag)
 
     def close(self) -> None:
-        """Give back what the groups hold."""
+        """Free what both groups hold."""
         self._builtin.close()
         self._transport.close()
 
@@ -167,7 +167,7 @@ class ScheduledGroup:
     def _reduced(
         self, call: Call, collective: str, name: str, tensor: Tensor, op: Reduction, root: int = 0
     ) -> Tensor:
-        """The vector after the schedule, in the dtype in which ``op`` combines."""
+        """Run the schedule; returns the vector in the dtype in which ``op`` combines."""
         vector = tensor.to(op.accumulator(tensor.dtype))
         self._carry_out(call, collective, name, vector, root=root, op=op)
         return vector
@@ -220,7 +220,7 @@ class ScheduledGroup:
 
 
 class _CallTransport:
-    """The Transport of one call."""
+    """The Transport of a schedule's messages within one call."""
 
     def __init__(self, transport: ScheduleTransport, call: Call) -> None:
         self._transport = transport
@@ -236,7 +236,7 @@ class _CallTransport:
 
 
 def _not_empty(vector: Tensor) -> Tensor:
-    """What to send for a vector: a barrier's message has no elements, and arrives all the same."""
+    """The vector, or one element for an empty one: a barrier's messages must arrive too."""
     return vector if vector.numel() else torch.zeros(1, dtype=torch.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Which algorithm carries out a collective of a group, chosen by name for each size."""
+"""Selection: which algorithm a group uses for each collective and size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,22 +7,22 @@ from steptime.collectives import COLLECTIVES, collective_named
 from steptime.collectives.selection import Selection
 
 VARIABLE = "STEPTIME_"
-"""The environment variable for all_reduce is STEPTIME_ALL_REDUCE, and so on."""
+"""Prefix of the environment variables that select algorithms, such as STEPTIME_ALL_REDUCE."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What init_process_group and new_group take for this backend as ``pg_options``.
+    """The ``pg_options`` of init_process_group and new_group for this backend.
 
-    ``algorithms`` holds the text of a Selection for each collective, by its name, such as
-    all_reduce; what it does not hold is taken from the environment.
+    ``algorithms``: by name of a collective, such as all_reduce, the text of a Selection; for all
+    others the environment decides.
     """
 
     algorithms: Mapping[str, str] = field(default_factory=dict)
 
 
 def select(options: Options, environ: Mapping[str, str], ranks: int) -> dict[str, Selection]:
-    """What is selected in a group of so many ranks, for the collectives for which anything is.
+    """The selections for a group of so many ranks, by collective; only those that are made.
 
     Raises UsageError for an unknown collective, and as Selection.parse does.
     """

@@ -1,4 +1,4 @@
-"""One tensor for all ranks of a group, in memory that they share."""
+"""shared(): one tensor whose memory all ranks of a group share."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def shared(
     *shape: int, dtype: torch.dtype = torch.float32, group: ProcessGroup | None = None
 ) -> Tensor:
-    """A tensor of zeros that is the same memory in every rank of ``group``, by default of all.
+    """A tensor of zeros whose memory is shared by every rank of ``group``, by default all ranks.
 
-    A collective call: every rank must make it, with the same shape and dtype. What one rank writes
-    the others read; a barrier tells when it is there. The memory is freed when no rank's tensor
-    refers to it any more.
+    A collective call: every rank must make it, with the same shape and dtype. After a barrier each
+    rank reads what the others wrote. The memory is freed when no rank's tensor refers to it any
+    more.
 
-    Raises SteptimeError, on all ranks, when they do not all share one host or it has not the
+    Raises SteptimeError, on all ranks, when they are not all on one host or it has too little
     memory.
     """
     elements = math.prod(shape)
@@ -53,7 +53,7 @@ def shared(
 
 
 def _make(size: int) -> int | str:
-    """A segment whose memory is there, or why there is none."""
+    """A segment with its memory taken, or the reason why there is none."""
     fd = segment.create(size)
     try:
         segment.require_memory(size)
@@ -66,7 +66,7 @@ def _make(size: int) -> int | str:
 
 
 def _check_all_opened(opened: bool, group: ProcessGroup | None) -> None:
-    """Return when all ranks have opened the memory, which until then its maker must hold open."""
+    """Wait until all ranks have opened the memory; its maker must keep it open until then."""
     everyone = [False] * dist.get_world_size(group)
     dist.all_gather_object(everyone, opened, group=group)
     if not all(everyone):

@@ -1,4 +1,4 @@
-"""What carries the messages of the schedules that a group's collectives follow."""
+"""ScheduleTransport: the messages of the schedules that carry out a group's collectives."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from steptime.backend.work import Crew, Lane
 
 
 class ScheduleTransport(Protocol):
-    """Messages between the ranks of a group, each as part of a call of theirs.
+    """Messages between the ranks of a group, each within one collective call of theirs.
 
     Those from one rank to another arrive in the order of sending. Raises as Engine does.
     """
@@ -21,24 +21,24 @@ class ScheduleTransport(Protocol):
         """Return when all ranks have come here with the same call, or raise on each of them.
 
         Where sizes differ by pair, ``sent`` and ``expected`` hold the elements to and from each
-        rank. The result is whether all of them, on all ranks, are the same.
+        rank. Returns whether all of them, on all ranks, are the same.
         """
 
     def begin_send(self, call: Call, tensor: Tensor, to: int) -> Callable[[], None]:
-        """Begin to send; the result waits until ``tensor`` may change."""
+        """Begin to send; call the result to wait until ``tensor`` may change."""
 
     def begin_receive(self, call: Call, tensor: Tensor, source: int) -> Callable[[], None]:
-        """Begin to receive; the result waits until ``tensor`` is there."""
+        """Begin to receive; call the result to wait until ``tensor`` is there."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Free connections and threads."""
 
 
 class HostTransport:
     """The ScheduleTransport of ranks that share a host.
 
-    A message that fits the mailbox is put there at once. Another needs its receiver, so it leaves
-    in a thread, one for each receiver: two ranks may send to each other first.
+    A message that fits into the mailbox is put there at once. A larger one needs its receiver, so a
+    thread sends it, one thread for each receiver: two ranks may thus send to each other first.
     """
 
     def __init__(self, host: HostGroup) -> None:
@@ -77,11 +77,11 @@ class HostTransport:
         return wait
 
     def close(self) -> None:
-        """End the threads; the group is closed by whom it belongs to."""
+        """End the threads; the group's owner closes the group."""
         self._crew.close()
         for lane in self._lanes.values():
             lane.close()
 
 
 def _nothing() -> None:
-    """A message that is away needs no waiting."""
+    """The wait for a message that has already been sent."""

@@ -1,7 +1,7 @@
-"""Collectives among ranks on several hosts: memory within a host, its leader's network beyond it.
+"""TwoLevelGroup: hierarchical collectives: shared memory within a host, network between leaders.
 
-Each collective is made of one among the ranks of a host, one among the leaders, and again one among
-the ranks of a host. Where that gains nothing, all ranks use the network.
+A collective runs first among the ranks of each host, then among the hosts' leaders, and again
+within each host. Where that gains nothing, all ranks use the network directly.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,14 +18,14 @@ from steptime.backend.reduction import Reduction
 from steptime.errors import SteptimeError
 
 _LEADER = 0
-"""Of the ranks of a host, the first."""
+"""The leader of a host: its first rank."""
 
 
 class TwoLevelGroup:
-    """An Engine whose ranks are on several hosts, some of which have several ranks.
+    """An Engine for ranks on several hosts, some of which have several ranks.
 
-    ``partition`` holds the ranks of each host; ``host`` is the group of those on this one,
-    ``among`` that of all ranks, and ``between`` that of the leaders, on a leader.
+    ``partition``: the ranks of each host. ``host``: the group of the ranks on this host; ``among``:
+    that of all ranks; ``between``: that of the leaders, only on a leader.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TwoLevelGroup:
             self._host.barrier(call)
 
     def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
-        """Reduce on each host, then between the hosts, and tell the others."""
+        """Reduce on each host, all_reduce among leaders, broadcast on each host."""
         with self._under_way(call):
             total = self._host_total(tensor, op)
             self._lead(lambda between: between.all_reduce(call, total, _partial(op)))
@@ -62,7 +62,7 @@ class TwoLevelGroup:
             self._conclude(total, op, tensor)
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
-        """Reduce on each host, then between the hosts; the root's leader passes it on."""
+        """Reduce on each host, then among leaders; the root's leader passes it on."""
         with self._under_way(call):
             total = self._host_total(tensor, op)
             index, _ = self._place[root]
@@ -72,7 +72,7 @@ class TwoLevelGroup:
                 self._conclude(total, op, tensor)
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
-        """The root tells its host, its leader the other leaders, and they their hosts."""
+        """Broadcast on the root's host, then among the leaders, then on the other hosts."""
         with self._under_way(call):
             index, local = self._place[root]
             here = index == self._place[self.rank][0]
@@ -83,7 +83,7 @@ class TwoLevelGroup:
                 self._spread(tensor)
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
-        """Gather on each host, exchange between the hosts, and tell the others."""
+        """Gather on each host, exchange among leaders, broadcast on each host."""
         with self._under_way(call):
             everything, blocks = self._blocks(tensor)
             block = blocks[self._place[self.rank][0]]
@@ -99,7 +99,7 @@ class TwoLevelGroup:
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
     ) -> None:
-        """Reduce on each host, send each host its part, and scatter what they make."""
+        """Reduce on each host, send each host its part, and scatter the sums there."""
         with self._under_way(call):
             in_order = [inputs[rank] for members in self._partition for rank in members]
             total = self._host_total(torch.cat(in_order), op)
@@ -145,7 +145,7 @@ class TwoLevelGroup:
         return self._among.recv(call, tensor, source, tag)
 
     def close(self) -> None:
-        """Give back what the groups hold."""
+        """Free what all groups hold."""
         self._host.close()
         self._among.close()
         if self._between is not None:
@@ -153,7 +153,7 @@ class TwoLevelGroup:
 
     @contextmanager
     def _under_way(self, call: Call) -> Iterator[None]:
-        """Agree on the call within the host; tell the other hosts if it fails there."""
+        """Agree on the call within the host; break the other groups if it fails there."""
         try:
             self._host.barrier(call)
             yield
@@ -173,7 +173,7 @@ class TwoLevelGroup:
             raise self._host.fail(error) from error
 
     def _host_total(self, tensor: Tensor, op: Reduction) -> Tensor:
-        """On the leader, the reduction over this host, in the dtype in which to go on."""
+        """The reduction over this host, on its leader, in the dtype that goes on."""
         total = tensor.to(op.accumulator(tensor.dtype), copy=True)
         self._host.reduce(
             _inner(Kind.REDUCE, total, _LEADER, op.name), total, _LEADER, _partial(op)
@@ -205,7 +205,7 @@ def _reduce_part(
 
 
 def _partial(op: Reduction) -> Reduction:
-    """The same reduction of a part of the ranks, whose result is not final."""
+    """``op`` without its final step, for reducing only some of the ranks."""
     return Reduction(op.name, op.combine)
 
 

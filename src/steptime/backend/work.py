@@ -1,4 +1,4 @@
-"""Calls of a group, one after another and off the caller's thread, and what the caller holds."""
+"""Lanes and Works: a group's calls run in order, off the caller's thread where it does not wait."""
 
 import os
 import threading
@@ -22,10 +22,10 @@ _GRACE_S = 1.0
 
 
 class Crew:
-    """Has threads see to the calls of lanes whose callers do not soon wait for them.
+    """The threads that run the calls of lanes whose callers do not soon wait for them.
 
-    To wake a thread up takes the caller longer than a small call. So while calls keep coming a
-    thread looks for them now and then, and finds those that are left.
+    Waking a thread takes the caller longer than a small call. So while calls keep coming one thread
+    polls the lanes now and then, and starts threads for calls left waiting.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Crew:
         self._thread: threading.Thread | None = None
 
     def look_after(self, lane: "Lane") -> None:
-        """Attend to the lane soon; it has been given a call."""
+        """Register a lane that has been given a call, for the next poll."""
         self._lanes.append(lane)
         if self._looking:
             return
@@ -47,7 +47,7 @@ class Crew:
             self._wake.notify()
 
     def close(self) -> None:
-        """Wait for the end of the thread that looks."""
+        """Wait for the end of the polling thread."""
         with self._wake:
             self._closed = True
             self._wake.notify()
@@ -75,15 +75,15 @@ class Crew:
 
 
 class Lane:
-    """Blocking calls, carried out one at a time in the order in which they were given.
+    """A queue of blocking calls, carried out one at a time in the order in which they were given.
 
-    A call that the caller waits for runs in the caller's own thread; one that it does not wait
-    for runs in a thread of the lane, which the crew starts and which ends with the calls. Once a
-    call has failed, every later one fails with the same error: what the other ranks do is then
+    A call that the caller waits for runs in the caller's own thread; one that it does not wait for
+    runs in a thread of the lane, which the crew starts and which ends with the calls. Once a call
+    has failed, every later one fails with the same error: the state of the other ranks is then
     unknown.
 
     Callbacks of a call's future may make further calls and wait for them. So a thread of the lane
-    that runs callbacks does not count as one that will see to the next call.
+    that runs callbacks does not count as one that will run the next call.
     """
 
     def __init__(self, name: str, crew: Crew) -> None:
@@ -98,7 +98,7 @@ class Lane:
         self._threads: set[threading.Thread] = set()
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call ``function`` now, after everything that was given before it; raises what it does."""
+        """Call ``function`` now, after all calls given before; raises what it raises."""
         self._check_process()
         with self._turn:
             if not self._tasks:
@@ -107,7 +107,7 @@ class Lane:
         self.start((), function, *arguments).wait()
 
     def attempt(self, function: Callable[..., bool], *arguments: Any) -> bool:
-        """Call ``function`` now, unless something is before it; its answer, or else False."""
+        """Call ``function`` now and return its answer; False where other calls come first."""
         self._check_process()
         if self._tasks or not self._turn.acquire(blocking=False):
             return False
@@ -119,7 +119,7 @@ class Lane:
     def start(
         self, results: Sequence[Tensor], function: Callable[..., Any], *arguments: Any
     ) -> "Task":
-        """Call ``function`` in its turn; ``results`` are the tensors that it fills."""
+        """Queue a call of ``function``; ``results`` are the tensors that it fills."""
         self._check_process()
         if self._failure is not None:
             raise self._failure
@@ -132,7 +132,7 @@ class Lane:
         return task
 
     def help(self, task: "Task") -> None:
-        """Carry out what is before ``task`` and the task itself, unless another thread is at it."""
+        """Run the calls before ``task``, and the task, unless another thread does."""
         helped: list[Task] = []
         if self._turn.acquire(blocking=False):
             try:
@@ -145,7 +145,7 @@ class Lane:
             other.tell()
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Call ``function`` for whoever has the turn, and keep its failure."""
+        """Call ``function`` for the thread that has the turn, and keep its failure."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -158,17 +158,17 @@ class Lane:
             raise
 
     def finish(self) -> None:
-        """Wait until what was given is done, well or not."""
+        """Wait until all calls given so far have ended, failed ones too."""
         with self._turn:
             last = self._tasks[-1] if self._tasks else None
         if last is not None:
             last.done()
 
     def close(self) -> None:
-        """Have what is left carried out, and wait for the end of the lane's threads.
+        """Wait until the remaining calls have run and the lane's threads have ended.
 
-        One that came back from C++ while the interpreter finalises would abort the process. But
-        nothing ends a message that is awaited over the network, so the wait has a limit.
+        A thread that returns from C++ while the interpreter finalises would abort the process. But
+        nothing ends a wait for a message over the network, so this wait has a limit.
         """
         self.summon()
         with self._count:
@@ -177,7 +177,7 @@ class Lane:
             thread.join(_GRACE_S)
 
     def summon(self) -> None:
-        """See to it that a thread attends to the calls that are left."""
+        """Start a thread for the remaining calls, unless one attends to them."""
         with self._count:
             if not self._tasks or self._attending:
                 return
@@ -188,11 +188,11 @@ class Lane:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is under way and no thread is left."""
+        """Whether no call is in progress and no thread is left."""
         return not (self._tasks or self._threads or self._turn.locked())
 
     def _check_process(self) -> None:
-        """Refuse calls where the locks are copies that nobody may ever release."""
+        """Refuse calls in a forked process, whose copies of the locks may never be released."""
         if os.getpid() != self._pid:
             raise SteptimeError(
                 f"process {os.getpid()} was forked from a rank (pid {self._pid}) and is no member "
@@ -220,10 +220,10 @@ class Lane:
 
 
 class Task(Work):
-    """A call of a lane, under way.
+    """The Work of a queued call.
 
-    ``wait`` raises what the call failed with. So does the future, as a RuntimeError of the same
-    text: an exception that is merely set on a torch future stays unseen by the C++ that waits.
+    ``wait`` raises what the call failed with. So does the future, as a RuntimeError with the same
+    text: C++ code that waits does not see an exception that is merely set on a torch future.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Task(Work):
         self._future: Future[list[Tensor]] | None = None
 
     def carry_out(self) -> None:
-        """Make the call; whoever has the turn of the lane does so, once."""
+        """Make the call; the thread that has the lane's turn does so, once."""
         try:
             source = self._lane.call(self._function, self._arguments)
             self._source = source if isinstance(source, int) else -1
@@ -261,24 +261,24 @@ class Task(Work):
 
     @property
     def awaited(self) -> bool:
-        """Whether someone holds a future of the call."""
+        """Whether the caller holds a future of the call."""
         return self._gate is not None
 
     def tell(self) -> None:
-        """Complete the future of the completed call, and run its callbacks, in this thread."""
+        """Complete the future of the completed call, and run its callbacks in this thread."""
         with self._futures:
             gate, self._gate = self._gate, None
         if gate is not None:
             gate.set_result(None)
 
     def done(self) -> None:
-        """Block until the call is done, well or not."""
+        """Block until the call has ended, failed or not."""
         self._finished.acquire()
         self._finished.release()
 
     @left_alone
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Block until the call is done; a ``timeout`` of zero waits as long as the call does.
+        """Block until the call has ended; a ``timeout`` of zero means no limit.
 
         Raises what the call raised, and LostContactError when the timeout passes first.
         """
@@ -296,19 +296,19 @@ class Task(Work):
         return True
 
     def is_completed(self) -> bool:
-        """Whether the call is done, well or not."""
+        """Whether the call has ended, failed or not."""
         return self._completed
 
     def is_success(self) -> bool:
-        """Whether the call is done and did not fail."""
+        """Whether the call has ended without failing."""
         return self._completed and self._error is None
 
     def exception(self) -> BaseException | None:
-        """What the call failed with, if it is done and did."""
+        """The error of the call, if it has ended and failed."""
         return self._error
 
     def result(self) -> list[Tensor]:
-        """The tensors that the call fills, once it is done."""
+        """The tensors that the call fills, once it has ended."""
         self.wait()
         return self._results
 
@@ -319,7 +319,7 @@ class Task(Work):
     _source_rank = source_rank
 
     def synchronize(self) -> None:
-        """Block until the call is done."""
+        """Block until the call has ended."""
         self.wait()
 
     @left_alone
@@ -344,26 +344,26 @@ class Task(Work):
 
 
 class Done(Work):
-    """A call that was done before it returned."""
+    """The Work of a call that ended before it returned."""
 
     def __init__(self, results: Sequence[Tensor] = ()) -> None:
         super().__init__()
         self._results = list(results)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
-        """Nothing is left to wait for."""
+        """Return at once."""
         return True
 
     def is_completed(self) -> bool:
-        """It is."""
+        """Always True."""
         return True
 
     def is_success(self) -> bool:
-        """It is: a failure was raised by the call itself."""
+        """Always True: the call itself raised any failure."""
         return True
 
     def exception(self) -> None:
-        """None: a failure was raised by the call itself."""
+        """Always None: the call itself raised any failure."""
         return
 
     def result(self) -> list[Tensor]:
@@ -371,7 +371,7 @@ class Done(Work):
         return self._results
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Return at once."""
 
     def get_future(self) -> Future[list[Tensor]]:
         """A completed future of the tensors that the call filled."""

@@ -61,6 +61,14 @@ def tell_error(error: SteptimeError, verb: str, *, as_json: bool) -> None:
             say(json.dumps({"error": text}))
 
 
+def tell_left_out() -> None:
+    """Say on stderr which strategies ``all`` leaves out of a simulation, and why."""
+    from steptime.strategies import only_trained
+
+    for name, why in only_trained().items():
+        print(f"the strategy {name} is not simulated: {why}", file=sys.stderr)
+
+
 def _first() -> bool:
     """Whether no other rank may print to stdout."""
     from steptime.world import detect

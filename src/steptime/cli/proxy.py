@@ -237,7 +237,7 @@ def _replay(
             **figures(run),
             "steps": asked.steps,
             "warmup": asked.warmup,
-            "environment": run_folder.environment(),
+            "environment": run_folder.environment(own=place.world.size * place.threads),
         }
         for one, wire in zip(record["per_rank"], _wires(run), strict=False):
             one["wire_bytes"] = wire

@@ -23,6 +23,7 @@ from steptime.workloads.spec import StepSpec
 from steptime.world import World, detect
 
 if TYPE_CHECKING:
+    from steptime.runs.record import Work
     from steptime.study.scale import Steps
     from steptime.study.scale_options import Grid, Point
 
@@ -135,25 +136,20 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
             return code
         steps += read_cells(out, point, grid, options)
     cores = len(os.sched_getaffinity(0))
-    facts = _facts_here(out, grid, options) | {"backend": ranks.backend, "cores": cores}
-    _answer(grid, steps, facts, cores, out, output)
+    about = {"steps": options.steps - options.warmup, "warmup": options.warmup}
+    work = _work_here(out, grid, options)
+    _answer(grid, steps, work, out, output, cores, backend=ranks.backend, **about)
     return 0
 
 
-def _facts_here(out: Path, grid: "Grid", options: JobOptions) -> dict[str, Any]:
-    """What run.json says of the model and its training, as its ranks did."""
-    from steptime.runs.record import plain, run_record
+def _work_here(out: Path, grid: "Grid", options: JobOptions) -> "Work":
+    """What was trained, as the ranks of the first point say: all but what depends on the point."""
+    from steptime.runs.record import run_record
     from steptime.study.scale_live import folder_of
 
     folder = out / folder_of(grid.points[0])
     record = run_record(run_folder.read_record(folder), str(folder))
-    of_point = ("spec", "axes")  # what another point has otherwise
-    work = {name: value for name, value in plain(record.work).items() if name not in of_point}
-    return work | {
-        "warmup": options.warmup,
-        "batch": options.train.batch,
-        "steps": options.steps - options.warmup,
-    }
+    return replace(record.work, spec=None, batch=options.train.batch)
 
 
 def _one_point(
@@ -216,6 +212,7 @@ def _measure(
 def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOptions) -> int:
     """Simulate every point on a cluster."""
     from steptime.cluster.files import cluster_named
+    from steptime.runs.record import Work, decoded
     from steptime.study.scale_simulated import batch_of, prepare_point, simulate_point
     from steptime.timeline import write_chrome_trace
 
@@ -230,36 +227,42 @@ def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOption
             folder = run_folder.create(out / found[0].folder)
             write_chrome_trace(folder / "trace.json.gz", timeline)
             steps += found
-    facts = dict(ready[0].asked.facts) | {
-        "batch": batch_of(spec, grid) or ready[0].asked.facts["batch"],
+    facts = dict(ready[0].asked.facts)
+    facts["batch"] = batch_of(spec, grid)
+    facts["spec"] = ready[0].asked.facts_of[ready[0].asked.cases[0].name]["spec"]
+    about: dict[str, Any] = {
         "cluster": there.name,
         "cluster_title": there.title,
         "cluster_source": there.source,
     }
-    _answer(grid, steps, facts, None, out, output)
+    _answer(grid, steps, decoded(facts, Work), out, output, **about)
     return 0
 
 
 def _answer(
     grid: "Grid",
-    steps: list["Steps"],
-    facts: dict[str, Any],
-    cores: int | None,
+    cells: list["Steps"],
+    work: "Work",
     out: Path,
     output: OutputOptions,
+    cores: int | None = None,
+    **about: Any,
 ) -> None:
-    """Write run.json and report.html, then print the answer."""
+    """Write run.json and report.html, then print the answer; ``about`` as in ``scale_record``."""
     from steptime.report.scale_page import write_scale
     from steptime.report.scale_table import print_scale
+    from steptime.runs.environment import here
+    from steptime.runs.scale import scale_json
     from steptime.study.scale import cells_of, scale_record
 
-    run = scale_record(grid, cells_of(grid, steps, cores), {"run": str(out)} | facts)
-    run["environment"] = run_folder.environment()
+    run = scale_record(
+        grid, cells_of(grid, cells, cores), work, here(), run=str(out), cores=cores, **about
+    )
     with writing(out):
-        run_folder.write_record(out, run)
+        run_folder.write_record(out, scale_json(run))
         write_scale(out / "report.html", run)
     if output.json:
-        say(json.dumps(run))
+        say(json.dumps(scale_json(run)))
         return
-    told = output.rendered(lambda console: print_scale(console, run))
-    say(f"{told}\n\nreport: {out / 'report.html'}")
+    text = output.rendered(lambda console: print_scale(console, run))
+    say(f"{text}\n\nreport: {out / 'report.html'}")

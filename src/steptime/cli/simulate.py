@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions
+from steptime.cli.printing import tell_left_out
 from steptime.errors import UsageError
 from steptime.study.options import HowOptions
 from steptime.workloads.spec import StepSpec
@@ -74,7 +75,10 @@ def simulate(
         _refuse_step_options(how, sensitivity=sensitivity)
         _simulate_flows(flows, _cluster(cluster), changes, output)
         return
-    _simulate(_asked(workload, preset, cluster, spec, how), how, changes, sensitivity, output)
+    asked = _asked(workload, preset, cluster, spec, how)
+    if workload is not None and spec.strategy in (None, "all") and not output.quiet:
+        tell_left_out()
+    _simulate(asked, how, changes, sensitivity, output)
 
 
 def _ways(workload: str | None, preset: str | None, flows: Path | None) -> list[tuple[str, object]]:

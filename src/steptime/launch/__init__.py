@@ -1,4 +1,4 @@
-"""Starting ranks on this host when no launcher of the cluster has, and what they report back."""
+"""Launch: start ranks on this host where no cluster launcher did, and collect their reports."""
 
 from steptime.launch.local import run_ranks
 from steptime.launch.mpi import run_mpi_ranks

@@ -1,7 +1,7 @@
-"""A function on ranks of this host, called from any thread, also where an event loop runs.
+"""Calling a function on ranks of this host, from any thread, also inside a running event loop.
 
-The processes run a command of ours that reads the function from a file that has no name and writes
-what came of it to another, so whatever ends this process leaves nothing behind.
+The processes run a steptime command that reads the function from an unnamed file and writes its
+result to another, so nothing is left behind however this process ends.
 """
 
 import asyncio
@@ -19,32 +19,33 @@ from steptime.launch.job import Failure, Job
 from steptime.launch.process import Rank
 
 FUNCTION_VARIABLE = "STEPTIME_FUNCTION"
-"""Set for each rank: the descriptor of the file that holds what to call."""
+"""Set for each rank: the descriptor of the file with the pickled function."""
 
 RESULT_VARIABLE = "STEPTIME_RESULT"
-"""Set for each rank: the descriptor of the file for what came of it."""
+"""Set for each rank: the descriptor of the file for the pickled result."""
 
 STACK_VARIABLE = "STEPTIME_STACK"
-"""Set for each rank: the descriptor of the file for where it is, which SIGUSR1 makes it tell."""
+"""Set for each rank: the descriptor of the file to which SIGUSR1 writes its stack."""
 
 BEGAN, RETURNED = {"began": True}, {"returned": True}
-"""What a rank tells the launcher before it calls the function and after."""
+"""The messages of a rank to the launcher before it calls the function and after."""
 
 _START_S = 300.0
-"""For all ranks to import what they need and to join: a limit for what hangs, not for speed."""
+"""Limit for all ranks to import what they need and to join; it is there for hangs, not for
+speed."""
 
 _STACK_S = 0.5
 
 
 class LateError(SteptimeError):
-    """Ranks had not returned when the time was over."""
+    """Some ranks did not return within the time limit."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the function: what each rank wrote, why it failed if it did, and where it hung.
+    """The results of the function by rank, the failure if there was one, and stacks of late ranks.
 
-    ``stacks`` of ranks that had not returned in time, as faulthandler writes them.
+    ``stacks``: of ranks that had not returned in time, as faulthandler writes them.
     """
 
     results: tuple[bytes, ...]
@@ -53,14 +54,14 @@ class Outcome:
 
 
 class _Call:
-    """A job that runs in a thread of its own, as the thread that waits for it sees it."""
+    """A job that runs in a thread of its own, seen from the thread that waits for it."""
 
     def __init__(self, ranks: int, timeout_s: float) -> None:
         self.printed: SimpleQueue[tuple[int, bytes] | None] = SimpleQueue()
-        """What ranks print, and None at the end."""
+        """Output of the ranks, with None at its end."""
         self.failure: Failure | None = None
         self.late: set[int] = set()
-        """Ranks that had not returned in time, and have told where they are."""
+        """Ranks that had not returned in time, and have written their stacks."""
         self._ranks, self._timeout_s = ranks, timeout_s
         self._began: set[int] = set()
         self._returned: set[int] = set()
@@ -68,7 +69,7 @@ class _Call:
         self._wake: Callable[[], object] = lambda: None
 
     def stop(self) -> None:
-        """End all ranks; for the thread that waits."""
+        """End all ranks; called by the thread that waits."""
         self._stopped.set()
         with suppress(RuntimeError):  # the loop has ended
             self._wake()
@@ -171,12 +172,12 @@ def call_on_ranks(
 
 
 def file_of(descriptor: int) -> Path:
-    """A path to an open file that has no name, by which each process reads from its beginning."""
+    """A path to an open unnamed file, from which each process can read it from its beginning."""
     return Path(f"/proc/self/fd/{descriptor}")
 
 
 def ranks_named(ranks: set[int]) -> str:
-    """``rank 2``, or ``ranks 0, 1 and 3``."""
+    """Some ranks in words: ``rank 2``, or ``ranks 0, 1 and 3``."""
     names = [str(rank) for rank in sorted(ranks)]
     if len(names) == 1:
         return f"rank {names[0]}"
@@ -185,7 +186,7 @@ def ranks_named(ranks: set[int]) -> str:
 
 @contextmanager
 def _unnamed_files(ranks: int) -> Iterator[tuple[int, list[int], list[int]]]:
-    """A file for the function, and for each rank one for its result and one for its stack."""
+    """Unnamed files: one for the function, and one for each rank's result and each rank's stack."""
     with ExitStack() as stack:
 
         def made(name: str) -> int:

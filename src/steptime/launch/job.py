@@ -1,4 +1,4 @@
-"""The ranks of a job on this host: started, watched, and all ended together."""
+"""Job: the ranks on this host, started, watched, and ended together."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from steptime.errors import SteptimeError, UsageError
 from steptime.launch.process import Rank, start_rank, world_environment
 
 _GRACE_S = 2.0
-"""What ranks get to end by themselves after the first failure, and once more after SIGTERM."""
+"""Time for ranks to end by themselves after the first failure, and once more after SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,17 @@ class Failure:
     rank: int | None
     error: SteptimeError
     lost_contact: bool = False
-    """It only says that another rank is lost."""
+    """Whether it only reports that another rank is lost."""
 
     last_words: str = ""
 
 
 class Job:
-    """The ranks that run, and what is known of those that do not.
+    """The ranks that still run, and the failures of those that ended.
 
-    Belongs to the running event loop of any thread. ``hears`` is told every message of a rank that
-    reports no error, ``prints`` what ranks print; without it rank 0 prints where this process does
-    and of the others the last lines are kept.
+    Belongs to the running event loop of any thread. ``hears`` gets every message of a rank that is
+    no error report, ``prints`` the ranks' output. Without ``prints`` rank 0 prints where this
+    process does, and the last lines of the others are kept.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Job:
 
     @property
     def cause(self) -> Failure | None:
-        """The first failure that is not the consequence of another."""
+        """The first failure that is not the consequence of another rank's."""
         return min(self.failures, key=lambda failure: failure.lost_contact, default=None)
 
     def start(
@@ -64,10 +64,9 @@ class Job:
         environ: Mapping[str, str],
         files: Callable[[int], Mapping[str, int]] = lambda _: {},
     ) -> None:
-        """Start all ranks; that one cannot be started is a failure like any other.
+        """Start all ranks; a rank that cannot be started counts as a failure of it.
 
-        ``files`` of a rank: open files that it inherits, each by the variable that tells it the
-        descriptor.
+        ``files``: open files that each rank inherits, by the variable that holds the descriptor.
         """
         # Ctrl-C reaches every process of the terminal's job; ranks leave it to the launcher.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -108,7 +107,7 @@ class Job:
             self.trouble.set()
 
     def release(self) -> None:
-        """Tell ranks that wait for it that all have returned; their ends are no failures now."""
+        """Tell all ranks that every one has returned; a rank's end is no failure from now on."""
         self._ending = True
         for rank in self.running:
             with suppress(OSError):
@@ -162,7 +161,7 @@ class Job:
 
 
 def _death(rank: Rank) -> Failure:
-    """How a rank ended that said nothing itself."""
+    """How a rank ended that reported nothing itself."""
     code = rank.process.returncode
     if code == -signal.SIGKILL:
         hint = ": the kernel does so when memory runs out"

@@ -1,4 +1,4 @@
-"""A command as ranks on this host, which all end when one fails or the user stops them."""
+"""Running a command as ranks on this host, which all end when one fails or the user stops them."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ def run_ranks(
 ) -> int:
     """Run ``command`` as ``ranks`` processes of ``threads`` threads, under torchrun's contract.
 
-    Rank 0 has this process's stdout and stderr. What the others print is kept back; its end is
-    shown when such a rank fails without a report. All ranks end with the first that fails, and
-    with this process, whatever ends it (``follow_launcher``).
+    Rank 0 has this process's stdout and stderr. The output of the others is withheld; its end is
+    shown when such a rank fails without a report. All ranks end with the first that fails, and with
+    this process, however that ends (``follow_launcher``).
 
     Returns 0 when all ranks ended with 0, or 128 plus the number of the signal (one of ``stops()``
-    to this process) that stopped them. Raises the error that the first failing rank
-    reported (``report_error``), or a SteptimeError that says how it died; an error that only says
-    that another rank is lost counts when there is no other. Must be called in the main thread.
+    to this process) that stopped them. Raises the error that the first failing rank reported
+    (``report_error``), or a SteptimeError that says how it died; an error that only reports the
+    loss of another rank counts when there is no other. Must be called in the main thread.
     """
     return asyncio.run(_run(command, ranks, threads, environ))
 

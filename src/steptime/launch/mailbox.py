@@ -1,7 +1,7 @@
-"""A folder by which ranks that mpiexec started talk to the steptime that started mpiexec.
+"""Mailbox: a folder through which ranks started by mpiexec talk to the steptime that started it.
 
-Rank r holds the FIFO ``r`` open for writing, and steptime for reading, so that each sees when the
-other ends. Process p leaves an error in ``p.error``.
+Rank r opens the FIFO ``r`` for writing, and steptime for reading, so that each sees when the other
+ends. Process p writes an error to ``p.error``.
 """
 
 import json
@@ -23,9 +23,9 @@ _LOOK_S = 0.1
 
 @contextmanager
 def make_mailbox(folder: Path, ranks: int) -> Iterator[list[int]]:
-    """Make ``folder`` the mailbox of this process for the ``with`` block.
+    """Make ``folder`` this process's mailbox inside the ``with`` block.
 
-    The result lists the ranks that have ended, in their order.
+    Yields a list of the ranks that have ended, in the order in which they did.
     """
     readers = {}
     for rank in range(ranks):
@@ -57,7 +57,7 @@ def _watch(readers: Mapping[int, int], ended: list[int], over: threading.Event) 
 
 
 def open_mailbox(environ: Mapping[str, str]) -> Callable[[], None] | None:
-    """Tell steptime that this rank lives; the result waits until steptime ends.
+    """Tell steptime that this rank lives; call the result to wait until steptime ends.
 
     None in a process that has no mailbox.
     """
@@ -75,7 +75,7 @@ def open_mailbox(environ: Mapping[str, str]) -> Callable[[], None] | None:
 
 
 def post_error(environ: Mapping[str, str], report: Mapping[str, object]) -> bool:
-    """Leave the report of an error; False in a process that has no mailbox."""
+    """Post the report of an error; False in a process that has no mailbox."""
     if MAILBOX_VARIABLE not in environ:
         return False
     (Path(environ[MAILBOX_VARIABLE]) / f"{os.getpid()}.error").write_text(json.dumps(report))
@@ -83,7 +83,7 @@ def post_error(environ: Mapping[str, str], report: Mapping[str, object]) -> bool
 
 
 def errors_in(folder: Path) -> list[SteptimeError]:
-    """The errors that ranks left, those first that are not the consequence of another's."""
+    """The errors that ranks posted; consequences of another rank's error come last."""
     reports = [json.loads(path.read_text()) for path in sorted(folder.glob("*.error"))]
     reports.sort(key=lambda report: report["lost_contact"])
     return [

@@ -78,9 +78,9 @@ def find_mpiexec() -> str:
 
 @contextmanager
 def _left_segments_removed() -> Iterator[None]:
-    """Remove shared memory of MPICH that appears meanwhile and that in the end no process maps.
+    """Remove MPICH's shared memory that appears in the block and no process maps at its end.
 
-    Ranks that are killed leave theirs, until the host is booted.
+    Killed ranks leave theirs behind until the host is booted.
     """
     before = set(_SHARED_MEMORY.glob("mpich_shm_*"))
     try:
@@ -102,7 +102,7 @@ def _mappings() -> Iterator[str]:
 
 @contextmanager
 def _stopping(process: subprocess.Popen[str]) -> Iterator[list[int]]:
-    """End ``process`` on a signal that would end this one; the numbers of those that came."""
+    """End ``process`` on a signal that would end this one; yields the signals received."""
     came: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -118,7 +118,7 @@ def _stopping(process: subprocess.Popen[str]) -> Iterator[list[int]]:
 
 
 def _pass_on(process: subprocess.Popen[str]) -> None:
-    """Print what mpiexec and the ranks print, but to stderr what mpiexec says of itself."""
+    """Print the output of mpiexec and the ranks; messages of mpiexec itself go to stderr."""
 
     def answer() -> None:
         stream, held_back = sys.stdout, ""
@@ -142,7 +142,7 @@ def _pass_on(process: subprocess.Popen[str]) -> None:
 
 
 def _cause(mailbox: Path, ended: Sequence[int], code: int) -> SteptimeError:
-    """Why mpiexec ended with ``code``: an error that a rank reported, or the first that ended."""
+    """Why mpiexec ended with ``code``: a rank's reported error, or the first rank that ended."""
     for error in errors_in(mailbox):
         return error
     if not ended:

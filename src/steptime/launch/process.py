@@ -1,4 +1,4 @@
-"""One rank as a process of this host: its environment, its output, its report."""
+"""Rank: one rank as a process of this host: its environment, its output, its report."""
 
 import os
 import signal
@@ -16,9 +16,9 @@ _TAIL_LINES = 20
 
 
 def stops() -> list[signal.Signals]:
-    """The signals that stop a launcher: none that whoever started it has it ignore.
+    """The signals that stop a launcher, except those that it was started to ignore.
 
-    nohup(1) does so with SIGHUP, and the shell of a script with SIGINT for what it starts with &.
+    nohup(1) has SIGHUP ignored, and the shell of a script SIGINT for what it starts with &.
     """
     ours = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [number for number in ours if signal.getsignal(number) is not signal.SIG_IGN]
@@ -26,19 +26,19 @@ def stops() -> list[signal.Signals]:
 
 @dataclass(eq=False)
 class Rank:
-    """A rank that was started, with the launcher's ends of its two pipes."""
+    """A started rank, with the launcher's ends of its two pipes."""
 
     number: int
     process: subprocess.Popen[bytes]
     channel: socket.socket
-    """Brings the rank's report; that it closes tells the rank that the launcher is gone."""
+    """Carries the rank's report; when it closes the rank knows that the launcher is gone."""
 
     end: int
-    """A file that is readable once the process has ended (pidfd_open(2))."""
+    """A file descriptor that is readable once the process has ended (pidfd_open(2))."""
 
     failed: bool = False
     returned: bool = False
-    """Whether the function that it runs has returned, where it runs one."""
+    """Whether the function that it was to call has returned."""
 
     tail: bytes = b""
 
@@ -50,7 +50,7 @@ class Rank:
             return None
 
     def read_output(self) -> bytes | None:
-        """What the rank has printed to its pipe since; None for nothing, empty when it is closed.
+        """New output from the rank's pipe; None where there is none yet, empty when it is closed.
 
         A rank may have no such pipe: then it prints where the launcher prints.
         """
@@ -64,7 +64,7 @@ class Rank:
         return output
 
     def last_words(self) -> str:
-        """The last lines that the rank printed to its pipe, each marked with its number."""
+        """The last lines of the rank's output from its pipe, each marked with its number."""
         lines = self.tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]
         return "".join(f"rank {self.number}: {line}\n" for line in lines)
 
@@ -91,8 +91,8 @@ def start_rank(
 ) -> Rank:
     """Start ``command`` as rank ``number`` in the world of ``environ``; rank 0 gets ``listener``.
 
-    ``files``: more descriptors that it inherits, by the variables that name them. ``piped``: what
-    it prints goes to the launcher. Raises OSError when it cannot be started.
+    ``files``: more descriptors that it inherits, by the variables that name them. ``piped``: its
+    output goes to the launcher. Raises OSError when it cannot be started.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
@@ -125,9 +125,10 @@ def start_rank(
 def world_environment(
     environ: Mapping[str, str], ranks: int, threads: int, port: int
 ) -> dict[str, str]:
-    """``environ`` with what all ranks of this host share in torchrun's contract.
+    """``environ`` with the variables that all ranks of this host share in torchrun's contract.
 
-    TORCHELASTIC_* must go: one of them says that torchrun's agent listens, and then nobody would.
+    TORCHELASTIC_* must go: one of them says that torchrun's agent listens, and then no process
+    would.
     """
     kept = {key: text for key, text in environ.items() if not key.startswith("TORCHELASTIC_")}
     return kept | {

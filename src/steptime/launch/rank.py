@@ -1,4 +1,4 @@
-"""What a rank does for the launcher that started it: report its error, and end with it."""
+"""A rank's side of its launcher: report errors to it, and end when it ends."""
 
 import json
 import os
@@ -17,8 +17,8 @@ def follow_launcher(environ: Mapping[str, str]) -> threading.Event:
     """End this process as soon as steptime's launcher ends, even when that is killed by SIGKILL.
 
     The kernel closes the launcher's end of the socket or FIFO in every case, and a thread waits for
-    that. Does nothing in a process that steptime's launcher did not start. The result is set when
-    the launcher says that all ranks have returned (``Job.release``).
+    that. Does nothing in a process that steptime's launcher did not start. The returned event is
+    set when the launcher says that all ranks have returned (``Job.release``).
     """
     released = threading.Event()
     end = _end_of_socket(environ, released) or open_mailbox(environ)
@@ -36,7 +36,7 @@ def follow_launcher(environ: Mapping[str, str]) -> threading.Event:
 def _end_of_socket(
     environ: Mapping[str, str], released: threading.Event
 ) -> Callable[[], None] | None:
-    """What waits until the launcher's end of this rank's socket is closed, where it has one."""
+    """A function that waits until the launcher closes its end of this rank's socket, if any."""
     descriptor = environ.get(LAUNCHER_VARIABLE)
     if descriptor is None:
         return None
@@ -50,15 +50,15 @@ def _end_of_socket(
 
 
 def tell_launcher(environ: Mapping[str, str], message: Mapping[str, object]) -> None:
-    """Send steptime's launcher a message of this rank's."""
+    """Send a message from this rank to steptime's launcher."""
     with suppress(BrokenPipeError):
         os.write(int(environ[LAUNCHER_VARIABLE]), json.dumps(message).encode())
 
 
 def report_error(environ: Mapping[str, str], error: SteptimeError) -> bool:
-    """Leave the telling of ``error`` to steptime's launcher, which hears from all ranks.
+    """Send ``error`` to steptime's launcher, which decides what to print for all ranks.
 
-    False when another launcher, or none, started this process: then the caller must tell it.
+    False when another launcher, or none, started this process: then the caller must print it.
     """
     descriptor = environ.get(LAUNCHER_VARIABLE)
     report = {
@@ -75,7 +75,7 @@ def report_error(environ: Mapping[str, str], error: SteptimeError) -> bool:
 def end_rank(exit_code: int) -> NoReturn:
     """End this process after an error without waiting for its collectives in flight.
 
-    The interpreter's own way out waits for them, and their other ranks may never come.
+    A normal exit would wait for them, and their other ranks may never come.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -140,7 +140,7 @@ def record(
         "fits": {name: _fit(found) for name, found in session.fits.items() if found},
         "message": _fit(machine.message) if machine else None,
         **({"pairs": [pair_record(pair) for pair in pairs]} if pairs else {}),
-        "environment": run_folder.environment(),
+        "environment": run_folder.environment(own=place["ranks"] * place["threads"]),
     }
 
 

@@ -1,4 +1,4 @@
-"""What must hold of a program before anything is done with it."""
+"""Checking a program for contradictions before it is used."""
 
 from collections.abc import Sequence
 from math import isfinite, prod
@@ -8,9 +8,9 @@ from steptime.program.program import Collective, Compute, Op, Program, Recv, Sen
 
 
 def check(program: Program) -> None:
-    """Raise UsageError where a program contradicts itself; it names the op.
+    """Raise UsageError where a program contradicts itself; the error names the op.
 
-    Whether all ranks communicate with each other in the same way is for ``match_calls`` to say.
+    ``match_calls`` checks that the ranks' calls match each other.
     """
     if program.ranks < 1 or prod(program.axes.values()) != program.ranks:
         raise UsageError(

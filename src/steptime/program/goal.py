@@ -20,7 +20,7 @@ from steptime.program import Call, Collective, Compute, Matching, Op, Recv, Send
 from steptime.program.stored import StoredProgram
 
 MOST_MESSAGES = 10_000_000
-"""Of more, no text is written: it would be a gigabyte."""
+"""A step with more messages is refused: its text would exceed a gigabyte."""
 
 USUAL = {
     "all_reduce": "ring",
@@ -32,7 +32,7 @@ USUAL = {
     "scatter": "binomial",
     "all_to_all": "pairwise",
 }
-"""What carries out a collective of which neither the run nor the user names an algorithm."""
+"""The algorithm of a collective where neither the run nor the user names one."""
 
 _MOST_TAG = 2**32 - 1
 _MOST_CPU = 255
@@ -40,7 +40,7 @@ _MOST_CPU = 255
 
 @dataclass(frozen=True)
 class Part:
-    """What a member does in one round of a collective: (peer, bytes) each way, bytes reduced."""
+    """One member's round of a collective: (peer, bytes) sent and received, bytes reduced."""
 
     round: int
     sends: tuple[tuple[int, int], ...]
@@ -50,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """A collective, or a message, as the parts of each member in order."""
+    """A collective, or a message, expanded into the Parts of each member, in order."""
 
     parts: Mapping[int, list[Part]]
     rounds: int
@@ -59,14 +59,14 @@ class Expansion:
 class ProgramGoal:
     """The GOAL text of one step of a program, rank by rank.
 
-    Each op of a rank requires the one before it on its stream and those that it waits for in the
-    same step; what it waits for of the step before is left out. A stream is a ``cpu``, so that
-    streams run beside each other. Collectives are expanded into the messages of their algorithms:
-    within one, a rank's operations require all of its previous round, and what it reduces is a
-    ``calc`` after its receives. All messages of a step differ in their tags. A message of no bytes
-    counts as one byte, since LogGOPSim subtracts one from every size.
+    Each op of a rank requires the one before it on its stream and the ops of the same step in
+    ``after``; dependencies on the step before are left out. A stream is a ``cpu``, so that streams
+    run in parallel. Collectives are expanded into the messages of their algorithms: within one, a
+    rank's operations require all of its previous round, and its reductions are a ``calc`` after its
+    receives. All messages of a step differ in their tags. A message of no bytes counts as one byte,
+    since LogGOPSim subtracts one from every size.
 
-    ``algorithms``: by kind of collective, before those of the run; else USUAL.
+    ``algorithms``: by kind of collective; they go before those of the run, and these before USUAL.
 
     The grammar is that of src/LogGOPSim/txt2bin.re in spcl/LogGOPSim@d5bb14a.
 
@@ -79,7 +79,7 @@ class ProgramGoal:
     ) -> None:
         self.program = stored.program
         self._seconds = stored.seconds
-        self._asked = {**stored.algorithms, **algorithms}
+        self._algorithms = {**stored.algorithms, **algorithms}
         self._matching: Matching = match_calls(self.program)
         self.chosen: dict[str, str] = {}
         """By kind of collective the algorithm that carries it out."""
@@ -130,7 +130,7 @@ class ProgramGoal:
             block.end_round()
 
     def _expanded(self) -> list[Expansion]:
-        """Every call as messages; counted first, so that too many are refused at once."""
+        """Expand every call; messages are counted first, to refuse too many at once."""
         counts = np.bincount(self._matching.call, minlength=len(self._matching.calls)).tolist()
         schedules: list[Schedule | None] = []
         tags = 0
@@ -156,10 +156,10 @@ class ProgramGoal:
         ]
 
     def _counted(self, schedule: Schedule, times: int) -> Iterator[Round]:
-        """The rounds of a schedule that is carried out so many times, each counted."""
+        """The rounds of a schedule that runs ``times`` times, counting their messages."""
         for transfers in schedule.rounds():
-            ways = transfers["src"].astype(np.int64) * schedule.ranks + transfers["dst"]
-            self._count(times * np.unique(ways[transfers["src"] != transfers["dst"]]).size)
+            pairs = transfers["src"].astype(np.int64) * schedule.ranks + transfers["dst"]
+            self._count(times * np.unique(pairs[transfers["src"] != transfers["dst"]]).size)
             yield transfers
 
     def _count(self, messages: int) -> None:
@@ -171,7 +171,7 @@ class ProgramGoal:
             )
 
     def _schedule(self, call: Call, members: int) -> Schedule:
-        name = self._asked.get(call.kind) or call.algorithm or USUAL.get(call.kind)
+        name = self._algorithms.get(call.kind) or call.algorithm or USUAL.get(call.kind)
         name = name or next(a.name for a in algorithms(call.kind).values() if a.serves(members))
         self.chosen[call.kind] = name
         return scheduled(
@@ -183,7 +183,7 @@ class ProgramGoal:
 
 
 def _message(call: Call) -> Expansion:
-    """A message, or nothing for a collective of one rank."""
+    """The Expansion of a message; empty for a collective of one rank."""
     if call.kind:
         return Expansion({}, 0)
     send, receive = Part(0, ((1, call.nbytes),), (), 0), Part(0, (), ((0, call.nbytes),), 0)
@@ -202,15 +202,15 @@ def _expanded(schedule: Schedule, nbytes: int) -> Expansion:
             sends[src].append((dst, size))
             receives[dst].append((src, size))
         for member in sorted({*sends, *receives, *reduced}):
-            ways = tuple(sends.get(member, ())), tuple(receives.get(member, ()))
-            parts[member].append(Part(rounds, *ways, reduced.get(member, 0)))
+            sent, received = tuple(sends.get(member, ())), tuple(receives.get(member, ()))
+            parts[member].append(Part(rounds, sent, received, reduced.get(member, 0)))
         rounds += 1
     return Expansion(parts, rounds)
 
 
 @dataclass
 class _Block:
-    """One rank's operations as they are written, and which ones the next must wait for."""
+    """One rank's operations as they are written, and those that the next must require."""
 
     lines: list[str] = field(default_factory=list)
     cpus: dict[str, int] = field(default_factory=dict)
@@ -223,7 +223,7 @@ class _Block:
     before: int = 0
 
     def begin(self, op: Op) -> None:
-        """Begin an op: what it waits for."""
+        """Begin an op; its first operations require the ops that it waits for."""
         number = min(self.cpus.setdefault(op.stream, len(self.cpus)), _MOST_CPU)
         self.cpu = f" cpu {number}" if number else ""
         awaited = [self.ends[place] for place in op.after if place >= 0]
@@ -240,12 +240,12 @@ class _Block:
         self.current.append(label)
 
     def end_round(self) -> None:
-        """What follows waits for all that was written since the round before."""
+        """Let the following operations require all of the round that ends here."""
         if self.current:
             self.previous, self.current = self.current, []
 
     def end(self, op: Op) -> None:
-        """End an op: one label stands for all of it."""
+        """End an op with one label that later ops can require."""
         self.end_round()
         if self.count == self.before or len(self.previous) > 1:
             self.operation("calc 0")

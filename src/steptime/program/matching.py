@@ -28,8 +28,8 @@ Axes = tuple[str, ...]
 class Call:
     """A collective, or a message where ``kind`` is empty, apart from who takes part.
 
-    ``axes``: those of its group, in the order of the program; of a message, the one along which it
-    goes ``by`` so many places.
+    ``axes``: of a collective, those of its group, in the order of the program; of a message, the
+    one along which it goes ``by`` places.
     """
 
     kind: str
@@ -87,8 +87,8 @@ class Instances:
     """All instances of one call.
 
     ``numbers``: those of the instances, in ascending order, shape (n,). ``groups``: the ranks that
-    make the call together, shape (groups, members). ``group``: which of the groups does each time,
-    shape (n,). ``ordered``: it matters who comes first, as in a message.
+    make the call together, shape (groups, members). ``group``: the group that makes each instance,
+    shape (n,). ``ordered``: whether the order of members matters, as in a message.
     """
 
     numbers: Ints
@@ -111,20 +111,25 @@ def match_calls(program: Program) -> Matching:
     ]
     sizes = np.array([len(ops) for ops in communicating], np.int64)
     parts_of = np.concatenate([[0], np.cumsum(sizes[program.class_of])])
-    instance = np.empty(parts_of[-1], np.int32)
-    place = np.empty(parts_of[-1], np.int32)
-    table: dict[Call, int] = {}
-    collectives = _collectives(program, communicating, table, parts_of, instance, place)
-    messages = _messages(program, communicating, table, parts_of, instance, place, collectives.size)
-    call = np.concatenate([collectives, messages])
-    members_of = np.array([_members(program, known) for known in table], np.int64)
+    draft = _Draft(
+        program=program,
+        communicating=communicating,
+        parts_of=parts_of,
+        instance=np.empty(parts_of[-1], np.int32),
+        place=np.empty(parts_of[-1], np.int32),
+        numbers={},
+    )
+    collectives = _collectives(draft)
+    call = np.concatenate([collectives, _messages(draft, first=collectives.size)])
+    instance, place = draft.instance, draft.place
+    members_of = np.array([_members(program, known) for known in draft.numbers], np.int64)
     first = np.concatenate([[0], np.cumsum(members_of[call])])
     members = np.empty(parts_of[-1], np.int32)
     for rank in range(program.ranks):
         own = slice(parts_of[rank], parts_of[rank + 1])
         members[first[instance[own]] + place[own]] = rank
     return Matching(
-        calls=tuple(table),
+        calls=tuple(draft.numbers),
         call=call,
         first=first,
         members=members,
@@ -138,15 +143,33 @@ def _members(program: Program, call: Call) -> int:
     return prod(program.axes[axis] for axis in call.axes) if call.kind else 2
 
 
-def _collectives(
-    program: Program,
-    communicating: Sequence[Sequence[Collective | Send | Recv]],
-    table: dict[Call, int],
-    parts_of: Longs,
-    instance: Ints,
-    place: Ints,
-) -> Ints:
-    """Number the collectives, fill in the parts of each, and return the call of each."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Draft:
+    """A matching in the making.
+
+    ``communicating``: the ops of each class of ranks that are parts of calls. ``parts_of``,
+    ``instance``, ``place``: as in Matching, the last two still to be filled in. ``numbers``: the
+    number of each call seen so far.
+    """
+
+    program: Program
+    communicating: Sequence[Sequence[Collective | Send | Recv]]
+    parts_of: Longs
+    instance: Ints
+    place: Ints
+    numbers: dict[Call, int]
+
+    def number_of(self, call: Call) -> int:
+        """The number of a call, a new one where it has not been seen."""
+        return self.numbers.setdefault(call, len(self.numbers))
+
+
+def _collectives(draft: _Draft) -> Ints:
+    """Number the instances of collectives from 0 on and fill in their parts.
+
+    Returns the number of each instance's call, shape (instances,).
+    """
+    program, communicating = draft.program, draft.communicating
     numbers: list[Ints] = []
     total = 0
     keys = [[_axes(program, op) for op in ops] for ops in communicating]
@@ -172,11 +195,11 @@ def _collectives(
         for number, sequence in enumerate(sequences):
             own = np.flatnonzero(program.class_of == number)
             slots = np.array([slot for slot, _ in sequence], np.int64)
-            parts = parts_of[own][:, None] + slots
-            instance[parts] = starts[group_of[own]][:, None] + np.arange(slots.size)
-            place[parts] = place_of[own][:, None]
+            parts = draft.parts_of[own][:, None] + slots
+            draft.instance[parts] = starts[group_of[own]][:, None] + np.arange(slots.size)
+            draft.place[parts] = place_of[own][:, None]
         indices = {
-            number: np.array([table.setdefault(c, len(table)) for c in calls[number]], np.int32)
+            number: np.array([draft.number_of(call) for call in calls[number]], np.int32)
             for number in np.unique(class_of).tolist()
         }
         numbers += [indices[number] for number in class_of.tolist()]
@@ -230,19 +253,14 @@ def _described(call: Call | None) -> str:
     return f"{call.kind}{name} of {call.nbytes} bytes with the root {call.root}"
 
 
-def _messages(
-    program: Program,
-    communicating: Sequence[Sequence[Collective | Send | Recv]],
-    table: dict[Call, int],
-    parts_of: Longs,
-    instance: Ints,
-    place: Ints,
-    base: int,
-) -> Ints:
-    """Number the messages from ``base`` on, fill in the parts, and return the call of each."""
-    ways: dict[tuple[str, int], int] = {}
-    sends = _ends(program, communicating, Send, parts_of, ways)
-    recvs = _ends(program, communicating, Recv, parts_of, ways)
+def _messages(draft: _Draft, *, first: int) -> Ints:
+    """Number the messages from ``first`` on and fill in their parts.
+
+    Returns the number of each message's call, shape (messages,).
+    """
+    program = draft.program
+    shifts: dict[tuple[str, int], int] = {}
+    sends, recvs = _ends(draft, Send, shifts), _ends(draft, Recv, shifts)
     # Both ends are sorted by sender, receiver, tag and place in the list. Messages of one sender,
     # receiver and tag do not overtake each other, so the n-th Send among them is the n-th Recv:
     # where there are as many of both for each, row by row the two ends are those of one message.
@@ -256,17 +274,17 @@ def _messages(
             f"rank {send['src']} of {program.name} sends {send['nbytes']} bytes to rank "
             f"{send['dst']} with the tag {send['tag']}, which expects {recv['nbytes']}"
         )
-    numbers = base + np.arange(sends.size, dtype=np.int32)
+    numbers = first + np.arange(sends.size, dtype=np.int32)
     for end, which in ((0, sends), (1, recvs)):
-        instance[which["part"]] = numbers
-        place[which["part"]] = end
+        draft.instance[which["part"]] = numbers
+        draft.place[which["part"]] = end
     sizes, size_of = np.unique(sends["nbytes"], return_inverse=True)
-    kinds, kind_of = np.unique(sends["way"] * sizes.size + size_of, return_inverse=True)
-    named, calls = list(ways), []
+    kinds, kind_of = np.unique(sends["shift"] * sizes.size + size_of, return_inverse=True)
+    named, calls = list(shifts), []
     for kind in kinds.tolist():
         (axis, by), nbytes = named[kind // sizes.size], sizes[kind % sizes.size]
         call = Call("", (axis,), int(nbytes), by=by)
-        calls.append(table.setdefault(call, len(table)))
+        calls.append(draft.number_of(call))
     return np.array(calls, np.int32)[kind_of]
 
 
@@ -277,34 +295,34 @@ _END = np.dtype(
         ("tag", np.int64),
         ("part", np.int64),
         ("nbytes", np.int64),
-        ("way", np.int32),  # the axis and by how many places, by number
+        ("shift", np.int32),  # the axis and by how many places, by number
     ]
 )
 
 
 def _ends(
-    program: Program,
-    communicating: Sequence[Sequence[Collective | Send | Recv]],
-    kind: type[Send] | type[Recv],
-    parts_of: Longs,
-    ways: dict[tuple[str, int], int],
+    draft: _Draft, kind: type[Send] | type[Recv], shifts: dict[tuple[str, int], int]
 ) -> NDArray[np.void]:
-    """All Sends or Recvs, dtype _END, by sender, receiver, tag and place in the list."""
+    """All Sends or Recvs, dtype _END, by sender, receiver, tag and place in the list.
+
+    ``shifts``: the number of each axis and distance; new ones are added.
+    """
+    program = draft.program
     found = [np.empty(0, _END)]
     peers: dict[tuple[str, int], Ints] = {}
-    for number, ops in enumerate(communicating):
+    for number, ops in enumerate(draft.communicating):
         own = np.flatnonzero(program.class_of == number)
         for slot, op in enumerate(ops):
             if isinstance(op, kind):
-                way = (op.axis, op.by)
-                if way not in peers:
-                    peers[way] = program.peer(*way)
+                shift = (op.axis, op.by)
+                if shift not in peers:
+                    peers[shift] = program.peer(*shift)
                 ends = np.empty(own.size, _END)
-                peer = peers[way][own]
+                peer = peers[shift][own]
                 ends["src"], ends["dst"] = (own, peer) if kind is Send else (peer, own)
                 ends["tag"], ends["nbytes"] = op.tag, op.nbytes
-                ends["way"] = ways.setdefault(way, len(ways))
-                ends["part"] = parts_of[own] + slot
+                ends["shift"] = shifts.setdefault(shift, len(shifts))
+                ends["part"] = draft.parts_of[own] + slot
                 found.append(ends)
     every = np.concatenate(found)
     return every[np.lexsort([every[key] for key in ("part", "tag", "dst", "src")])]

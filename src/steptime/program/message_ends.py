@@ -1,4 +1,4 @@
-"""Which op of which rank sends each message of a step, and which receives it."""
+"""The ends of messages: which op of which rank sends each message, and which receives it."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from steptime.program.program import Collective, Program, Recv, Send
 from steptime.timeline import MESSAGE
 
 MOST_MESSAGES = 20_000
-"""Of a run with more of them a timeline shows none: they would be most of its file."""
+"""A timeline of a run with more messages shows none: they would be most of its file."""
 
 ENDS = np.dtype(
     [
@@ -50,10 +50,10 @@ def message_ends(program: Program, matching: Matching) -> NDArray[np.void]:
 
 
 def messages_of_step(ends: NDArray[np.void], times: Mapping[int, Floats]) -> NDArray[np.void]:
-    """The messages of one step, dtype MESSAGE, between the ranks whose ``times`` are known.
+    """The messages of one step, dtype MESSAGE, between the ranks in ``times``.
 
     ``times``: by rank, when each op of its list began and ended, in seconds, shape (ops, 2). A
-    message goes when both its ends are there, and both end when its last byte is.
+    message starts when both its ends are reached, and both end with its last byte.
     """
     known = ends[np.isin(ends["src"], list(times)) & np.isin(ends["dst"], list(times))]
     rows = np.zeros(known.size, MESSAGE)

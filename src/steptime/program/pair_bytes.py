@@ -1,4 +1,4 @@
-"""What the ranks of a program call, and how many bytes go from each to each other."""
+"""Bytes between each pair of ranks of a program, and its calls, as run.json records them."""
 
 from collections.abc import Mapping
 from math import prod
@@ -11,7 +11,7 @@ from steptime.collectives.call_bytes import pair_bytes
 from steptime.program import Collective, Matching, Program, Recv, Send
 
 MOST_PAIRED = 256
-"""Of so many ranks at most a record holds the bytes from each to each."""
+"""With more ranks a record leaves out the bytes of pairs."""
 
 
 def program_bytes(program: Program, matching: Matching) -> Floats:
@@ -32,7 +32,7 @@ def program_bytes(program: Program, matching: Matching) -> Floats:
 
 
 def pairs_record(sent: Floats) -> dict[str, Any]:
-    """What run.json holds of bytes from rank to rank, shape (ranks, ranks): all but zeros."""
+    """The record in run.json of bytes from rank to rank, shape (ranks, ranks), without zeros."""
     src, dst = np.nonzero(sent)
     return {
         "src": src.tolist(),
@@ -42,7 +42,7 @@ def pairs_record(sent: Floats) -> dict[str, Any]:
 
 
 def calls_record(program: Program) -> list[Mapping[str, Any]]:
-    """What run.json holds of a program's calls: what the intervals of a name and stream are."""
+    """The record in run.json of a program's calls: kinds of the intervals by name and stream."""
     found: dict[tuple[str, str, int], Mapping[str, Any]] = {}
     for ops in program.lists:
         for op in ops:
@@ -66,5 +66,5 @@ def calls_record(program: Program) -> list[Mapping[str, Any]]:
 
 
 def call_name(name: str) -> str:
-    """A name without the number of the layer or micro-batch in it: its words alone."""
+    """A name without the number of its layer or micro-batch."""
     return " ".join(word for word in name.split() if not word.isdigit())

@@ -31,8 +31,9 @@ MAIN = "compute"
 class Compute:
     """Work on the rank's own device.
 
-    It takes ``seconds`` on a device of speed 1 or, where that is None, what ``flops`` operations of
-    ``dtype`` and ``nbytes`` bytes of memory traffic take there, whichever is longer.
+    It takes ``seconds`` on a device of speed 1. Where that is None, it takes the longer of
+    computing ``flops`` operations of ``dtype`` there and moving ``nbytes`` bytes through its
+    memory.
     """
 
     name: str
@@ -49,9 +50,9 @@ class Compute:
 class Collective:
     """A collective among the ranks that differ along the axes ``group`` alone.
 
-    ``nbytes`` is the whole vector, as ``bench`` counts it: for an all_gather what a rank holds in
-    the end, for a reduce_scatter what it holds at first. ``root`` counts within the group.
-    ``algorithm`` is a shipped one by name, or empty: whoever runs the program chooses.
+    ``nbytes`` is the whole vector, as ``bench`` counts it: for an all_gather the result on a rank,
+    for a reduce_scatter the input of a rank. ``root`` counts within the group. ``algorithm`` is a
+    shipped one by name; where it is empty the one who runs the program chooses.
     """
 
     name: str
@@ -69,8 +70,8 @@ class Collective:
 class _End:
     """One end of a message between this rank and the one ``by`` places further along an axis.
 
-    The axis wraps around. The n-th Send from one rank to another with a ``tag`` meets the n-th Recv
-    there with it; both begin when both are reached and end when the last byte is there.
+    The axis wraps around. The n-th Send from one rank to another with a ``tag`` matches the n-th
+    Recv there with it; both begin when both are reached and end when the last byte is there.
     """
 
     name: str
@@ -94,7 +95,7 @@ class Recv(_End):
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Nothing but waiting for the ops in ``after``: shown as such in a timeline."""
+    """Nothing but waiting for the ops in ``after``; a timeline shows it as waiting."""
 
     name: str
     stream: str = MAIN

@@ -1,7 +1,7 @@
-"""The programs of a run as its folder keeps them: one small file, whatever the number of ranks.
+"""The programs of a run, stored in its folder in one small file, whatever the number of ranks.
 
-JSON, compressed: the list of ops of each class of ranks once, and of an op what differs from its
-type's defaults. A Chakra trace, one file a rank, is made of it when somebody asks.
+JSON, compressed: the ops of each class of ranks once, and of an op the fields that differ from its
+type's defaults. A Chakra trace, one file a rank, is made from it on request.
 """
 
 import gzip
@@ -21,12 +21,12 @@ from steptime.program.program import Collective, Compute, Op, Program, Recv, Sen
 from steptime.timeline import Phase
 
 PROGRAMS = "program.json.gz"
-"""What the file is called in the folder of a run."""
+"""The name of the file in a run's folder."""
 
 FORMAT = "steptime-programs"
 VERSION = 1
 MOST_OPS = 2_000_000
-"""Of more, nothing is kept: writing them would take longer than the run."""
+"""Programs with more ops are not stored: writing them would take longer than the run."""
 
 _MOST_BYTES = 1 << 30  # unpacked
 _KINDS: Mapping[str, type[Op]] = {
@@ -36,11 +36,11 @@ _KINDS: Mapping[str, type[Op]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredProgram:
-    """A program that ran, live or simulated, and what it needs to be one for other tools.
+    """A program that ran, live or simulated, with what exports to other tools need.
 
-    ``algorithms``: of each kind of collective the one that carried it out, where it is known.
-    ``seconds``: how long the computing of each op took to be on the run's devices, list by list as
-    in the program; 0 for what is no Compute.
+    ``algorithms``: the algorithm of each kind of collective, where known. ``seconds``: how long
+    each op was to compute on the run's devices, list by list as in the program; 0 for any op but
+    Compute.
     """
 
     program: Program
@@ -102,13 +102,13 @@ def _program_record(one: StoredProgram) -> dict[str, Any]:
 
 
 def _op_record(op: Op) -> dict[str, Any]:
-    values = {one.name: getattr(op, one.name) for one in fields(op) if _told(op, one)}
+    values = {one.name: getattr(op, one.name) for one in fields(op) if _is_set(op, one)}
     if isinstance(op, Compute) and "phase" in values:
         values["phase"] = op.phase.name
     return {"op": type(op).__name__, **values}
 
 
-def _told(op: Op, one: Any) -> bool:
+def _is_set(op: Op, one: Any) -> bool:
     return one.default is MISSING or getattr(op, one.name) != one.default
 
 

@@ -16,11 +16,11 @@ from steptime.report.scale_table import (
     bound_sentence,
     cell_name,
     digits,
-    is_baseline,
     source_sentence,
     way,
 )
 from steptime.report.template import write_html
+from steptime.runs.scale import ScaleRecord
 from steptime.units import format_seconds
 
 # Okabe & Ito, as in the other figures, with their black in place of a yellow that paper swallows.
@@ -42,8 +42,8 @@ class Line:
     symbol: str
 
 
-def write_scale(path: Path, run: Mapping[str, Any]) -> None:
-    """Write the page of a study, which run.json holds, atomically: one file, no network."""
+def write_scale(path: Path, run: ScaleRecord) -> None:
+    """Write the page of a study, atomically: one file, no network."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
@@ -52,17 +52,17 @@ def write_scale(path: Path, run: Mapping[str, Any]) -> None:
     write_html(path, "scale.html", context(run) | {"plotly": plotly})
 
 
-def context(run: Mapping[str, Any]) -> dict[str, Any]:
+def context(run: ScaleRecord) -> dict[str, Any]:
     """What the template shows of a study."""
     drawn = lines(run)
-    cells = run["cells"]
+    cells = run.cells
     return {
         "run": run,
         "headline": headline(run),
         "baseline": baseline_sentence(run),
         "sources": source_sentence(run),
         "facts": _facts(run),
-        "source": ", ".join(dict.fromkeys(cell["source"] for cell in cells)),
+        "source": ", ".join(dict.fromkeys(cell.source for cell in cells)),
         "keys": [
             (f"var({one.color})" if one.color.startswith("--") else one.color, one) for one in drawn
         ],
@@ -71,27 +71,29 @@ def context(run: Mapping[str, Any]) -> dict[str, Any]:
             "speedups": speedup_figure(drawn, run),
             "efficiencies": efficiency_figure(drawn),
         },
-        "columns": [(cell_name(cell), way(cell), is_baseline(run, cell)) for cell in cells],
-        "tree": [(factor, [_shaded(cell[factor.field]) for cell in cells]) for factor in FACTORS],
+        "columns": [(cell_name(cell), way(cell), run.baseline.holds(cell)) for cell in cells],
+        "tree": [
+            (factor, [_shaded(getattr(cell, factor.field)) for cell in cells]) for factor in FACTORS
+        ],
         "rows": [_row(cell) for cell in cells],
-        "measured": any(cell["source"] == "measured" for cell in cells),
-        "oversubscribed": any(cell["oversubscribed"] for cell in cells),
-        "command": shlex.join(run["environment"]["command"]),
+        "measured": any(cell.source == "measured" for cell in cells),
+        "oversubscribed": any(cell.oversubscribed for cell in cells),
+        "command": shlex.join(run.environment.command),
         "environment": _environment(run),
     }
 
 
-def headline(run: Mapping[str, Any]) -> str:
+def headline(run: ScaleRecord) -> str:
     """What becomes of the baseline in the largest cell that does best, and what bounds that."""
-    most = max(_workers(cell) for cell in run["cells"])
-    largest = [cell for cell in run["cells"] if _workers(cell) == most]
-    best = max(largest, key=lambda cell: float(cell["speedup"]))
-    base = run["baseline"]
-    if is_baseline(run, best):
+    most = max(cell.workers for cell in run.cells)
+    largest = [cell for cell in run.cells if cell.workers == most]
+    best = max(largest, key=lambda cell: cell.speedup)
+    base = run.baseline
+    if run.baseline.holds(best):
         return f"{_plain_name(best)}: {bound_sentence(best)}"
-    times = most / (base["ranks"] * base["threads"])
+    times = most / (base.ranks * base.threads)
     return (
-        f"{times:g} times the {_unit(run)}, {digits(best['speedup'])} times the work a second "
+        f"{times:g} times the {_unit(run)}, {digits(best.speedup)} times the work a second "
         f"({_plain_name(best)}): {bound_sentence(best)}"
     )
 
@@ -100,17 +102,17 @@ def _plain_name(cell: Entry) -> str:
     return f"{cell_name(cell).rstrip('*')} {way(cell)}"
 
 
-def lines(run: Mapping[str, Any]) -> list[Line]:
+def lines(run: ScaleRecord) -> list[Line]:
     """One curve for each strategy and number of threads, and one for the threads of one rank.
 
     The cell of one rank, in which all strategies do the same, begins each of them.
     """
-    cells: Sequence[Entry] = run["cells"]
+    cells: Sequence[Entry] = run.cells
     groups: dict[tuple[str, int], list[Entry]] = {}
     for cell in cells:
-        if cell["ranks"] > 1:
-            groups.setdefault((cell["strategy"], cell["threads"]), []).append(cell)
-    alone = {cell["threads"]: cell for cell in cells if cell["ranks"] == 1}
+        if cell.ranks > 1:
+            groups.setdefault((cell.strategy, cell.threads), []).append(cell)
+    alone = {cell.threads: cell for cell in cells if cell.ranks == 1}
     strategies = list(dict.fromkeys(strategy for strategy, _ in groups))
     threads = sorted({count for _, count in groups})
     drawn = []
@@ -138,13 +140,13 @@ def times_figure(drawn: Sequence[Line]) -> Figure:
     """Milliseconds a step, with the deciles of what was measured, both axes logarithmic."""
     data = []
     for one in drawn:
-        trace = _trace(one, lambda cell: 1e3 * float(cell["step_time_s"]))
-        spreads = [cell["step_time_spread_s"] for cell in one.cells]
+        trace = _trace(one, lambda cell: 1e3 * cell.step_time_s)
+        spreads = [cell.step_time_spread_s for cell in one.cells]
         trace["error_y"] = {
             "type": "data",
             "symmetric": False,
-            "array": [max(0.0, 1e3 * (s["p90"] - s["mean"])) for s in spreads],
-            "arrayminus": [max(0.0, 1e3 * (s["mean"] - s["p10"])) for s in spreads],
+            "array": [max(0.0, 1e3 * (s.p90 - s.mean)) for s in spreads],
+            "arrayminus": [max(0.0, 1e3 * (s.mean - s.p10)) for s in spreads],
             "color": one.color,
             "thickness": 1.5,
             "width": 4,
@@ -153,19 +155,19 @@ def times_figure(drawn: Sequence[Line]) -> Figure:
     return {"data": data, "layout": _layout(drawn, _upright("ms a step", data))}
 
 
-def speedup_figure(drawn: Sequence[Line], run: Mapping[str, Any]) -> Figure:
+def speedup_figure(drawn: Sequence[Line], run: ScaleRecord) -> Figure:
     """Speedup against the baseline, with the ideal line."""
-    base = run["baseline"]["ranks"] * run["baseline"]["threads"]
+    base = run.baseline.ranks * run.baseline.threads
     ends = [min(_places(drawn)), max(_places(drawn))]
     data = [_ideal(ends, [end / base for end in ends])]
-    data += [_trace(one, lambda cell: float(cell["speedup"])) for one in drawn]
+    data += [_trace(one, lambda cell: cell.speedup) for one in drawn]
     return {"data": data, "layout": _layout(drawn, _upright("speedup", data))}
 
 
 def efficiency_figure(drawn: Sequence[Line]) -> Figure:
     """Efficiency in percent, which is also what tokens/s scale with, with the ideal line."""
     data = [_ideal([min(_places(drawn)), max(_places(drawn))], [100, 100])]
-    data += [_trace(one, lambda cell: 100 * float(cell["efficiency"])) for one in drawn]
+    data += [_trace(one, lambda cell: 100 * cell.efficiency) for one in drawn]
     return {
         "data": data,
         "layout": _layout(drawn, axis("efficiency", rangemode="tozero", ticksuffix=" %")),
@@ -174,16 +176,16 @@ def efficiency_figure(drawn: Sequence[Line]) -> Figure:
 
 def _trace(one: Line, value: Callable[[Entry], float]) -> Figure:
     texts = [
-        f"<b>{label(cell_name(cell))} {label(way(cell))}</b> {cell['source']}<br>"
-        f"{format_seconds(cell['step_time_s'])} a step, {digits(cell['speedup'])}×, "
-        f"{100 * cell['efficiency']:.1f} %"
+        f"<b>{label(cell_name(cell))} {label(way(cell))}</b> {cell.source}<br>"
+        f"{format_seconds(cell.step_time_s)} a step, {digits(cell.speedup)}×, "
+        f"{100 * cell.efficiency:.1f} %"
         for cell in one.cells
     ]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": label(one.name),
-        "x": [_workers(cell) for cell in one.cells],
+        "x": [cell.workers for cell in one.cells],
         "y": [float(f"{value(cell):.6g}") for cell in one.cells],
         "text": texts,
         "line": {"color": one.color, "dash": one.dash, "width": 2.5},
@@ -225,7 +227,7 @@ def _ideal(x: Sequence[float], y: Sequence[float]) -> Figure:
 def _layout(drawn: Sequence[Line], yaxis: Figure) -> Figure:
     places = sorted(set(_places(drawn)))
     shown = places[:: -(-len(places) // _MOST_TICKS)]
-    several = any(cell["threads"] > 1 for one in drawn for cell in one.cells)
+    several = any(cell.threads > 1 for one in drawn for cell in one.cells)
     return layout(
         360,
         hovermode="closest",
@@ -241,15 +243,11 @@ def _layout(drawn: Sequence[Line], yaxis: Figure) -> Figure:
 
 
 def _places(drawn: Sequence[Line]) -> list[int]:
-    return [_workers(cell) for one in drawn for cell in one.cells]
+    return [cell.workers for one in drawn for cell in one.cells]
 
 
-def _workers(cell: Entry) -> int:
-    return int(cell["ranks"] * cell["threads"])
-
-
-def _unit(run: Mapping[str, Any]) -> str:
-    return "threads" if any(cell["threads"] > 1 for cell in run["cells"]) else "ranks"
+def _unit(run: ScaleRecord) -> str:
+    return "threads" if any(cell.threads > 1 for cell in run.cells) else "ranks"
 
 
 def _shaded(value: float) -> tuple[str, int]:
@@ -258,44 +256,46 @@ def _shaded(value: float) -> tuple[str, int]:
 
 
 def _row(cell: Entry) -> Mapping[str, str]:
-    spread = cell["step_time_spread_s"]
-    measured = cell["source"] == "measured"
-    tokens = cell["tokens_per_s"]
+    spread = cell.step_time_spread_s
+    measured = cell.source == "measured"
+    tokens = cell.tokens_per_s
     return {
         "name": f"{cell_name(cell)} {way(cell)}",
-        "mean": format_seconds(cell["step_time_s"]),
-        "median": format_seconds(spread["median"]) if measured else "",
-        "spread": f"{format_seconds(spread['p10'])} – {format_seconds(spread['p90'])}"
+        "mean": format_seconds(cell.step_time_s),
+        "median": format_seconds(spread.median) if measured else "",
+        "spread": f"{format_seconds(spread.p10)} – {format_seconds(spread.p90)}"
         if measured
         else "",
         "tokens": f"{tokens:,.0f}" if tokens else "–",
-        "speedup": f"{digits(cell['speedup'])}×",
-        "efficiency": f"{100 * cell['efficiency']:.1f} %",
+        "speedup": f"{digits(cell.speedup)}×",
+        "efficiency": f"{100 * cell.efficiency:.1f} %",
         "bound": bound_sentence(cell),
-        "execution": "" if cell["execution"] == way(cell) else cell["execution"],
+        "execution": "" if cell.execution == way(cell) else cell.execution,
     }
 
 
-def _facts(run: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _facts(run: ScaleRecord) -> list[tuple[str, str, str]]:
     """What the run was: name, value, and a smaller word on it."""
-    kind = "on each rank" if run["scaling"] == "weak" else "in all, on any number of ranks"
+    kind = "on each rank" if run.scaling == "weak" else "in all, on any number of ranks"
     facts = [
-        ("model", str(run["model"]), ""),
-        ("precision", str(run["precision"]), ""),
-        ("batch", f"{run['batch']:,}", kind),
+        ("model", str(run.work.model), ""),
+        ("precision", str(run.work.precision), ""),
+        ("batch", f"{run.work.batch:,}", kind)
+        if run.work.batch is not None
+        else ("batch", "as many rows", "on each replica"),
     ]
-    if "cluster" in run:
-        return [*facts, ("cluster", str(run["cluster"]), str(run["cluster_title"]))]
-    steps = f"{run['steps']} timed steps a cell"
-    return [*facts, ("backend", str(run["backend"]), ""), ("measured on", steps, "")]
+    if run.cluster:
+        return [*facts, ("cluster", str(run.cluster), str(run.cluster_title))]
+    steps = f"{run.steps} timed steps a cell"
+    return [*facts, ("backend", str(run.backend), ""), ("measured on", steps, "")]
 
 
-def _environment(run: Mapping[str, Any]) -> list[tuple[str, str]]:
-    about = run["environment"]
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+def _environment(run: ScaleRecord) -> list[tuple[str, str]]:
+    about = run.environment
+    versions = ", ".join(f"{name} {version}" for name, version in about.versions.items())
     return [
-        ("time", about["time"]),
-        ("machine", f"{about['host']}, {about['cpu']}, {about['cores']} cores"),
-        ("software", f"steptime {about['steptime']}, Python {about['python']}, {versions}"),
-        ("git revision", str(about["git_revision"])),
+        ("time", about.time),
+        ("machine", f"{about.host}, {about.cpu}, {about.cores} cores"),
+        ("software", f"steptime {about.steptime}, Python {about.python}, {versions}"),
+        ("git revision", str(about.git_revision)),
     ]

@@ -23,7 +23,7 @@ VERSION = 2
 class Load:
     """How busy the machine was, in runnable processes, means of the last 1 and 5 minutes.
 
-    ``own``: so many of them this run had by itself: its ranks here, each with its threads.
+    ``own``: so many of them this run caused itself: its ranks, each with its threads.
     """
 
     last_minute: float

@@ -15,6 +15,7 @@ from typing import Any
 
 from steptime.errors import UsageError
 from steptime.runs.record import RunRecord, Work, plain
+from steptime.units import Size
 
 ASKED = ("strategy", "zero")
 """Fields of a specification that may differ, since they are what is compared."""
@@ -123,6 +124,8 @@ def _sentence(field: str, work: Mapping[str, Any], sides: Sequence[Any]) -> str:
     if field not in work:
         return f"no {word} said"
     value = work[field]
+    if field == "bucket" and isinstance(value, int):
+        return f"bucket {Size(value)}"
     if field == "ranks":
         return f"{value} rank{'s' * (value != 1)}"
     if isinstance(value, Mapping) and all(isinstance(side, Mapping) for side in sides):

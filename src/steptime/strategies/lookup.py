@@ -32,6 +32,12 @@ def live_strategies() -> dict[str, Strategy]:
     return {name: one for name, one in strategies().items() if not one.not_trained}
 
 
+def only_trained() -> dict[str, str]:
+    """Why each strategy that can be trained under, and not simulated, cannot be, by its name."""
+    found = {name: not_simulated(one) for name, one in live_strategies().items()}
+    return {name: why for name, why in found.items() if why}
+
+
 def strategy_named(word: str) -> Strategy:
     """The strategy of that name, or that of ``FILE.py``, which then goes by the file's name.
 

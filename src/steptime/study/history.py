@@ -11,6 +11,7 @@ from steptime.runs import run_folder
 from steptime.runs.figures import Spread
 from steptime.runs.record import RunRecord, run_record, took_steps
 from steptime.runs.same_work import differing, facts_of
+from steptime.units import Size
 
 FIGURES = ("step_time_s", "tokens_per_s", "compute_s", "exposed_comm_s", "update_s", "other_s")
 _TITLE = (
@@ -136,15 +137,15 @@ def _series(samples: Sequence[_Sample]) -> list[Series]:
     for title, of_title in works.items():
         apart = differing([same[0].work for same in of_title.values()])
         for same in of_title.values():
-            said = {name: _short(same[0].work.get(name, "not said")) for name in apart}
+            values = {name: _short(name, same[0].work.get(name, "not said")) for name in apart}
             points = [sample.point for sample in same]
             fields = dict(zip(_TITLE, title, strict=True))
-            found.append(Series(**fields, apart=said, points=points))
+            found.append(Series(**fields, apart=values, points=points))
     return sorted(found, key=lambda series: series.points[0].time)
 
 
-def _short(value: Any) -> str:
-    text = str(value)
+def _short(name: str, value: Any) -> str:
+    text = str(Size(value)) if name == "bucket" and isinstance(value, int) else str(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
@@ -172,8 +173,8 @@ def _samples(name: str, record: RunRecord, figure: str) -> Iterator[_Sample]:
             "" if record.work.program else strategy,
             place.world_size,
             place.threads,
-            record.work.precision,
-            record.work.batch,
+            facts.work.get("precision"),
+            facts.work.get("batch"),
             place.backend,
             entry.source,
             place.cluster if simulated else f"{about.cpu}, {about.cores} cores",

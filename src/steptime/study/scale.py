@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from steptime.study.scale_bound import Bound, bound_of
+from steptime.runs.environment import Environment
+from steptime.runs.figures import ModelMemory
+from steptime.runs.record import Work
+from steptime.runs.scale import (
+    Baseline,
+    CellBound,
+    ScaleCell,
+    ScaleRecord,
+    StepTimes,
+    UsefulTime,
+)
+from steptime.study.scale_bound import bound_of
 from steptime.study.scale_options import Grid, Point
 from steptime.timeline import Source, Timeline
 from steptime.timeline.efficiency import (
@@ -18,19 +29,6 @@ from steptime.timeline.efficiency import (
     scaling,
 )
 from steptime.workloads.sync import sync_named
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepTimes:
-    """A step as long as its slowest rank took, over all steps that were timed, in seconds.
-
-    ``mean`` is that of the rank that all steps together took the longest: what speedups are of.
-    """
-
-    mean: float
-    median: float
-    p10: float
-    p90: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class Cell:
     factors: Efficiency
     against: Scaling
     oversubscribed: bool
-    bound: Bound
+    bound: CellBound
 
     @property
     def execution(self) -> str:
@@ -109,50 +107,55 @@ def _cell(grid: Grid, steps: Steps, reference: Steps, cores: int | None) -> Cell
     )
 
 
-def scale_record(grid: Grid, cells: Sequence[Cell], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What run.json holds of a study; ``facts`` are about the model and where it ran."""
-    point, strategy = grid.baseline
+def scale_record(
+    grid: Grid, cells: Sequence[Cell], work: Work, environment: Environment, **about: Any
+) -> ScaleRecord:
+    """The record of a study of ``work``; ``about``: further fields of it, on where it ran."""
     entries = [_entry(cell) for cell in cells]
+    point, strategy = grid.baseline
     base = next(
         entry
         for cell, entry in zip(cells, entries, strict=True)
         if (cell.steps.point, cell.steps.strategy) == (point, strategy)
     )
-    named = ("ranks", "threads", "strategy", "source", "step_time_s", "tokens_per_s")
-    return {
-        "verb": "scale",
-        **facts,
-        "scaling": grid.kind,
-        "baseline": {"name": str(point)} | {field: base[field] for field in named},
-        "cells": entries,
-    }
+    return ScaleRecord(
+        work=work,
+        scaling=grid.kind,
+        baseline=Baseline(
+            name=str(point),
+            ranks=base.ranks,
+            threads=base.threads,
+            strategy=base.strategy,
+            source=base.source,
+            step_time_s=base.step_time_s,
+            tokens_per_s=base.tokens_per_s,
+        ),
+        cells=entries,
+        environment=environment,
+        **about,
+    )
 
 
-def _entry(cell: Cell) -> dict[str, Any]:
-    steps = cell.steps
-    per_s = steps.tokens / steps.times.mean if steps.tokens else None
-    return {
-        "ranks": steps.point.ranks,
-        "threads": steps.point.threads,
-        "strategy": steps.strategy,
-        "execution": cell.execution,
-        "source": steps.source,
-        "step_time_s": steps.times.mean,
-        "step_time_spread_s": asdict(steps.times),
-        "iterations": steps.usage.steps,
-        "tokens_per_s": per_s,
-        "tokens_per_s_scaling": cell.against.efficiency if steps.tokens else None,
-        "useful_s": {
-            "mean": steps.usage.mean_s / steps.usage.steps,
-            "longest": steps.usage.longest_s / steps.usage.steps,
-        },
-        "other_s": steps.other_s,
-        "ideal_step_time_s": steps.ideal.run_time_s / steps.ideal.steps,
-        "ideal_source": "simulated",
+def _entry(cell: Cell) -> ScaleCell:
+    steps, usage = cell.steps, cell.steps.usage
+    return ScaleCell(
+        ranks=steps.point.ranks,
+        threads=steps.point.threads,
+        strategy=steps.strategy,
+        execution=cell.execution,
+        source=steps.source,
+        step_time_s=steps.times.mean,
+        step_time_spread_s=steps.times,
+        iterations=usage.steps,
+        tokens_per_s=steps.tokens / steps.times.mean if steps.tokens else None,
+        tokens_per_s_scaling=cell.against.efficiency if steps.tokens else None,
+        useful_s=UsefulTime(mean=usage.mean_s / usage.steps, longest=usage.longest_s / usage.steps),
+        other_s=steps.other_s,
+        ideal_step_time_s=steps.ideal.run_time_s / steps.ideal.steps,
         **asdict(cell.against),
         **asdict(cell.factors),
-        "oversubscribed": cell.oversubscribed,
-        "bound": asdict(cell.bound),
-        "folder": steps.folder,
-        **({"model_memory": steps.memory} if steps.memory else {}),
-    }
+        oversubscribed=cell.oversubscribed,
+        bound=cell.bound,
+        folder=steps.folder,
+        model_memory=ModelMemory(**steps.memory) if steps.memory else None,
+    )

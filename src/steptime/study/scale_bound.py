@@ -1,23 +1,11 @@
 """What bounds a cell of a scaling study, in one sentence."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from steptime.runs.scale import CellBound
 from steptime.timeline.efficiency import Scaling, Usage, efficiency
 
 _NEGLIGIBLE = 0.02
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The factor that costs the most, and what it says of the step.
-
-    ``factor``: computation, load balance, serialisation, transfer, other work, or nothing.
-    """
-
-    factor: str
-    sentence: str
 
 
 def bound_of(
@@ -28,7 +16,7 @@ def bound_of(
     other_s: float,
     is_baseline: bool,
     oversubscribed: bool,
-) -> Bound:
+) -> CellBound:
     """Which factor of the global efficiency is the smallest, and by how much.
 
     ``other_s``: what a rank does in a step that is neither useful nor communication. It counts
@@ -67,7 +55,7 @@ def bound_of(
         case _:
             useful = _percent(factors.parallel_efficiency)
             sentence = f"nothing in particular: {useful} of its time is useful"
-    return Bound(factor, f"the baseline; {sentence}" if is_baseline else sentence)
+    return CellBound(factor, f"the baseline; {sentence}" if is_baseline else sentence)
 
 
 def _computation(scalability: float, oversubscribed: bool) -> str:

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
+from steptime.runs.scale import StepTimes
 from steptime.simulate.prepare import Prepared
 from steptime.study.cases import Asked, asked_of_model
 from steptime.study.options import HowOptions
-from steptime.study.scale import Steps, StepTimes
+from steptime.study.scale import Steps
 from steptime.study.scale_ideal import on_ideal_network, usage_of_simulation
 from steptime.study.scale_options import BATCH, Grid, Point
 from steptime.study.simulate import prepare_all, study

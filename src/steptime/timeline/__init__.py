@@ -1,4 +1,4 @@
-"""What happened, or would happen: intervals and messages per rank and stream, in seconds."""
+"""Timeline: what happened, or would happen: intervals and messages per rank and stream."""
 
 from steptime.timeline.chrome import read_chrome_trace, write_chrome_trace
 from steptime.timeline.phases import PHASES, phases_of_steps

@@ -1,9 +1,9 @@
-"""Timeline to and from Chrome Trace Event JSON, which ui.perfetto.dev opens as it is.
+"""Chrome traces: Timeline to and from Chrome Trace Event JSON, which ui.perfetto.dev opens.
 
-Format: the Trace Event Format document of the Chromium project. A rank is a process and a stream
-a thread; slices of one thread must nest or be disjoint, so intervals of one stream that overlap
-otherwise go to further threads of the same name. A message is an arrow, a flow event at each end,
-which must lie inside a slice of its thread: where a rank shows none at that instant, a slice of a
+Format: the Trace Event Format document of the Chromium project. A rank is a process and a stream a
+thread. Slices of one thread must nest or be disjoint, so intervals of one stream that overlap
+otherwise go to further threads of the same name. A message is an arrow: a flow event at each end,
+which must lie inside a slice of its thread. Where a rank has none at that instant, a slice of a
 nanosecond is put there.
 """
 
@@ -28,14 +28,14 @@ FORMAT = "steptime-trace"
 VERSION = 1
 _MOST_BYTES = 1 << 32  # unpacked
 _MARK = "message"
-"""The category of arrows and of the slices that are there for them alone."""
+"""The category of arrows and of the slices that only exist to hold their ends."""
 
 _EVENTS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class Counter:
-    """A figure over time that a viewer draws as a curve: ``at`` in seconds, one value each."""
+    """A figure over time that a viewer draws as a curve: ``values[i]`` at ``at[i]`` seconds."""
 
     name: str
     at: Floats
@@ -43,7 +43,7 @@ class Counter:
 
 
 def quietly(done: int, whole: int) -> None:
-    """Hear that ``done`` of ``whole`` rows are written, and tell nobody."""
+    """The ``tell`` that ignores progress: ``done`` of ``whole`` rows are written."""
 
 
 def write_chrome_trace(
@@ -57,8 +57,9 @@ def write_chrome_trace(
 ) -> None:
     """Write ``timeline`` to ``path``, atomically; compressed where that ends in ``.gz``.
 
-    ``hosts``: that of each rank, where they are known, beside its name. ``rank``: whose file this
-    is to tools that read one a rank, such as HTA. ``tell`` hears how far it is.
+    ``hosts``: the host of each rank, if known, to name ranks by. ``rank``: the rank whose file this
+    is, for tools that read one file a rank, such as HTA. ``tell(done, whole)`` is called with the
+    progress in rows.
     """
     of_ranks = tracks(timeline, nested=True)
     origin = _origin(timeline)
@@ -106,7 +107,7 @@ def read_chrome_trace(path: Path) -> Timeline:
 
 
 def of_rank(timeline: Timeline, rank: int) -> Timeline:
-    """What a rank's own trace shows: its intervals, and no messages, whose other end is missing."""
+    """A timeline for one rank's own trace file: its intervals, without messages."""
     own = timeline.intervals[timeline.intervals["rank"] == rank]
     return replace(timeline, intervals=own, messages=timeline.messages[:0])
 
@@ -119,7 +120,7 @@ def _packed(file: IO[bytes], path: Path) -> IO[bytes]:
 
 
 def _origin(timeline: Timeline) -> int:
-    """The whole second, in ns, from which times are counted: long after boot ns get lost else."""
+    """The whole second, in ns, from which times are counted: long after boot a float loses ns."""
     firsts = [timeline.intervals["start"], timeline.messages["sent"]]
     first = min((float(of.min()) for of in firsts if of.size), default=0.0)
     return int(first // 1) * 10**9
@@ -181,8 +182,8 @@ def _slices(timeline: Timeline, names: Sequence[str], track: Track, origin: int)
 def _arrows(timeline: Timeline, of_ranks: dict[int, list[Track]], origin: int) -> Iterator[str]:
     """The two ends of every message, each inside a slice, and when the message really arrived.
 
-    A viewer looks for the slice around an instant, and one that ends then is over: so the arrow
-    ends a nanosecond before its message.
+    A viewer looks for the slice around an instant, and a slice that ends then does not count. So
+    the arrow ends a nanosecond before its message.
     """
     messages = timeline.messages
     sent, received = nanoseconds(messages["sent"]), nanoseconds(messages["received"])
@@ -217,7 +218,7 @@ def _arrows(timeline: Timeline, of_ranks: dict[int, list[Track]], origin: int) -
 def _ends(
     timeline: Timeline, of_ranks: dict[int, list[Track]], ranks: Longs, at: Longs
 ) -> list[int]:
-    """The thread of each end of a message; one not used yet, negative, where it needs a slice."""
+    """The thread of each end of a message; a new one, negative, where it needs its own slice."""
     number, _ = ends_on_tracks(timeline, of_ranks, ranks, at)
     spare = {rank: -len(own) - 1 for rank, own in of_ranks.items()}
     return [
@@ -232,7 +233,7 @@ def _mark_metadata(
     begins: Sequence[int],
     ends: Sequence[int],
 ) -> Iterator[str]:
-    """The names of the threads, and of ranks, that show ends of messages alone."""
+    """The names of the threads, and of ranks, that only show ends of messages."""
     pairs = [*zip(messages["src"].tolist(), begins, strict=True)]
     pairs += zip(messages["dst"].tolist(), ends, strict=True)
     for rank, thread in sorted({pair for pair in pairs if pair[1] < 0}):
@@ -243,7 +244,7 @@ def _mark_metadata(
 
 
 def _us(ns: int) -> str:
-    """Microseconds, to the nanosecond."""
+    """Nanoseconds as microseconds with three decimals."""
     whole, rest = divmod(abs(ns), 1000)
     return f"{'-' * (ns < 0)}{whole}.{rest:03d}"
 
@@ -302,5 +303,5 @@ def _messages(events: Sequence[dict[str, Any]], origin: int) -> NDArray[np.void]
 
 
 def _seconds(origin: int, *us: float) -> float:
-    """Seconds of some microseconds after the origin, which are whole nanoseconds."""
+    """Convert microseconds after the origin, whole nanoseconds, to seconds."""
     return (origin + sum(round(1000 * of) for of in us)) / 1e9

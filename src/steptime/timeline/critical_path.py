@@ -1,9 +1,9 @@
 """The critical path of a step: the chain of work and waiting that made it as long as it was.
 
-The path is walked back from the step's last end. What let an interval begin is not in a Timeline
-and is taken from what is: the order of a stream, a message's two ends, a collective as one call of
-its members, which none leaves before the last has come, and otherwise what ended last on the same
-rank. Holistic Trace Analysis and Scalasca search for it in the same way.
+The path is walked back from the step's last end. A Timeline does not hold dependencies, so they are
+inferred: the order of a stream; a message's two ends; a collective, which no member leaves before
+the last has come; and otherwise the interval of the same rank that ended last. Holistic Trace
+Analysis and Scalasca search for it in the same way.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def critical_path(timeline: Timeline, steps: NDArray[np.void]) -> NDArray[np.voi
     """The pieces of the path, dtype PIECE, in order of time.
 
     ``steps`` are the STEP intervals of one step, one a rank. The pieces follow one another without
-    a gap: together they last from the begin of the step on the rank that the path comes from to the
+    a gap: together they last from the begin of the step on the rank where the path starts to the
     last end on any rank. Ranks without a STEP interval take no part.
     """
     if not len(steps):
@@ -46,7 +46,7 @@ def critical_path(timeline: Timeline, steps: NDArray[np.void]) -> NDArray[np.voi
 
 @dataclass(frozen=True)
 class _Reason:
-    """Why an interval ended: since ``time``, when the last of ``rank`` and its like was there."""
+    """Why an interval could end: at ``time`` the last participant, ``rank``, had arrived."""
 
     rank: int
     time: float
@@ -58,7 +58,7 @@ def _whose(rows: NDArray[np.void]) -> tuple[list[int], list[float]]:
 
 
 class _Walk:
-    """One step, made ready to be walked back."""
+    """The intervals of one step, indexed for walking back."""
 
     def __init__(self, timeline: Timeline, steps: NDArray[np.void]) -> None:
         steps = np.sort(steps, order="rank")
@@ -68,9 +68,9 @@ class _Walk:
         self.tolerance = _TOLERANCE * float(steps["end"].max() - steps["start"].min())
         self.begin = dict(zip(steps["rank"].tolist(), steps["start"].tolist(), strict=True))
         place = np.searchsorted(steps["rank"], rows["rank"]).clip(max=len(steps) - 1)
-        mine = (steps["rank"][place] == rows["rank"]) & (rows["phase"] != Phase.STEP)
-        mine &= (rows["end"] > rows["start"]) & (rows["end"] > steps["start"][place])
-        found = np.flatnonzero(mine & (rows["start"] < steps["end"][place]))
+        candidates = (steps["rank"][place] == rows["rank"]) & (rows["phase"] != Phase.STEP)
+        candidates &= (rows["end"] > rows["start"]) & (rows["end"] > steps["start"][place])
+        found = np.flatnonzero(candidates & (rows["start"] < steps["end"][place]))
         found = found[np.lexsort((rows["start"][found], rows["rank"][found]))]
         bounds = np.searchsorted(rows["rank"][found], steps["rank"], side="left")
         parts = np.split(found, bounds[1:])
@@ -78,7 +78,7 @@ class _Walk:
         self._match(timeline, found)
 
     def _match(self, timeline: Timeline, found: Longs) -> None:
-        """Find the intervals of each collective: by name and how often a rank called it before.
+        """Match the intervals of each collective: the n-th of a name on each rank is the same call.
 
         ``found``: the intervals of the step, by rank and begin.
         """
@@ -114,10 +114,10 @@ class _Walk:
             rank, time, stream = reason.rank, reason.time, reason.stream
 
     def _before(self, rank: int, time: float, stream: int) -> int:
-        """What let ``rank`` go on at ``time`` on ``stream``: an interval, or -1 for none.
+        """The interval after which ``rank`` could go on at ``time`` on ``stream``; -1 for none.
 
-        What ended then, on the same stream rather than another, or the work that was under way, or
-        what ended last.
+        Preferred: one that ended at ``time``, on the same stream rather than another; then work in
+        progress; then what ended last.
         """
         own = self.own[rank]
         rows = self.rows[own]
@@ -147,7 +147,7 @@ class _Walk:
         return int(own[np.flatnonzero(reach)[-1]]) if reach.any() else -1
 
     def _reason(self, rank: int, at: int, time: float) -> _Reason:
-        """Whose coming let the interval ``at`` end: its own rank's, or a later one's."""
+        """Whose arrival let the interval ``at`` end: its own rank's, or a later rank's."""
         row = self.rows[at]
         start = max(float(row["start"]), self.begin[rank])
         stream = int(row["stream"])
@@ -167,16 +167,18 @@ class _Walk:
         return self._message(rank, row, own, time)
 
     def _message(self, rank: int, row: np.void, own: _Reason, time: float) -> _Reason:
-        """The same for one end of a message: it goes when both ends are there."""
+        """``_reason`` for one end of a message, which starts when both ends are reached."""
         sent = self.messages
         if not len(sent):
             return own
-        mine = ((sent["src"] == rank) | (sent["dst"] == rank)) & (sent["bytes"] == row["bytes"])
-        mine &= (sent["sent"] > own.time + self.tolerance) & (sent["sent"] < time)
-        mine &= sent["received"] <= float(row["end"]) + self.tolerance
-        if not mine.any():
+        candidates = ((sent["src"] == rank) | (sent["dst"] == rank)) & (
+            sent["bytes"] == row["bytes"]
+        )
+        candidates &= (sent["sent"] > own.time + self.tolerance) & (sent["sent"] < time)
+        candidates &= sent["received"] <= float(row["end"]) + self.tolerance
+        if not candidates.any():
             return own
-        last = sent[mine][int(np.argmax(sent["sent"][mine]))]
+        last = sent[candidates][int(np.argmax(sent["sent"][candidates]))]
         other = int(last["src"] if last["dst"] == rank else last["dst"])
         if other not in self.begin or float(last["sent"]) <= self.begin[other]:
             return own

@@ -2,8 +2,8 @@
 
 Definitions: the POP Centre of Excellence (co-design.pop-coe.eu/metrics), and for serialisation and
 transfer Rosas, Giménez, Labarta, "Scalability prediction for fundamental performance factors"
-(2014). Useful is the time in which a rank computes or updates; communication that hides behind
-either costs nothing. No value is clipped: one above 1, as caches give it, is a finding.
+(2014). Useful is the time in which a rank computes or updates; communication hidden behind either
+costs nothing. No value is clipped: one above 1, as cache effects give it, is a finding.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ ScalingKind: TypeAlias = Literal["strong", "weak"]
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What ranks of ``threads`` threads did in ``steps`` steps.
+    """The useful time of ranks of ``threads`` threads in ``steps`` steps.
 
-    ``useful_s``: the useful time of each rank in all these steps, in seconds. ``run_time_s``: how
-    long they took the rank that they took the longest. Raises UsageError where the steps take no
-    time, or no rank does anything useful in them: nothing has an efficiency then.
+    ``useful_s``: the useful time of each rank in all these steps, in seconds. ``run_time_s``: the
+    duration of the steps on the slowest rank. Raises UsageError where the steps take no time or no
+    rank does anything useful: there is no efficiency then.
     """
 
     useful_s: tuple[float, ...]
@@ -72,7 +72,7 @@ class Efficiency:
     """The factors of the parallel efficiency.
 
     parallel = load balance × communication, and communication = serialisation × transfer. The last
-    two are None where nobody knows how long the same steps take on the ideal network.
+    two are None where the same steps' duration on the ideal network is unknown.
     """
 
     parallel_efficiency: float
@@ -84,11 +84,11 @@ class Efficiency:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """What has become of a reference run on other ranks or threads.
+    """A run compared with a reference run on other ranks or threads.
 
     ``speedup``: how many times the work of the reference is done in the same time. ``efficiency``:
-    that, over how many times its threads are there; also what tokens/s scale with.
-    ``global_efficiency``: parallel efficiency × ``computation_scalability``.
+    the speedup divided by the ratio of threads; tokens/s scale with it too. ``global_efficiency``:
+    parallel efficiency × ``computation_scalability``.
     """
 
     speedup: float
@@ -98,10 +98,10 @@ class Scaling:
 
 
 def usage_of_steps(timeline: Timeline, name: str, *, first: int = 0, threads: int = 1) -> Usage:
-    """What the ranks of a timeline did in the steps called ``name``, from step ``first`` on.
+    """The useful time of a timeline's ranks in the steps called ``name``, from step ``first`` on.
 
-    Useful is the union of a rank's compute and update intervals inside its steps, less what of it
-    waits. Only steps that all ranks have count.
+    Useful is the union of a rank's compute and update intervals inside its steps, without waits.
+    Only steps that all ranks have count.
 
     Raises UsageError where there are none, or they have no efficiency.
     """
@@ -135,10 +135,10 @@ def common_steps(timeline: Timeline, name: str, first: int = 0) -> NDArray[np.vo
 
 
 def efficiency(usage: Usage, ideal: Usage | None = None) -> Efficiency:
-    """The efficiencies of a run; ``ideal`` is what the same steps come to on the ideal network.
+    """The efficiencies of a run; ``ideal``: the same steps on the ideal network, if known.
 
-    That has no latency and infinite bandwidth, and messages on it keep their order: what is then
-    left of waiting is serialisation, and the rest is transfer.
+    The ideal network has no latency and infinite bandwidth, and keeps the order of messages. The
+    waiting that is left on it is serialisation, and the rest is transfer.
     """
     communication = usage.longest_s / usage.run_time_s
     serialisation = ideal.longest_s / ideal.run_time_s if ideal else None
@@ -154,8 +154,8 @@ def efficiency(usage: Usage, ideal: Usage | None = None) -> Efficiency:
 def scaling(usage: Usage, reference: Usage, kind: ScalingKind = "strong") -> Scaling:
     """How a run scales against a ``reference``, step by step.
 
-    The useful time of a rank counts once for each of its threads: what threads lose among
-    themselves, which no timeline shows, lowers the computation scalability.
+    The useful time of a rank counts once for each of its threads: losses among its threads, which
+    no timeline shows, lower the computation scalability.
     """
     work = usage.ranks / reference.ranks if kind == "weak" else 1.0
     computed = _worker_seconds(reference) / _worker_seconds(usage) * work

@@ -1,9 +1,9 @@
-"""Timeline as a Paraver trace: the three text files NAME.prv, NAME.pcf and NAME.row.
+"""Paraver traces: a Timeline as the three text files NAME.prv, NAME.pcf and NAME.row.
 
 The records are those that paraver-kernel's parser (abbc7c3) reads; states and their colours, and
 the types and values of MPI events, are Extrae's (2292a142), so that the views that BSC ships work.
-A rank is a task. A stream is a thread of it, and one that has several intervals under way at once
-is several: a thread has one state at a time. Steps are events on the first thread.
+A rank is a task and a stream a thread of it. A thread has one state at a time, so a stream whose
+intervals overlap becomes several threads. Steps are events on the first thread.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ _OF_PHASE = {Phase.COMPUTE: 1, Phase.UPDATE: 1, Phase.COMMUNICATION: 13, Phase.W
 _OTHERS = 15
 
 MPI_MESSAGES = {"send": (3, "MPI_Isend", 10), "recv": (4, "MPI_Irecv", 11)}
-"""By the kind of a message: its value, its label, and the state meanwhile."""
+"""By kind of message: its event value, its label, and the thread's state meanwhile."""
 
 MPI_COLLECTIVES = {
     "broadcast": (7, "MPI_Bcast"),
@@ -63,9 +63,10 @@ def write_paraver(
 ) -> list[Path]:
     """Write ``timeline`` to ``stem``.prv, .pcf and .row, each atomically; return their paths.
 
-    Times count from the first begin, in ns. ``hosts``: that of each rank, shape (ranks,), where
-    known. ``kinds``: by the name of an interval what it is, ``send``, ``recv`` or a collective;
-    without, a name that begins with one says so itself. ``tell`` hears how far it is.
+    Times count from the first begin, in ns. ``hosts``: the host of each rank, shape (ranks,), if
+    known. ``kinds``: by the name of an interval its kind, ``send``, ``recv`` or a collective;
+    without it, the kind is read from the beginning of the name. ``tell(done, whole)`` is called
+    with the progress.
     """
     trace = _Trace(timeline, tuple(hosts) or ("host",) * timeline.ranks, kinds or {})
     paths = [stem.with_name(stem.name + suffix) for suffix in (".prv", ".pcf", ".row")]
@@ -83,14 +84,14 @@ def write_paraver(
 
 @dataclass(frozen=True, eq=False)
 class _Trace:
-    """A timeline in Paraver's words; ``hosts``: that of each rank."""
+    """A timeline as the records of a Paraver trace; ``hosts``: the host of each rank."""
 
     timeline: Timeline
     hosts: tuple[str, ...]
     kinds: Mapping[str, str]
 
     @cached_property
-    def shown(self) -> Timeline:
+    def visible(self) -> Timeline:
         """What has a state: no steps, and nothing that is over at once."""
         rows = self.timeline.intervals
         lasting = nanoseconds(rows["start"]) < nanoseconds(rows["end"])
@@ -98,7 +99,7 @@ class _Trace:
 
     @cached_property
     def of_ranks(self) -> dict[int, list[Track]]:
-        return tracks(self.shown, nested=False)
+        return tracks(self.visible, nested=False)
 
     @cached_property
     def nodes(self) -> dict[str, list[int]]:
@@ -122,11 +123,11 @@ class _Trace:
         return last - self.origin
 
     def threads(self, rank: int) -> int:
-        """How many threads a rank has; one where nothing is known of it."""
+        """How many threads a rank has; one where it has no intervals."""
         return len(self.of_ranks.get(rank, ())) or 1
 
     def header(self, when: datetime) -> str:
-        """The first line, and that of the one communicator."""
+        """The first line of the trace, and the record of its one communicator."""
         ranks = range(self.timeline.ranks)
         node_of = {host: number for number, host in enumerate(self.nodes, start=1)}
         cpus = ",".join(str(len(of)) for of in self.nodes.values())
@@ -156,7 +157,7 @@ class _Trace:
     def _states(self, track: Track) -> Iterator[tuple[int, str]]:
         """The states of a thread, and the events that say what each interval is."""
         where = f"0:1:{track.rank + 1}:{track.number + 1}"
-        rows = self.shown.intervals[track.rows]
+        rows = self.visible.intervals[track.rows]
         columns = [rows[field].tolist() for field in ("name", "phase", "bytes")]
         columns += [(edge - self.origin).tolist() for edge in (track.start, track.end)]
         following = [*columns[3][1:], None]
@@ -185,7 +186,7 @@ class _Trace:
 
     @cached_property
     def kind_of(self) -> list[str]:
-        """What each name stands for."""
+        """The kind of each name: ``send``, ``recv``, a collective, or none."""
         return [
             self.kinds.get(name, name.partition(" ")[0].replace("receive", "recv"))
             for name in self.timeline.names
@@ -207,7 +208,7 @@ class _Trace:
                 yield end, f"2:0:1:{rank + 1}:1:{end}:{STEP}:0"
 
     def _messages(self) -> Iterator[tuple[int, str]]:
-        """The communications: from when the call was made to when the last byte arrived."""
+        """The communication records: from the call of the send to the last byte's arrival."""
         messages = self.timeline.messages
         src, dst = messages["src"].astype(np.int64), messages["dst"].astype(np.int64)
         sent, received = nanoseconds(messages["sent"]), nanoseconds(messages["received"])
@@ -225,13 +226,13 @@ class _Trace:
             )
 
     def _ends(self, ranks: Longs, at: Longs) -> tuple[Longs, Longs]:
-        """The thread of each end, the first where none is busy, and when its interval began."""
-        number, begin = ends_on_tracks(self.shown, self.of_ranks, ranks, at)
+        """The thread of each message's end, the first if none is busy, and its interval's begin."""
+        number, begin = ends_on_tracks(self.visible, self.of_ranks, ranks, at)
         idle: Flags = number == NONE
         return np.where(idle, 1, number + 1), np.maximum(begin, self.origin)
 
     def labels(self) -> str:
-        """What the numbers mean: the .pcf."""
+        """The .pcf file: the meaning of the numbers."""
         lines = ["DEFAULT_OPTIONS", "", "LEVEL               THREAD", "UNITS               NANOSEC"]
         lines += ["", "DEFAULT_SEMANTIC", "", "THREAD_FUNC         State As Is", "", "STATES"]
         lines += [f"{number}    {label}" for number, label, _ in STATES]
@@ -247,7 +248,7 @@ class _Trace:
         return "\n".join(lines) + "\n"
 
     def rows(self) -> str:
-        """What the rows are called: the .row."""
+        """The .row file: the names of the rows."""
         cpus = [f"{n}.{_label(h)}" for h, of in self.nodes.items() for n in range(1, len(of) + 1)]
         threads = []
         for rank in range(self.timeline.ranks):
@@ -275,5 +276,5 @@ def _event(kind: int, label: str, values: Mapping[int, str]) -> list[str]:
 
 
 def _label(text: str) -> str:
-    """A label on one line: what its reader would take for the end of it becomes a space."""
+    """A label on one line: characters that would end it for a reader become spaces."""
     return " ".join(text.split()) or "unnamed"

@@ -1,4 +1,4 @@
-"""Where each step's time went: compute, exposed communication, update, and the rest."""
+"""Phases: each step's time cut into compute, update, exposed communication, and other."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,8 @@ def phases_of_steps(timeline: Timeline, name: str) -> NDArray[np.void]:
     phases["duration"] = steps["end"] - steps["start"]
     for rank in np.unique(steps["rank"]):
         own = timeline.intervals[timeline.intervals["rank"] == rank]
-        mine = phases["rank"] == rank
-        phases[mine] = _phases_of_rank(own, phases[mine])
+        of_rank = phases["rank"] == rank
+        phases[of_rank] = _phases_of_rank(own, phases[of_rank])
     return phases
 
 

@@ -1,4 +1,4 @@
-"""Writing a Timeline while a rank runs: two clock readings and one append per interval."""
+"""Recorder: writes a Timeline while a rank runs: two clock readings and one append per interval."""
 
 import time
 from collections import deque
@@ -24,9 +24,9 @@ class _Span(NamedTuple):
 class Recorder:
     """Collects the intervals of one rank.
 
-    ``clock`` gives a mark and ``seconds`` turns a mark into seconds once the run is over. On a CPU
-    a mark is already ``time.perf_counter()``, which all processes of a host share; on a GPU it is
-    an event that is read only at the end, so that recording never waits for the device. Only the
+    ``clock`` returns a mark and ``seconds`` converts a mark to seconds once the run is over. On a
+    CPU a mark is already ``time.perf_counter()``, which all processes of a host share; on a GPU it
+    is an event that is read only at the end, so that recording never waits for the device. Only the
     last ``kept_steps`` steps are kept.
     """
 
@@ -43,7 +43,7 @@ class Recorder:
         self._spans: deque[_Span] = deque()
 
     def begin_step(self, step: int) -> None:
-        """Count what is recorded from now on to ``step``, and forget steps long past."""
+        """Count intervals to ``step`` from now on, and forget steps that are no longer kept."""
         self.step = step
         while self._spans and self._spans[0].step <= step - self._kept_steps:
             self._spans.popleft()

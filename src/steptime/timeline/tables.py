@@ -22,7 +22,7 @@ Columns: TypeAlias = Mapping[str, "NDArray[Any] | Labels"]
 
 
 class Labels:
-    """A column of labels, kept as numbers: ``codes`` are indices into ``words``."""
+    """A column of labels, each one the index in ``codes`` of a word in ``words``."""
 
     def __init__(self, codes: NDArray[Any], words: Sequence[str]) -> None:
         self.codes, self.words = codes.astype(np.int32), tuple(words)
@@ -105,7 +105,7 @@ def write_parquet(path: Path, columns: Columns, tell: Callable[[int, int], None]
 
 
 def _pieces(columns: Columns) -> Iterator[tuple[slice, int, int]]:
-    """Rows by the thousand, and how many of how many there are then."""
+    """Slices of a thousand rows, each with the number of rows done then and in all."""
     first = next(iter(columns.values()))
     whole = len(first.codes if isinstance(first, Labels) else first)
     for begin in range(0, whole, _ROWS_AT_ONCE):

@@ -1,4 +1,4 @@
-"""The Timeline: every table, plot and report is made from it alone."""
+"""Timeline: the record of a run, live or simulated, that all tables, plots and reports read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ Source: TypeAlias = Literal["measured", "simulated", "computed"]
 class Phase(IntEnum):
     """What an interval's time is spent on.
 
-    WAIT is a stream blocked on another; OTHER is work that is none of these, such as reading data.
+    WAIT is a stream blocked on another; OTHER is any other work, such as reading data.
     """
 
     STEP = 0
@@ -51,10 +51,10 @@ MESSAGE = np.dtype(
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
-    """How the clock of one host's ranks was put on that of rank 0.
+    """How the clock of one host's ranks was aligned with that of rank 0.
 
-    ``offset_s`` was taken off its readings, and grew by ``drift_s`` over the run; at most
-    ``error_s`` of it is wrong. All are 0 on the host of rank 0.
+    ``offset_s`` was subtracted from its readings, and grew by ``drift_s`` over the run; its error
+    is at most ``error_s``. All are 0 on the host of rank 0.
     """
 
     host: str
@@ -70,9 +70,9 @@ class Timeline:
 
     ``intervals`` has dtype INTERVAL and ``messages`` dtype MESSAGE; times are seconds from an
     origin common to all ranks. A step is itself an interval of phase STEP on the stream ``step``,
-    named after what ran in it (the strategy): the other intervals of that rank lie inside it or
-    reach over its end, as a gather that overlaps the next step does. ``clocks``: how those of the
-    hosts were aligned, empty where there was one clock to begin with.
+    named after what ran in it (the strategy). The other intervals of that rank lie inside it or
+    reach over its end, as a gather that overlaps the next step does. ``clocks``: how the clocks of
+    the hosts were aligned, empty where there was one clock to begin with.
     """
 
     source: Source
@@ -102,7 +102,7 @@ class Timeline:
 
 
 def merge(timelines: Sequence[Timeline]) -> Timeline:
-    """One timeline of several that share a clock: of the ranks of a run, or of runs in turn.
+    """Merge timelines that share a clock: those of a run's ranks, or of runs one after another.
 
     Raises ValueError when they do not all come from the same source.
     """

@@ -1,8 +1,8 @@
-"""Tracks: where on a screen intervals and the ends of messages lie.
+"""Tracks: the rows of a viewer on which intervals and the ends of messages lie.
 
-An interval belongs to a rank and a stream, and a stream may have several under way at once: viewers
-want tracks, on each of which slices nest or are disjoint. Times are whole nanoseconds, so that what
-nests in seconds does not stick out after rounding.
+An interval belongs to a rank and a stream, and intervals of one stream may overlap. Viewers want
+tracks, on each of which slices nest or are disjoint. Times are whole nanoseconds, so that what
+nests in seconds still does after rounding.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ NONE = -1
 class Track:
     """Some intervals of one rank and stream, in the order of their begin, long before short.
 
-    ``number``: from 0 among the rank's. ``rows``: indices into the timeline's intervals; ``start``
-    and ``end``: nanoseconds; all of shape (intervals,).
+    ``number``: counted from 0 within the rank. ``rows``: indices into the timeline's intervals;
+    ``start`` and ``end``: nanoseconds; all of shape (intervals,).
     """
 
     rank: int
@@ -33,7 +33,7 @@ class Track:
 
 
 def nanoseconds(seconds: Floats) -> Longs:
-    """Whole nanoseconds."""
+    """Seconds as whole nanoseconds."""
     return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
 
 
@@ -56,7 +56,7 @@ def tracks(timeline: Timeline, *, nested: bool) -> dict[int, list[Track]]:
 
 
 def _by_stream(timeline: Timeline, order: Longs) -> Iterator[tuple[int, int, Longs]]:
-    """The rank, the stream and the rows, in order, of each stream of each rank."""
+    """For each stream of each rank: the rank, the stream and its rows, in order."""
     rows = timeline.intervals[order]
     both = np.stack([rows["rank"].astype(np.int64), rows["stream"].astype(np.int64)])
     cuts = np.flatnonzero((np.diff(both, axis=1) != 0).any(axis=0)) + 1
@@ -67,7 +67,7 @@ def _by_stream(timeline: Timeline, order: Longs) -> Iterator[tuple[int, int, Lon
 
 
 def _lanes(start: Longs, end: Longs, *, nested: bool) -> Longs:
-    """On which lane each interval goes, the lowest on which it fits, shape (intervals,)."""
+    """The lane of each interval, the lowest on which it fits: shape (intervals,)."""
     if start.size < 2 or (end[:-1] <= start[1:]).all():
         return np.zeros(start.size, np.int64)
     lanes = np.empty(start.size, np.int64)
@@ -89,10 +89,10 @@ def _lanes(start: Longs, end: Longs, *, nested: bool) -> Longs:
 def ends_on_tracks(
     timeline: Timeline, of_ranks: dict[int, list[Track]], ranks: Longs, at: Longs
 ) -> tuple[Longs, Longs]:
-    """The track that each end of a message lies on, and when the slice around it begins.
+    """The track on which each end of a message lies, and when the slice around it begins.
 
-    ``ranks`` and ``at``, nanoseconds: of each end, shape (ends,). A track on which something
-    communicates comes before others; NONE, and the instant itself, where nothing is going on.
+    ``ranks`` and ``at``, nanoseconds: of each end, shape (ends,). A track with communication at
+    that instant is preferred. NONE, and the instant itself, where nothing runs then.
     """
     number, begin = np.full(at.size, NONE, np.int64), at.copy()
     for rank, own in of_ranks.items():
@@ -110,7 +110,7 @@ def ends_on_tracks(
 
 
 def _unlike_communication(timeline: Timeline, track: Track) -> int:
-    """0 of a track of communication, 2 of the steps themselves, 1 of any other."""
+    """Sort key of tracks: 0 for communication, 1 for any other, 2 for the steps."""
     phases = timeline.intervals["phase"][track.rows]
     if (phases == Phase.COMMUNICATION).any():
         return 0

@@ -86,6 +86,15 @@ def gpt2_named(name: str) -> "Transformer":
     )
 
 
+def gpt2_of_size(size: str) -> "Transformer":
+    """The GPT-2 of a size alone, as nano; raises UsageError, naming all sizes, for another."""
+    try:
+        return gpt2_named(f"gpt2-{size}")
+    except UsageError:
+        sizes = ", ".join(name.removeprefix("gpt2-") for name in SIZES)
+        raise UsageError(f"there is no model '{size}'; choose from {sizes}") from None
+
+
 def name_of(config: GPT2Config) -> str:
     """The name of the size with these blocks, or their number and width: ``gpt2-2×64``."""
     blocks = (config.layers, config.heads, config.embd)

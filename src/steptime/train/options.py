@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from steptime.errors import UsageError
-from steptime.train.config import NANO, GPT2Config, gpt2_named
+from steptime.train.config import NANO, GPT2Config, gpt2_named, gpt2_of_size
 from steptime.units import Size
 from steptime.workloads.precision import DtypeName
 
@@ -65,11 +65,6 @@ class ModelOptions:
         if any(getattr(self, one.name) != one.default for one in fields(self)):
             self.row(self.config(vocabulary=1))
 
-    @property
-    def asked(self) -> str:
-        """The model by its name or file."""
-        return f"gpt2-{self.model}" if self.model else self.name or NANO
-
     def config(self, vocabulary: int) -> GPT2Config:
         """The dimensions asked for, with so many tokens unless a file says how many.
 
@@ -79,7 +74,7 @@ class ModelOptions:
             from steptime.train.llmc import read_header
 
             return read_header(self.init)[0]
-        model = gpt2_named(self.asked)
+        model = gpt2_of_size(self.model) if self.model else gpt2_named(self.name or NANO)
         return GPT2Config(
             layers=model.layers if self.layers is None else self.layers,
             heads=model.heads if self.heads is None else self.heads,

@@ -5,15 +5,15 @@ the ranks that hold a copy of it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Op, Wait
+from steptime.program import Compute, Op, Wait
 from steptime.program.program import After
 from steptime.timeline import Phase
-from steptime.workloads.listing import add, follow_step_before
-from steptime.workloads.precision import element_bytes, update_bytes
+from steptime.workloads.listing import add, collectives, follow_step_before
+from steptime.workloads.precision import update_bytes
 from steptime.workloads.sync import Calls, Sync, strategies_of_many_axes, sync_named
 
 
@@ -106,11 +106,8 @@ class Summing:
             self._ops.append(Wait(name="parameters", after=waited))
 
     def _reduce(self, filled: _Filled) -> None:
-        reduced: After = ()
-        if filled.layers.ranks > 1:
-            calls, dtype = self._sync.reduce, self._reduce_dtype
-            reduced = self._call(calls, filled.layers, dtype, filled.after)
-        self._reduced.append(reduced)
+        calls, dtype = self._sync.reduce, self._reduce_dtype
+        self._reduced.append(self._call(calls, filled.layers, dtype, filled.after))
 
     def _update(self, filled: _Filled, reduced: After) -> After:
         """Append the update of some layers; where its sharing is, if there is any."""
@@ -123,8 +120,6 @@ class Summing:
             after=reduced,
         )
         updated = add(self._ops, update)
-        if layers.ranks == 1:
-            return ()
         return self._call(self._sync.share, layers, self._dtype, updated)
 
     def _elements(self, layers: Copied) -> int:
@@ -136,17 +131,16 @@ class Summing:
     def _call(self, calls: Calls, layers: Copied, dtype: str, after: After) -> After:
         """Append the collectives of some layers; where they are."""
         places: After = ()
-        for call in calls(self._elements(layers), layers.ranks):
-            collective = Collective(
-                name=f"{call.kind} {layers.name}",
-                kind=call.kind,
-                group=layers.group,
-                nbytes=call.elements * element_bytes(dtype),
-                dtype=dtype,
-                stream=f"gradients {'+'.join(layers.group)}",
-                after=after,
-            )
-            places += add(self._ops, collective)
+        for one in collectives(
+            calls,
+            self._elements(layers),
+            layers.ranks,
+            words=(layers.name,),
+            group=layers.group,
+            dtype=dtype,
+            stream=f"gradients {'+'.join(layers.group)}",
+        ):
+            places += add(self._ops, replace(one, after=after))
         return places
 
 

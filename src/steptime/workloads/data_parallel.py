@@ -15,7 +15,7 @@ from steptime.program import Collective, Compute, Op, Program, Wait
 from steptime.timeline import Phase
 from steptime.workloads.buckets import Bucket, by_unit, cut_units
 from steptime.workloads.gathers import Gathers, needed
-from steptime.workloads.listing import follow_step_before
+from steptime.workloads.listing import collectives, share_behind_forward
 from steptime.workloads.models import Model, Transformer, Unit
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.sync import Calls, Sync, sync_named
@@ -169,10 +169,10 @@ def _ops(plan: _Plan, *, is_root: bool, computes: bool) -> tuple[Op, ...]:
                     ops.append(replace(op, after=done))
     shared = _update(plan, ops, tuple(reduced), is_root=is_root)
     if plan.sync.overlapped:
-        _gather_behind_forward(plan, ops, shared)
+        units = range(len(plan.units))
+        share_behind_forward(ops, zip(units, units, strict=True), shared)
     elif shared:
-        waited = tuple(place for places in shared.values() for place in places)
-        ops.append(Wait(name="parameters", after=waited))
+        ops.append(Wait(name="parameters", after=tuple(place for _, _, place in shared)))
     return tuple(ops)
 
 
@@ -221,23 +221,16 @@ def _compute(plan: _Plan, direction: str, unit: Unit) -> Compute:
 
 def _calls(plan: _Plan, calls: Calls, number: int, dtype: str) -> Iterator[Collective]:
     """The collectives that a bucket takes."""
-    if plan.ranks == 1:
-        return
-    for call in calls(plan.buckets[number].elements, plan.ranks):
-        yield Collective(
-            name=f"{call.kind} {number}" if len(plan.buckets) > 1 else call.kind,
-            kind=call.kind,
-            group=(AXIS,),
-            nbytes=call.elements * element_bytes(dtype),
-            dtype=dtype,
-            root=(plan.root + call.root) % plan.ranks,
-        )
+    words = (str(number) if len(plan.buckets) > 1 else "",)
+    elements = plan.buckets[number].elements
+    for one in collectives(calls, elements, plan.ranks, words=words, group=(AXIS,), dtype=dtype):
+        yield replace(one, root=(plan.root + one.root) % plan.ranks)
 
 
 def _update(
     plan: _Plan, ops: list[Op], reduced: tuple[int, ...], *, is_root: bool
-) -> dict[int, tuple[int, ...]]:
-    """Append norm, update and sharing; where the shares of each bucket are in the list."""
+) -> list[tuple[int, int, int]]:
+    """Append norm, update and sharing; the first and last unit of each share, and its place."""
     sync = plan.sync
     owned = [sync.owned(bucket.elements, plan.ranks, is_root=is_root) for bucket in plan.buckets]
     per_element = update_bytes(plan.dtype)
@@ -262,16 +255,17 @@ def _update(
         if plan.ranks > 1 and sync.updates != "all":
             ops.append(_norm_of_all(len(ops) - 1))
             before = (len(ops) - 1,)
-    shared = {}
+    shared: list[tuple[int, int, int]] = []
     for number, elements in enumerate(owned):
         if elements:
             ops.append(work("update", elements * per_element, before))
             before = ()
-        share = list(_calls(plan, sync.share, number, plan.dtype))
         after = (len(ops) - 1,) if elements else before
-        shared[number] = tuple(range(len(ops), len(ops) + len(share)))
-        ops += (replace(op, after=after) for op in share)
-    return {number: places for number, places in shared.items() if places}
+        bucket = plan.buckets[number]
+        for share in _calls(plan, sync.share, number, plan.dtype):
+            shared.append((bucket.first, bucket.last, len(ops)))
+            ops.append(replace(share, after=after))
+    return shared
 
 
 def _norm_of_all(norm: int) -> Collective:
@@ -279,15 +273,3 @@ def _norm_of_all(norm: int) -> Collective:
     return Collective(
         name="norm", kind="all_reduce", group=(AXIS,), nbytes=8, dtype="fp64", after=(norm,)
     )
-
-
-def _gather_behind_forward(plan: _Plan, ops: list[Op], shared: dict[int, tuple[int, ...]]) -> None:
-    """Let each unit's first forward wait for the parameters that the step before sent it."""
-    for place in range(len(plan.units)):
-        needed = [
-            position
-            for number, positions in shared.items()
-            if plan.buckets[number].first <= place <= plan.buckets[number].last
-            for position in positions
-        ]
-        follow_step_before(ops, place, needed)

@@ -7,7 +7,7 @@ from steptime.program import Collective, Compute, Op, Recv, Send, Wait
 from steptime.program.program import After
 from steptime.timeline import Phase
 from steptime.workloads.gathers import Gathers, needed
-from steptime.workloads.listing import add, follow_step_before
+from steptime.workloads.listing import add, collectives, share_behind_forward
 from steptime.workloads.mesh import DATA, EXPERT, PIPELINE, TENSOR
 from steptime.workloads.pools import Gradients, Pool
 from steptime.workloads.precision import element_bytes, update_bytes
@@ -172,28 +172,15 @@ class Summing:
         if plan.sync.zero == 3:
             self._gathers.follow(*after)
         elif plan.sync.overlapped:
-            self._gather_behind_forward(shared)
+            share_behind_forward(ops, self._first.items(), shared)
         elif waited:
             ops.append(Wait(name="parameters", after=waited))
-
-    def _gather_behind_forward(self, shared: list[tuple[int, int, int]]) -> None:
-        """Let each unit's first forward wait for the parameters that the step before sent it."""
-        for unit, place in self._first.items():
-            wanted = (where for first, last, where in shared if first <= unit <= last)
-            follow_step_before(self._ops, place, wanted)
 
 
 def _of_bucket(pool: Pool, calls: Calls, dtype: str, number: int) -> Iterator[Collective]:
     """The collectives that a bucket takes."""
-    if pool.ranks == 1:
-        return
-    for call in calls(pool.buckets[number].elements, pool.ranks):
-        words = (call.kind, pool.name, str(number) if len(pool.buckets) > 1 else "")
-        yield Collective(
-            name=" ".join(word for word in words if word),
-            kind=call.kind,
-            group=pool.axes,
-            nbytes=call.elements * element_bytes(dtype),
-            dtype=dtype,
-            stream=DATA,
-        )
+    words = (pool.name, str(number) if len(pool.buckets) > 1 else "")
+    elements = pool.buckets[number].elements
+    return collectives(
+        calls, elements, pool.ranks, words=words, group=pool.axes, dtype=dtype, stream=DATA
+    )

@@ -1,4 +1,4 @@
-"""Being one rank among many: what the launcher said, joining, leaving. Free of torch itself."""
+"""Being one rank among many: reading the launcher's variables, joining, leaving. Without torch."""
 
 from steptime.world.environment import (
     SINGLE,

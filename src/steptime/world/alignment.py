@@ -1,4 +1,4 @@
-"""How far the clocks of other hosts are from that of rank 0, and times put on that one.
+"""Clock alignment: offsets of other hosts' clocks from rank 0's, and timelines put on its clock.
 
 ``time.perf_counter()`` is Linux's CLOCK_MONOTONIC: one clock for all ranks of a host, counting from
 its boot, and so another on every host.
@@ -17,19 +17,19 @@ from steptime.arrays import Floats
 from steptime.timeline import Clock, Timeline
 
 ROUNDS = 40
-"""Messages there and back to each host: the quickest of them tells."""
+"""Round trips to each host; the quickest gives the offset."""
 
 _SEPARATOR = "\n"
 
 
 class Peers(Protocol):
-    """What reading clocks needs of a library: it knows all ranks, and takes numbers to them."""
+    """What reading clocks needs of a communication library: gather texts, pass numbers."""
 
     rank: int
     ranks: int
 
     def gather_texts(self, text: str) -> list[str]:
-        """What every rank gives, in their order, on every rank."""
+        """The ``text`` of every rank, in the order of the ranks, on every rank."""
 
     def send(self, number: float, to: int) -> None:
         """Send a number to a rank."""
@@ -42,9 +42,9 @@ class Peers(Protocol):
 class Reading:
     """The clocks of all hosts, read once.
 
-    ``hosts``: their names; ``ranks``: those of each, the first the one that was asked. ``at``: when
-    it was read, by that host's own clock; ``offset``: how far that is ahead of rank 0's; ``error``:
-    how wrong the offset may be; all in seconds, shape (hosts,).
+    ``hosts``: their names; ``ranks``: those of each, the first being the one whose clock was read.
+    ``at``: the time of reading by that host's own clock; ``offset``: how far that clock is ahead of
+    rank 0's; ``error``: the bound of the offset's error; all in seconds, shape (hosts,).
     """
 
     hosts: tuple[str, ...]
@@ -62,7 +62,7 @@ class Alignment:
     after: Reading
 
     def clocks(self) -> tuple[Clock, ...]:
-        """What was taken off the clock of each host, and how wrong that may be."""
+        """The offset, drift and error bound of each host's clock, as Timeline keeps them."""
         first, last = self.before, self.after
         return tuple(
             Clock(
@@ -76,7 +76,7 @@ class Alignment:
         )
 
     def on_rank_0(self, rank: int, seconds: Floats) -> Floats:
-        """Times that a rank read, by the clock of rank 0, as if drift had been steady."""
+        """Times read on ``rank``, converted to rank 0's clock; assumes a constant drift."""
         first, last = self.before, self.after
         place = next(n for n, ranks in enumerate(first.ranks) if rank in ranks)
         lasted = last.at[place] - first.at[place]
@@ -85,7 +85,7 @@ class Alignment:
         return np.asarray(seconds - first.offset[place] - drift * passed)
 
     def aligned(self, timeline: Timeline, rank: int) -> Timeline:
-        """The timeline that a rank recorded, by the clock of rank 0."""
+        """A timeline recorded on ``rank``, converted to rank 0's clock."""
         intervals = timeline.intervals.copy()
         for edge in ("start", "end"):
             intervals[edge] = self.on_rank_0(rank, intervals[edge])
@@ -95,9 +95,9 @@ class Alignment:
 def read_clocks(peers: Peers, clock: Callable[[], float] = time.perf_counter) -> Reading:
     """Read the clocks of all hosts; every rank calls it, and all get the same.
 
-    Rank 0 sends a message to one rank of each other host, which answers with what its clock reads:
-    that was at some time between, so half the time there and back is the most by which the middle
-    can be wrong (Cristian, Distributed Computing 3, 1989). On one host nothing is sent.
+    Rank 0 sends a message to one rank of each other host, which answers with its clock's reading.
+    The clock was read within the round trip, so taking the middle errs by at most half of it
+    (Cristian, Distributed Computing 3, 1989). On one host nothing is sent.
     """
     identities = peers.gather_texts(_SEPARATOR.join((platform.node(), _identity())))
     of_clock: dict[str, list[int]] = {}
@@ -123,9 +123,9 @@ def read_clocks(peers: Peers, clock: Callable[[], float] = time.perf_counter) ->
 
 
 def _identity() -> str:
-    """What processes with one monotonic clock have in common: a boot, and a time namespace.
+    """An id of this host's monotonic clock: its boot and its time namespace.
 
-    Two hosts may bear one name.
+    Host names would not do: two hosts may have the same one.
     """
     boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/time")
     try:
@@ -135,7 +135,7 @@ def _identity() -> str:
 
 
 def _ask(peers: Peers, of: int, clock: Callable[[], float]) -> tuple[float, float, float]:
-    """When a host was asked, by its clock, how far ahead that is, and how wrong that may be."""
+    """The reading of another host's clock, its offset, and the bound of the offset's error."""
     best = (0.0, 0.0, float("inf"))
     for _ in range(ROUNDS):
         begin = clock()

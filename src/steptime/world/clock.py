@@ -1,4 +1,4 @@
-"""A clock for the Recorder: the host's, or that of a GPU's stream; and ranks to compare them."""
+"""Clocks for the Recorder, the host's or a GPU stream's; and Peers on torch.distributed."""
 
 import time
 from typing import Any
@@ -10,7 +10,7 @@ from steptime.timeline import Recorder
 
 
 class TorchPeers:
-    """The ranks of torch.distributed, which must have been joined."""
+    """Peers over torch.distributed, which must have been joined."""
 
     def __init__(self) -> None:
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
@@ -18,7 +18,7 @@ class TorchPeers:
         self._number = torch.zeros(1, dtype=torch.float64, device="cuda" if on_gpu else "cpu")
 
     def gather_texts(self, text: str) -> list[str]:
-        """What every rank gives, in their order, on every rank."""
+        """The ``text`` of every rank, in the order of the ranks, on every rank."""
         found: list[Any] = [None] * self.ranks
         dist.all_gather_object(found, text)
         return found
@@ -35,10 +35,10 @@ class TorchPeers:
 
 
 def recorder_for(device: torch.device) -> Recorder:
-    """A recorder whose marks are taken where the device's work happens.
+    """A recorder whose marks are taken on the device that does the work.
 
-    On a GPU a mark is an event on the current stream, read only when the run is over; it is placed
-    on the host's clock by one origin, taken while the device is idle.
+    On a GPU a mark is an event on the current stream, read only when the run is over. One origin,
+    taken while the device is idle, converts its time to the host's clock.
     """
     if device.type != "cuda":
         return Recorder()

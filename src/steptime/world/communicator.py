@@ -1,4 +1,4 @@
-"""Collectives over all ranks that account for their bytes and record their time."""
+"""Communicator: collectives over all ranks that count their bytes and record their time."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +12,7 @@ from steptime.timeline import Phase, Recorder, recording
 
 
 class Work:
-    """A collective under way."""
+    """A collective in progress."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class Work:
 
 
 class Communicator:
-    """The collectives of one rank, each started at once and waited for through its Work.
+    """One rank's collectives, which start at once and return a Work to wait for.
 
-    A world of one rank has nothing to communicate: its calls do nothing.
-    ``recorder`` gets an interval on the stream ``comm`` from start to completion; None records
-    nothing. ``traffic`` counts what the calls so far make this rank send and receive.
+    In a world of one rank the calls do nothing. ``recorder`` gets an interval on the stream
+    ``comm`` from start to completion; None records nothing. ``traffic`` counts the bytes that the
+    calls so far make this rank send and receive.
     """
 
     def __init__(self, recorder: Recorder | None = None) -> None:
@@ -66,7 +66,7 @@ class Communicator:
         )
 
     def reduce_scatter(self, tensor: Tensor) -> Work:
-        """Sum 1-D ``tensor`` over all ranks; this rank's equal share of it receives its sum."""
+        """Sum 1-D ``tensor`` over all ranks; this rank's equal share of it gets its sum."""
         shard = self.shard(tensor)
         return self._start(
             "reduce_scatter",
@@ -76,14 +76,14 @@ class Communicator:
         )
 
     def all_gather(self, tensor: Tensor) -> Work:
-        """Fill 1-D ``tensor`` with every rank's own equal share of it."""
+        """Fill 1-D ``tensor`` with every rank's share of it."""
         shard = self.shard(tensor)
         return self._start(
             "all_gather", tensor, 0, lambda: dist.all_gather_single(tensor, shard, async_op=True)
         )
 
     def barrier(self) -> Work:
-        """Let every rank wait for all; no bytes are counted."""
+        """Wait for all ranks; no bytes are counted."""
         return self._start("barrier", None, 0, lambda: dist.barrier(async_op=True))
 
     def shard(self, tensor: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ class Communicator:
 
 
 def _interval(recorder: Recorder, name: str, payload: int) -> Callable[[], None]:
-    """Open an interval now; the first call of the result closes it, later ones do nothing."""
+    """Begin an interval now; the first call of the result ends it, later ones do nothing."""
     start, step = recorder.clock(), recorder.step
     closed: list[bool] = []
 

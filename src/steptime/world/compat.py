@@ -1,6 +1,6 @@
-"""Everything of torch.distributed that its public interface does not name, in one place.
+"""Compat: all private interfaces of torch.distributed that steptime uses, in one place.
 
-What is imported here exists in torch 2.13; a new release of torch is met in this file alone.
+They are as in torch 2.13; a new release of torch should need changes in this file alone.
 """
 
 from collections.abc import Callable
@@ -22,20 +22,20 @@ PrefixStore = c10d.PrefixStore
 Work = c10d.Work
 
 ReduceOp: Any = c10d.ReduceOp
-"""What a caller names a reduction by; its ``op`` is one of the constants of RedOpType."""
+"""The reduction as a caller names it; its ``op`` is one of the constants of RedOpType."""
 
 RedOpType: Any = c10d.ReduceOp.RedOpType
 
 GroupOptions = c10d._DistributedBackendOptions
-"""What torch tells the creator of a group: store, rank, size, timeout and the ranks in it."""
+"""What torch passes to the creator of a group: store, rank, size, timeout, global ranks."""
 
 UNSET_TIMEOUT = timedelta(milliseconds=-1)
-"""The timeout in the options of a call that was given none."""
+"""The timeout in a call's options where the caller gave none."""
 
 
 @dataclass(frozen=True)
 class CallOptions:
-    """The options of a call that was given none, by the names that torch's have in common."""
+    """A call's options where the caller gave none, with the fields that torch's have in common."""
 
     asyncOp: bool = True  # noqa: N815
     reduceOp: Any = ReduceOp(RedOpType.SUM)  # noqa: N815, RUF009
@@ -45,10 +45,10 @@ class CallOptions:
 
 
 def left_alone(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that torch.compile does not look into, nor into what it calls.
+    """Exclude a function, and what it calls, from torch.compile.
 
-    What C++ calls back, the methods of a process group, runs while the compiler watches every
-    Python frame. ``torch.compiler.disable`` does the same, at a microsecond a call.
+    C++ calls back the methods of a process group while the compiler watches every Python frame.
+    ``torch.compiler.disable`` does the same, at a microsecond a call.
     """
     skip = eval_frame._FrameAction.SKIP
     strategy = eval_frame._FrameExecStrategy(skip, skip)
@@ -57,7 +57,7 @@ def left_alone(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def gloo(store: Store, rank: int, ranks: int, timeout: timedelta) -> Any:
-    """A gloo group over the network, of no torch.distributed group, that meets in ``store``.
+    """A gloo group over the network that connects through ``store``, outside torch.distributed.
 
     Raises RuntimeError when the other ranks cannot be reached in time.
     """
@@ -65,7 +65,7 @@ def gloo(store: Store, rank: int, ranks: int, timeout: timedelta) -> Any:
 
 
 def nccl(store: Store, rank: int, ranks: int, timeout: timedelta) -> Any:
-    """An NCCL group that meets in ``store``: the collectives of CUDA tensors."""
+    """An NCCL group that connects through ``store``: the collectives of CUDA tensors."""
     options = c10d.ProcessGroupNCCL.Options()
     options._timeout = timeout
     backend = c10d.ProcessGroupNCCL(store, rank, ranks, options)

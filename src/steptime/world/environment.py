@@ -1,4 +1,4 @@
-"""What the launcher told this process about its rank, read from the environment and nowhere else.
+"""World: this process's rank and size, read from the launcher's environment variables alone.
 
 torchrun, mpirun (Open MPI; MPICH and Intel MPI, whose launcher is hydra), srun and steptime's own
 spawner each set other variables. All of them become one World here.
@@ -23,7 +23,7 @@ _TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 class LostContactError(SteptimeError):
-    """Another rank died or hangs. A consequence, so any other rank's error is the better report."""
+    """Another rank died or hangs; any other error of another rank is the likelier cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class World:
     """File descriptor of the socket that rank 0 inherited, already listening on that port."""
 
     agent_listens: bool = False
-    """torchrun's agent listens there in place of rank 0."""
+    """torchrun's agent listens at the address and port instead of rank 0."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
@@ -185,7 +185,7 @@ def _first_host(hosts: str) -> str:
 
 
 def _tasks_of_node(tasks: str, node: int) -> int | None:
-    """The third number, for ``node`` 2, of ``2(x2),1``: two nodes of 2 tasks, then one of 1."""
+    """SLURM_TASKS_PER_NODE for one node: the third number, for ``node`` 2, of ``2(x2),1``."""
     groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", tasks)
     each = [int(count) for count, nodes in groups for _ in range(int(nodes or 1))]
     return each[node] if node < len(each) else None

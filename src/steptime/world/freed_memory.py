@@ -10,7 +10,7 @@ def keep_freed_memory() -> None:
     """Have malloc reuse large blocks instead of returning them to the kernel at every free.
 
     By default glibc maps a block of 32 MiB or more afresh each time, and the kernel zeroes it page
-    by page: a fifth of a training step on a CPU. The process keeps its peak memory for it. Does
+    by page: a fifth of a training step on a CPU. In return the process keeps its peak memory. Does
     nothing where the C library has no mallopt.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -38,12 +38,12 @@ def joined(world: World, backend: str, *, threads: int, timeout_s: float) -> Ite
     Do the work in a function called from the block, so that models and their wrappers are gone when
     it ends: a collective that they still hold can abort the process at its exit.
 
-    After an exception nothing is torn down, because that would wait for collectives in flight,
-    whose other ranks may never come: report the exception, then end the process with os._exit.
+    After an exception nothing is torn down: teardown would wait for collectives whose other ranks
+    may never come. Report the exception, then end the process with os._exit.
 
-    Raises what ``join`` raises, and LostContactError in place of the RuntimeError by which torch
-    says that another rank died or stayed silent for ``timeout_s`` seconds, and SteptimeError in
-    place of that by which it says that memory ran out.
+    Raises what ``join`` raises; LostContactError in place of torch's RuntimeError for a rank that
+    died or stayed silent for ``timeout_s`` seconds; SteptimeError in place of that for memory that
+    ran out.
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
@@ -70,9 +70,9 @@ def joined(world: World, backend: str, *, threads: int, timeout_s: float) -> Ite
 def join(world: World, backend: str, timeout_s: float) -> None:
     """Make this process a rank of torch.distributed, once; ``timeout_s`` is for each collective.
 
-    Raises UsageError when the port is taken, the launcher leaves the ranks no way to meet or the
-    backend cannot run here; LostContactError when other ranks do not come in time, or die when they
-    have; SteptimeError when they come but cannot connect to each other.
+    Raises UsageError when the port is taken, the launcher gives the ranks no way to connect or the
+    backend cannot run here; LostContactError when other ranks do not come in time, or die after
+    they came; SteptimeError when they come but cannot connect to each other.
     """
     device = _claim_gpu(world) if backend == "nccl" else None
     if world.one_host:
@@ -105,10 +105,10 @@ def join(world: World, backend: str, timeout_s: float) -> None:
 
 
 def leave() -> None:
-    """Leave torch.distributed once every rank has arrived here; the models must be gone by then.
+    """Leave torch.distributed once every rank has arrived here; free the models before.
 
-    A collective that is freed while the interpreter finalises aborts the process, so what is left
-    of them is collected first, and all ranks are past their last one before any goes.
+    A collective that is freed while the interpreter finalises aborts the process. So the remaining
+    ones are collected first, and no rank leaves before all have finished their last one.
     """
     gc.collect()
     dist.barrier()
@@ -134,7 +134,7 @@ def _loopback() -> str:
 
 
 def _open_store(point: Endpoint, world: World, timeout_s: float) -> Store:
-    """The store behind ``point``, which rank 0 serves unless torchrun's agent does."""
+    """Connect to the store at ``point``, which rank 0 serves unless torchrun's agent does."""
     opened: Future[Store] = Future()
 
     def connect() -> None:

@@ -1,4 +1,4 @@
-"""Being a rank of MPI through mpi4py; torch is never imported."""
+"""Joining as a rank of MPI through mpi4py; torch is never imported."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from steptime.world.environment import World
 
 
 def check_mpi() -> None:
-    """Raise UsageError when mpi4py or an MPI library is missing; nothing is initialised."""
+    """Raise UsageError when mpi4py or an MPI library is missing; does not initialise MPI."""
     _library()
 
 
 @contextmanager
 def joined_by_mpi(world: World) -> Iterator[Any]:
-    """Be a rank of MPI inside the ``with`` block; its communicator is of all ranks of ``world``.
+    """Be a rank of MPI inside the ``with`` block, which gets the communicator of all ranks.
 
     After an exception nothing is torn down: end the process with os._exit, and mpirun ends the
     others.

@@ -1,7 +1,7 @@
-"""Where the ranks meet: a port that rank 0 listens on, and how the others learn and reach it.
+"""Rendezvous: how the ranks find the port that rank 0 listens on.
 
 A port that rank 0 first picks and then opens can be lost in between, so rank 0 opens its socket
-first and the store of torch.distributed is given the open socket.
+first and hands the open socket to the store of torch.distributed.
 """
 
 import os
@@ -23,21 +23,21 @@ _RANK_OF_MPI = (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=")
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where this rank reaches the store of the ranks."""
+    """Where this rank reaches the ranks' common store."""
 
     address: str
     port: int
     listener: socket.socket | None = None
-    """The socket open there: rank 0's, except under torchrun, whose agent has it."""
+    """The socket open there: rank 0's, except under torchrun, whose agent owns it."""
 
 
 @contextmanager
 def rendezvous(world: World, timeout_s: float) -> Iterator[Endpoint]:
-    """The endpoint where the ranks of ``world`` meet: it can be reached once this is entered.
+    """The endpoint of the store of the ranks of ``world``, reachable inside the ``with`` block.
 
-    It is held until all have joined.
+    Keep the block open until all ranks have joined.
 
-    Raises UsageError when the port is taken or the launcher leaves the ranks no way to meet, and
+    Raises UsageError when the port is taken or the launcher gives the ranks no way to connect, and
     LostContactError when rank 0 cannot be reached within ``timeout_s`` seconds.
     """
     with ExitStack() as stack:
@@ -109,7 +109,7 @@ def _await_listener(point: Endpoint, rank: int, timeout_s: float) -> None:
 
 @contextmanager
 def _shared_through_file(world: World, timeout_s: float) -> Iterator[Endpoint]:
-    """All ranks of an MPI job are on this host: rank 0 writes its port where the others look."""
+    """The port through a file that rank 0 writes: all ranks of an MPI job are on this host."""
     path = Path(tempfile.gettempdir()) / f"steptime-{os.getuid()}-{_mpi_daemon()}"
     if world.rank == 0:
         point = _own(_listen(_LOOPBACK, 0))
@@ -123,7 +123,7 @@ def _shared_through_file(world: World, timeout_s: float) -> Iterator[Endpoint]:
 
 
 def _publish(path: Path, text: str) -> None:
-    """Write a file that appears whole; ``path`` may be in a folder that all users share."""
+    """Write a file atomically; ``path`` may be in a folder that all users share."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     with os.fdopen(handle, "w") as file:
         file.write(text)
@@ -144,7 +144,7 @@ def _read_port(path: Path, rank: int, timeout_s: float) -> int:
 
 
 def _mpi_daemon() -> str:
-    """Names the process that started all ranks of this host, by its id and when it started.
+    """An id of the process that started all ranks of this host: its pid and start time.
 
     It is the nearest ancestor without a rank of its own: wrappers such as ``uv run`` have one.
     """
@@ -167,7 +167,7 @@ def _stat(process: int) -> list[str]:
 
 
 def _shared_through_mpi(world: World) -> Endpoint:
-    """Ranks of an MPI job on several hosts learn rank 0's address through MPI itself."""
+    """Rank 0's address through MPI itself: the ranks of the job are on several hosts."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError):

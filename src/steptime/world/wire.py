@@ -1,4 +1,4 @@
-"""What this process really sent and received over TCP, read from the kernel.
+"""Wire: bytes that this process really sent and received over TCP, as the kernel counts them.
 
 Linux counts every socket's bytes in ``struct tcp_info`` (linux/tcp.h): tcpi_bytes_received at
 offset 128 since 4.1 and tcpi_bytes_sent, retransmissions included, at offset 200 since 4.19.
@@ -15,7 +15,7 @@ _RECEIVED, _SENT = 128, 200
 
 
 def wire_traffic() -> Traffic | None:
-    """Bytes over all open TCP sockets of this process, or None where the kernel does not say."""
+    """Bytes over all open TCP sockets of this process; None where the kernel has no count."""
     total = Traffic(0, 0)
     counted = False
     for entry in Path("/proc/self/fd").glob("*"):

@@ -1,8 +1,8 @@
-"""Tensors in memory that the other ranks of this host can read and write.
+"""Arena: memory for tensors that the other ranks of this host can read and write in place.
 
-The arena of a process is one segment as large as the host's memory, of which only what is in use
-takes any. So a tensor is an offset in it, the other ranks map it once and for all, and freed
-memory goes back to the system at once, without anyone having to unmap it.
+A process has one arena: a shared-memory segment as large as the host's memory, of which only
+touched pages take any. A tensor in it is an offset, so the other ranks map each arena once. Freed
+pages go back to the system at once, without an unmap anywhere.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TOKEN_BYTES = 16
 
 
 class Arena:
-    """The shared memory of this process.
+    """The arena of this process.
 
-    It begins with a random token, by which others know that they see this process's memory.
+    It begins with a random token, by which other processes verify that they mapped the right one.
     """
 
     def __init__(self) -> None:
@@ -45,20 +45,20 @@ class Arena:
         self.token = secrets.token_bytes(TOKEN_BYTES)
         memoryview(self._memory).cast("B")[:TOKEN_BYTES] = self.token
         self.peers: weakref.WeakValueDictionary[str, Tensor] = weakref.WeakValueDictionary()
-        """The arenas of other processes by their tokens, as long as any group uses them."""
+        """The arenas of other processes by token, kept as long as a group uses them."""
         self._lock = threading.Lock()
         self._free = [(PAGE, self.size - PAGE)]  # (offset, bytes), sorted
         self._freed: deque[tuple[int, int]] = deque()
 
     def offset(self, tensor: Tensor) -> int | None:
-        """Where in the arena the tensor begins; None: it lies elsewhere."""
+        """Where in the arena the tensor begins, in bytes; None where it lies elsewhere."""
         address = tensor.data_ptr() or self.base  # without elements it lies wherever one likes
         return address - self.base if self.base <= address < self.end else None
 
     def allocate(self, size: int) -> memoryview:
-        """``size`` > 0 bytes, zero, freed when nothing refers to them any more.
+        """A zeroed tensor of ``size`` > 0 bytes, freed when the last reference to it goes.
 
-        Raises SteptimeError when the host or the cgroup has not as much memory.
+        Raises SteptimeError when the host or its cgroup has too little memory.
         """
         pages = -(-size // PAGE) * PAGE
         segment.require_memory(pages)
@@ -88,7 +88,7 @@ class Arena:
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Sorted spans, neighbours made one and empty ones dropped."""
+    """Merge adjacent ones of some sorted spans, and drop empty ones."""
     joined: list[tuple[int, int]] = []
     for offset, size in spans:
         if joined and sum(joined[-1]) == offset:
@@ -109,7 +109,7 @@ def _arena_of(_pid: int) -> Arena:
 
 
 def empty(*shape: int | tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-    """An uninitialised tensor in shared memory, whose collectives need no copy.
+    """An uninitialised tensor in this process's arena; collectives on it need no copy.
 
     ``shape`` is given as to ``torch.empty``. The memory is freed with the last tensor that views
     it. Raises SteptimeError when there is not enough.

@@ -1,9 +1,9 @@
-"""The ranks of a group going from one point to the next together, and noticing who does not.
+"""Barrier: the ranks of a group wait for each other in shared memory, and notice who is missing.
 
-Every rank owns a counter in shared memory, which it alone writes: how many points it has reached.
-A rank goes on when all counters have reached its own. It looks for some microseconds, then blocks
-in the kernel. That a rank sees what the others wrote before their counters relies on x86-64 making
-stores visible in the order in which they were made.
+A *point* is one passage of the barrier. Every rank owns a counter in shared memory, which it alone
+writes: how many points it has reached. A rank passes when all counters have reached its own. It
+spins for some microseconds, then blocks in the kernel. A rank sees what the others wrote before
+they raised their counters because x86-64 makes stores visible in program order.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _yield = ctypes.CDLL(None).sched_yield
 
 
 def words_needed(ranks: int) -> int:
-    """64-bit words of shared memory that a Barrier of that many ranks needs."""
+    """64-bit words of shared memory that the barrier of so many ranks needs."""
     return ranks * _LINE + _rounded(ranks) + 2 * ranks * _LINE
 
 
 class Barrier:
-    """The counters and calls of a group's ranks in ``words`` of shared memory, zero at first."""
+    """The counters of a group's ranks, and what each calls, in ``words`` that are zero at first."""
 
     def __init__(self, words: memoryview, ranks: int, members: Members, timeout_s: float) -> None:
         rank = members.rank
@@ -66,9 +66,9 @@ class Barrier:
         self._looks = range(1 if ranks > len(os.sched_getaffinity(0)) else _LOOKS)
 
     def arrive(self, call: Call) -> None:
-        """Begin a call: reach the next point and see that all ranks call the same.
+        """Begin a call: pass a point at which all ranks check that they call the same.
 
-        Raises SteptimeError when they do not, LostContactError when a rank does not come.
+        Raises SteptimeError when they do not, and LostContactError when a rank does not come.
         """
         self.number += 1
         self.call = call
@@ -81,7 +81,7 @@ class Barrier:
                 raise self.members.fail(self._mismatch(calls))
 
     def step(self) -> None:
-        """Reach the next point, and wait until all ranks have."""
+        """Pass the next point: wait until all ranks have reached it."""
         count = self.count = self.count + 1
         words = self._words
         words[self._mine] = count
@@ -96,7 +96,7 @@ class Barrier:
                 self._await(other, count)
 
     def wake(self) -> None:
-        """Have the ranks that wait for this one look at its state."""
+        """Wake the ranks that wait for this one, so that they read its state again."""
         futex.wake(self._address + 8 * self._mine)
 
     def _await(self, other: int, count: int) -> None:
@@ -130,7 +130,7 @@ class Barrier:
         return [i for i in range(self._ranks) if self._words[i * _LINE] < self.count]
 
     def doing(self) -> str:
-        """The call under way: ``all_reduce of float32[100] (sum), call number 17``."""
+        """The current call in words: ``all_reduce of float32[100] (sum), call number 17``."""
         return f"{self.call}, call number {self.number}"
 
     def _overdue(self, late: list[int]) -> LostContactError:

@@ -1,4 +1,4 @@
-"""What a rank says that it calls, so that all can see whether they call the same."""
+"""Call: the description of a collective call that ranks exchange to check that they agree."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Self
 import torch
 
 WORDS = 8
-"""64-bit words of an encoded call: one cache line."""
+"""Size of an encoded call in 64-bit words: one cache line."""
 
 _FORMAT = struct.Struct("<BBhiQ48s")
 
 
 class Kind(IntEnum):
-    """A collective, by its number in shared memory."""
+    """The kind of a collective; its value is how shared memory encodes it."""
 
     BARRIER = 1
     ALL_REDUCE = 2
@@ -45,12 +45,12 @@ _ROOT = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a collective: all ranks must make the same, and errors quote it.
+    """The description of one collective call; all ranks must make the same, and errors quote it.
 
     ``elements`` counts what one rank gives (all_reduce, broadcast, reduce, all_gather, gather,
     send) or gets (reduce_scatter, scatter, recv); for all_to_all, whose sizes differ, it is 0.
-    ``root`` is quoted in errors and must agree, nothing else: it is a rank's global number, by
-    which errors call it. ``op`` is the reduction's name.
+    ``root`` is the root's global rank, only compared and quoted in errors. ``op`` is the
+    reduction's name.
     """
 
     kind: Kind
@@ -68,12 +68,12 @@ class Call:
         root: int = -1,
         op: str = "",
     ) -> Call:
-        """The call, from a cache: making one anew takes longer than a small collective."""
+        """The call from a cache, since building one takes longer than a small collective."""
         return Call(kind, dtype, elements, root, op)
 
     @cached_property
     def words(self) -> memoryview:
-        """The call as ``WORDS`` 64-bit words."""
+        """The call encoded as ``WORDS`` 64-bit words."""
         dtype = 0 if self.dtype is None else 1 + _DTYPES.index(self.dtype)
         name = self.op.encode()[:48]
         packed = _FORMAT.pack(self.kind, dtype, 0, self.root, self.elements, name)
@@ -81,7 +81,7 @@ class Call:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of the ``elements``."""
+        """The bytes of ``elements`` elements."""
         return 0 if self.dtype is None else self.elements * self.dtype.itemsize
 
     @classmethod

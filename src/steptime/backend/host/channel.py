@@ -1,4 +1,7 @@
-"""A ring of bytes from one process to another, each side with its own count of what went by."""
+"""Channel: a ring buffer of bytes from one process to another.
+
+The writer counts bytes written, the reader bytes read; neither writes the other's count.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,14 @@ _WATCH_S = 0.05
 _yield = ctypes.CDLL(None).sched_yield
 
 Watch: TypeAlias = "Callable[[float, Callable[[], bool]], None]"
-"""``watch(seconds, waiting)``: how long a side has waited, and whether it still must."""
+"""``watch(seconds, waiting)`` is called during a wait: how long it has lasted, and a check whether
+it still lasts. It raises to end the wait."""
 
 
 class Channel:
-    """A ring in ``memory``, CHANNEL_BYTES that are zero at first. One process writes, one reads.
+    """A ring buffer in CHANNEL_BYTES of zeroed ``memory``, with one writer and one reader.
 
-    While a side waits, its ``Watch`` is called from time to time.
+    A side that waits calls its ``Watch`` from time to time.
     """
 
     def __init__(self, memory: memoryview) -> None:
@@ -53,7 +57,7 @@ class Channel:
         return self._words[_READ]
 
     def has_room(self, size: int) -> bool:
-        """Whether a message with so many bytes of payload can be written without waiting."""
+        """Whether a message with ``size`` bytes of payload can be written without waiting."""
         return self.written + LINE_BYTES + _aligned(size) - self.read <= RING_BYTES
 
     def put(self, header: memoryview, payload: Tensor, watch: Watch) -> None:
@@ -74,12 +78,12 @@ class Channel:
             futex.wake(self._address + 8 * _WRITTEN)
 
     def header(self) -> memoryview:
-        """The header of the message that is next to be read, of which some is there."""
+        """The header of the next message, some of which must have arrived."""
         at = self.read % RING_BYTES // 8
         return self._headers[at : at + WORDS + 1]
 
     def get(self, payload: Tensor, watch: Watch) -> None:
-        """Read the next message, some of which is there, into ``payload`` (uint8, its size)."""
+        """Read the next message, some of which has arrived, into ``payload`` (uint8)."""
         done, size, read = 0, payload.numel(), self.read
         first = LINE_BYTES
         while first or done < size:

@@ -34,17 +34,17 @@ def broadcast(x: Exchange, tensor: Tensor, root: int) -> None:
 
 
 def all_gather(x: Exchange, outputs: Sequence[Tensor], tensor: Tensor) -> None:
-    """Copy the ``tensor`` of each rank to the output for it of every rank."""
+    """Copy every rank's ``tensor`` into ``outputs[i]`` of every rank, i being the sender."""
     _gather(x, outputs, tensor)
 
 
 def gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int) -> None:
-    """Copy the ``tensor`` of each rank to the output for it of ``root``; others have none."""
+    """Copy every rank's ``tensor`` into ``outputs[i]`` of ``root``; other ranks give no outputs."""
     _gather(x, outputs if x.rank == root else None, tensor)
 
 
 def scatter(x: Exchange, output: Tensor, inputs: Sequence[Tensor] | None, root: int) -> None:
-    """Copy the inputs of ``root``, which others have not, each to the output of its rank."""
+    """Copy ``inputs[i]`` of ``root`` into the ``output`` of rank i; other ranks give no inputs."""
     offered = inputs if inputs is not None and x.rank == root else ()
     windows = x.windows(offered, (root,), (output.numel(),), x.rank, written=(output,))
     if windows is not None:
@@ -61,7 +61,7 @@ def scatter(x: Exchange, output: Tensor, inputs: Sequence[Tensor] | None, root: 
 
 
 def all_to_all(x: Exchange, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    """Copy the input for each rank to that rank's output for this one; sizes may differ.
+    """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``; sizes may differ.
 
     Raises SteptimeError, on all ranks, when a rank expects another size than it is sent.
     """
@@ -89,7 +89,7 @@ def all_to_all(x: Exchange, outputs: Sequence[Tensor], inputs: Sequence[Tensor])
 
 
 def agree(x: Exchange, sent: Sequence[int], expected: Sequence[int]) -> bool:
-    """Whether all ranks send each other equally much; what each sends must be what is expected."""
+    """Whether all pairs of ranks exchange equally much; raises where sent and expected differ."""
     if not sent:
         x.step()
         return True
@@ -100,14 +100,14 @@ def agree(x: Exchange, sent: Sequence[int], expected: Sequence[int]) -> bool:
 
 
 def _tell_sizes(x: Exchange, sent: Sequence[int], expected: Sequence[int]) -> list[list[Tensor]]:
-    """Every rank's sizes, to be read after the next point; this rank's are put there."""
+    """Publish this rank's sizes for the next point; returns the table of every rank's sizes."""
     sizes = x.slots(torch.int64, 2 * x.ranks)
     sizes[x.rank][0].copy_(torch.tensor([*sent, *expected]))
     return sizes
 
 
 def _agreed_sizes(x: Exchange, sizes: Sequence[Sequence[Tensor]]) -> Tensor:
-    """Elements from each rank (row) to each; raises where another number is expected."""
+    """Elements from each rank (row) to each (column); raises where another number is expected."""
     table = torch.stack([slot[0] for slot in sizes])
     sent, expected = table[:, : x.ranks], table[:, x.ranks :].T
     if not torch.equal(sent, expected):
@@ -116,7 +116,7 @@ def _agreed_sizes(x: Exchange, sizes: Sequence[Sequence[Tensor]]) -> Tensor:
 
 
 def _gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:
-    """What all_gather and gather do in a rank that gets ``outputs`` or, if None, nothing."""
+    """Collect every rank's ``tensor`` in ``outputs``, or only take part where that is None."""
     written = [output for rank, output in enumerate(outputs or ()) if rank != x.rank]
     windows = x.windows((tensor,), range(x.ranks), [tensor.numel()] * x.ranks, written=written)
     if windows is not None:
@@ -140,8 +140,8 @@ def _copy(output: Tensor, source: Tensor) -> None:
 
 def _unequal(x: Exchange, sent: Tensor, expected: Tensor) -> SteptimeError:
     source, target = (sent != expected).nonzero()[0].tolist()
-    names = x.lockstep.members.names
+    names = x.barrier.members.names
     return SteptimeError(
-        f"in {x.lockstep.doing()} rank {names[source]} sends {int(sent[source, target])} elements "
+        f"in {x.barrier.doing()} rank {names[source]} sends {int(sent[source, target])} elements "
         f"to rank {names[target]}, which expects {int(expected[source, target])}"
     )

@@ -1,7 +1,7 @@
-"""Which ranks share a host, found by reading a token in each other's memory.
+"""Discovery: which ranks share a host, found by reading a token in each other's memory.
 
-Two ranks share a host if each can open the other's memory and finds there the token that the
-other published. Ranks in different containers, or of different users, do not.
+Two ranks share a host if each can open the other's memory and finds there the token that the other
+published. Ranks in different containers, or of different users, do not.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Peer:
 
 @dataclass(frozen=True)
 class HostMap:
-    """Which ranks of a group share which host, and how this rank reaches those of its own."""
+    """The ranks of a group by host, and how this rank reaches those of its own host."""
 
     rank: int
     """This rank, among all."""
 
     partition: tuple[tuple[int, ...], ...]
-    """All ranks by the host that they share, each ascending, in order of their first."""
+    """All ranks by host, each host's ascending; hosts in the order of their first rank."""
 
     peers: tuple[Peer, ...]
     """The ranks of this host, in the order of ``members``."""
@@ -87,7 +87,7 @@ def find_hosts(store: Store, rank: int, ranks: int) -> HostMap:
 
 
 def receive(store: Store, key: str, rank: int) -> Any:
-    """What ``rank`` published under the key. Raises LostContactError when it does not in time."""
+    """The value that ``rank`` published under the key; LostContactError if none comes in time."""
     try:
         return json.loads(store.get(f"{key}/{rank}"))
     except RuntimeError as error:  # what a store raises at its timeout, or at its own loss
@@ -97,7 +97,7 @@ def receive(store: Store, key: str, rank: int) -> Any:
 
 
 def publish(store: Store, key: str, rank: int, value: Any) -> None:
-    """Let the others ``receive`` a value from this rank."""
+    """Publish a value of this rank, which the others get by ``receive``."""
     store.set(f"{key}/{rank}", json.dumps(value))
 
 
@@ -107,7 +107,7 @@ def _exchange(store: Store, key: str, rank: int, ranks: int, value: Any) -> list
 
 
 def _partition(reach: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
-    """Every rank joins the first part with all of whose ranks it shares memory both ways."""
+    """Put every rank into the first part with all of whose ranks it shares memory both ways."""
     parts: list[list[int]] = []
     for rank, reached in enumerate(reach):
         for part in parts:
@@ -120,7 +120,7 @@ def _partition(reach: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def _peer(pid: int, start: int, fd: int, size: int, token: str) -> Peer | None:
-    """The process with that card, its memory mapped; None: it is not on this host."""
+    """Map the memory of the process with these credentials; None where it is on another host."""
     process = Process(pid, start)
     if (known := arena().peers.get(token)) is not None:
         return Peer(process, known)

@@ -1,12 +1,13 @@
-"""What the collectives of a group are made of: points reached together, slots, and windows.
+"""Exchange: the shared memory by which collectives pass data: slots and windows.
 
-A rank puts a block of its tensor into its own slot, all *step* to the next point, and each reads
-the slots that it needs. Slots are double: while some ranks still read those of one block, others
-fill those of the next; and whoever reaches the next point has done with reading. So a block costs
-one point, and a message that fits into one block costs one point in all.
+*Slots* are staging buffers. A rank copies a block of its tensor into its own slot, all *step* to
+the next point of the barrier, and each reads the slots that it needs. There are two sets of slots:
+while some ranks still read those of one block, others fill those of the next; and whoever reaches
+the next point has done with reading. So a block costs one point, and a message that fits into one
+block costs one point in all.
 
-Large tensors that lie in their processes' arenas need no slots: their ranks open *windows* on them
-for each other, and step once more at the end, when all have done.
+*Windows* need no staging: large tensors in arenas are read and written in place by the other ranks,
+which step once more at the end, when all have done.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from steptime.backend.host.members import Members
 
 LINE_BYTES = 128
-"""What different ranks write is that far apart: processors fetch lines in pairs."""
+"""Distance between data of different ranks: processors fetch cache lines in pairs."""
 
 WINDOW_BYTES = 128 << 10
-"""From this size on, the point that it takes to open windows costs less than the copies saved."""
+"""From this size on, the barrier that windows need costs less than the copies they save."""
 
 _CLOSED = 2**64 - 1
 _KEPT = 256  # views of slots and of windows: making one takes longer than a small message
@@ -44,7 +45,7 @@ def bytes_needed(ranks: int, slot_bytes: int) -> int:
 
 
 class Exchange:
-    """The points, slots and windows of a group, in ``memory`` that is zero at first."""
+    """The barrier, slots and windows of a group, in ``memory`` that is zero at first."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Exchange:
         self.rank = members.rank
         board = _aligned(8 * words_needed(ranks))
         slots = board + 2 * ranks * _aligned(8 * ranks)
-        self.lockstep = Barrier(memory[:board].cast("Q"), ranks, members, timeout_s)
+        self.barrier = Barrier(memory[:board].cast("Q"), ranks, members, timeout_s)
         # For each call, odd or even, and each rank: where its tensors lie in its arena.
         rows = [
             memory[start : start + 8 * ranks].cast("Q")
@@ -78,30 +79,30 @@ class Exchange:
         self._begun: Call | None = None
 
     def begin(self, call: Call) -> None:
-        """Start a call; at the next point the ranks see whether they call the same."""
+        """Start a call; at the next point the ranks check that they call the same."""
         self._begun = call
 
     def step(self) -> None:
-        """Reach the next point together."""
+        """Pass the next point of the barrier with all ranks."""
         call, self._begun = self._begun, None
         if call is None:
-            self.lockstep.step()
+            self.barrier.step()
         else:
-            self.lockstep.arrive(call)
+            self.barrier.arrive(call)
 
     def blocks(self, tensor: Tensor, pieces: int = 1) -> Sequence[Tensor]:
-        """The tensor in blocks, of which a slot holds as many as ``pieces``; at least one."""
+        """The tensor cut into blocks of which ``pieces`` fit into a slot; at least one block."""
         return split(tensor, self.fitting(tensor.dtype, pieces))
 
     def fitting(self, dtype: torch.dtype, pieces: int = 1) -> int:
-        """How many elements each of ``pieces`` parts of a slot holds."""
+        """How many elements fit into a slot cut into ``pieces`` parts."""
         return self._stride(pieces) // dtype.itemsize
 
     def slots(self, dtype: torch.dtype, elements: int, pieces: int = 1) -> list[list[Tensor]]:
-        """The slots of the next block, of every rank: to be filled before the next point.
+        """The slots of the next block, one a rank; this rank fills its own before the next point.
 
-        ``pieces`` tensors of ``elements`` elements for each rank. They may be used until the
-        second call after this one; all ranks call it alike.
+        Each has ``pieces`` tensors of ``elements`` elements. They may be used until the second call
+        after this one; all ranks must make the same call.
         """
         key = dtype, elements, pieces
         views = self._slot_views.get(key)
@@ -120,21 +121,22 @@ class Exchange:
         wanted: int | None = None,
         written: Iterable[Tensor] = (),
     ) -> list[Tensor] | None:
-        """Open windows on this rank's ``tensors``, and look through those of the ``owners``.
+        """Let other ranks access this rank's ``tensors``, and return views of those of ``owners``.
 
         An owner has one tensor or, where its tensor at index ``wanted`` is wanted, one for each
-        rank; others have none. Returns the tensors of the owners, with as many elements as
-        ``sizes`` says; they are there until the next point. None, on all ranks alike, when the
-        call is too small to be worth it or not all tensors of the owners can be read where they
-        are: they lie outside the arena, or overlap what their rank has ``written`` meanwhile
-        (the one for that rank itself may be written to where it is).
+        rank; others have none. The views have ``sizes`` elements and are valid until the next
+        point.
+
+        Returns None, on all ranks, when the call is too small to gain by windows or a tensor of an
+        owner cannot be accessed in place: it lies outside the arena, or overlaps what its rank has
+        ``written`` meanwhile (the one for that rank itself may be written in place).
         """
         call = self._begun
         if call is None or call.dtype is None:
             return None
         if call.bytes < WINDOW_BYTES and call.kind != Kind.ALL_TO_ALL:
             return None
-        board = self._boards[self.lockstep.count & 1]
+        board = self._boards[self.barrier.count & 1]
         own = board[self.rank]
         for index, offset in enumerate(self._offsets(tensors, written)):
             own[index] = offset
@@ -185,7 +187,7 @@ class Exchange:
 
 
 def split(tensor: Tensor, elements: int) -> Sequence[Tensor]:
-    """The tensor in parts of so many elements; at least one. Does nothing, faster than torch."""
+    """The tensor in parts of ``elements`` elements; quicker than torch where one part is enough."""
     return (tensor,) if tensor.numel() <= elements else tensor.split(elements)
 
 

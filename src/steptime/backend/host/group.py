@@ -31,16 +31,16 @@ _PAGE = 4096
 
 
 class HostGroup:
-    """The ranks of a group that share this host, seen by one of them.
+    """One rank's side of a group whose ranks all share this host.
 
     Tensors are 1-D, contiguous and on the CPU, of any dtype and size. All methods block. Ranks,
     ``root``, ``to`` and ``source`` count within this group. ``call`` describes what is called, and
     all ranks must call the same: see Call.
 
-    Collectives come from one thread at a time; ``send`` and ``recv`` from any, meanwhile.
-    They raise LostContactError when a rank dies, leaves, or does not come within ``timeout_s``;
-    SteptimeError when the ranks disagree about what they call. After an error of a collective
-    the group is broken: every later call raises the same at once, in every rank.
+    Collectives must come from one thread at a time; ``send`` and ``recv`` from any, meanwhile. They
+    raise LostContactError when a rank dies, leaves, or does not come within ``timeout_s``;
+    SteptimeError when the ranks disagree about what they call. After an error of a collective the
+    group is broken: every later call raises the same at once, in every rank.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class HostGroup:
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
     ) -> None:
-        """Reduce the inputs for this rank, of all ranks, into ``output``; all have equal sizes."""
+        """Reduce ``inputs[rank]`` of all ranks into ``output``; all have equal sizes."""
         self._run(call, reductions.reduce_scatter, output, inputs, op)
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
@@ -98,24 +98,24 @@ class HostGroup:
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
     ) -> None:
-        """Copy every rank's ``tensor`` into the output for it of ``root``; others give None."""
+        """Copy every rank's ``tensor`` into ``outputs`` of ``root``; other ranks give None."""
         self._run(call, copies.gather, outputs, tensor, root)
 
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
-        """Copy the input for this rank, of ``root``, into ``output``; others give None."""
+        """Copy ``inputs[i]`` of ``root`` into ``output`` of rank i; other ranks give None."""
         self._run(call, copies.scatter, output, inputs, root)
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        """Copy each input into the output for this rank of the rank that it is for."""
+        """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``."""
         self._run(call, copies.all_to_all, outputs, inputs)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """Wait until all ranks have come with the same call.
 
-        ``sent`` and ``expected``, if given, are the elements to and from each rank; the result is
-        whether all of them, on all ranks, are the same.
+        ``sent`` and ``expected``, if given, are the elements to and from each rank. Returns whether
+        all of them, on all ranks, are the same.
         """
         return bool(self._run(call, copies.agree, sent, expected))
 
@@ -128,11 +128,11 @@ class HostGroup:
         self._mail.send(call, tensor, to, tag)
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-        """Send a tensor if the mailbox of the other rank has room for it; whether it had."""
+        """Send a tensor if the other rank's mailbox has room for it; returns whether it had."""
         return self._mail.try_send(call, tensor, to, tag)
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-        """Receive a tensor with this tag from a rank, None: from any. Returns which it was.
+        """Receive a tensor with this tag from ``source``, or from any rank; returns the sender.
 
         Raises SteptimeError when its size or dtype is not that of ``tensor``; the group goes on.
         """
@@ -144,13 +144,13 @@ class HostGroup:
         Returns the error to raise: the first that broke the group.
         """
         first = self._members.fail(error)
-        self._exchange.lockstep.wake()
+        self._exchange.barrier.wake()
         return first
 
     def close(self) -> None:
         """Leave the group. Waits for nobody; tensors stay valid."""
         self._members.leave()
-        self._exchange.lockstep.wake()
+        self._exchange.barrier.wake()
 
     def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
         self._members.check()
@@ -163,13 +163,13 @@ class HostGroup:
             raise
 
     def _break(self, error: BaseException) -> None:
-        """Let the others know that this rank has left a collective half done."""
-        lockstep = self._exchange.lockstep
+        """Tell the others that this rank has left a collective half done."""
+        barrier = self._exchange.barrier
         if not isinstance(error, SteptimeError):
-            doing = f"failed in {lockstep.doing()}: {type(error).__name__}: {error}"
+            doing = f"failed in {barrier.doing()}: {type(error).__name__}: {error}"
             error = LostContactError(f"{self._members.name(self.rank)} {doing}")
         self._members.fail(error)
-        lockstep.wake()
+        barrier.wake()
 
 
 def _common_memory(store: Store, hosts: HostMap) -> tuple[int, ctypes.Array[ctypes.c_ubyte]]:

@@ -1,6 +1,6 @@
-"""Messages between two ranks of a host, told apart by tags.
+"""Mail: messages between two ranks of a host, matched by tags.
 
-Messages leave a channel in order. One that comes while another tag is asked for is kept in the
+A channel delivers messages in order. One that comes while another tag is asked for is kept in the
 receiver's own memory until it is asked for itself, so a tag never blocks another.
 """
 
@@ -34,7 +34,7 @@ _POLL_S = 200e-6
 
 
 def bytes_needed(ranks: int) -> int:
-    """Bytes of shared memory for the mail of that many ranks; what is never used takes none."""
+    """Bytes of shared memory for the mail of so many ranks; untouched pages take none."""
     return ranks * ranks * CHANNEL_BYTES
 
 
@@ -47,7 +47,7 @@ class _Message:
 
 @dataclass(frozen=True)
 class _Box:
-    """What comes from one rank, or goes to it."""
+    """The messages from one rank, or to it."""
 
     channel: Channel
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -70,14 +70,14 @@ class Mail:
         self._timeout_s = timeout_s
 
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
-        """Send ``tensor`` to a rank. Returns once it may be changed."""
+        """Send ``tensor`` to a rank; returns once it may be changed."""
         self._members.check()
         box = self._out[to]
         with box.lock:
             self._put(box, call, tensor, to, tag)
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-        """Send ``tensor`` to a rank if there is room for it now; whether there was."""
+        """Send ``tensor`` to a rank if there is room for it now; returns whether there was."""
         self._members.check()
         box = self._out[to]
         if not box.lock.acquire(blocking=False):
@@ -95,7 +95,7 @@ class Mail:
         box.channel.put(header.cast("Q"), _bytes(tensor), self._watch(call, tag, lambda: (to,)))
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-        """Receive a tensor from a rank, None: from any. Returns which it was."""
+        """Receive from ``source``, or from any rank where it is None; returns the sender."""
         self._members.check()
         if source is None:
             return self._recv_any(call, tensor, tag)
@@ -125,7 +125,7 @@ class Mail:
             watch(time.monotonic() - begun, partial(_nothing_new, channels, seen))
 
     def _take(self, source: int, call: Call, tensor: Tensor, tag: int, watch: Watch) -> bool:
-        """Take the first message with the tag, of those that have come; False: there is none."""
+        """Take the first arrived message with the tag; False where there is none."""
         box = self._in[source]
         for message in box.kept:
             if message.tag == tag:
@@ -156,7 +156,7 @@ class Mail:
             )
 
     def _watch(self, call: Call, tag: int, awaited: Callable[[], Sequence[int]]) -> Watch:
-        """What to do while waiting for the other side: raise when it cannot come, or is late."""
+        """The Watch of a call that waits: it raises when the other side cannot come, or is late."""
         names = self._members.names
 
         def watch(waited_s: float, waiting: Callable[[], bool]) -> None:

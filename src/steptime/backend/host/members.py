@@ -1,7 +1,7 @@
-"""The members of a group: how they are called, whether they live, and what made one of them fail.
+"""Members: the ranks of a group: their names, whether they live, and why one of them failed.
 
-A group in which a rank died, failed or left cannot go on: whoever notices says so in shared
-memory, and every later call of every rank raises that same sentence.
+A group in which a rank died, failed or left cannot go on: whoever notices writes the error to
+shared memory, and every later call of every rank raises that same sentence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from steptime.backend.host.process import Process
 
 NOTE_BYTES = 1024
-"""What each member needs of the shared memory: a word of state, then the sentence."""
+"""Shared memory of each member: a word of state, then the error's text."""
 
 _PRESENT, _FAILED, _LEFT = 0, 1, 2
 
@@ -40,7 +40,7 @@ class Members:
         ]
 
     def check(self) -> None:
-        """Raise what made the group fail, if anything did."""
+        """Raise the error that broke the group, if any did."""
         if self.failure:
             raise type(self.failure)(*self.failure.args)
 
@@ -55,13 +55,13 @@ class Members:
         return self.failure
 
     def leave(self) -> None:
-        """Take part in nothing any more: the others are told, and calls under way here fail."""
+        """Leave the group: tell the others, and let this rank's calls in progress fail."""
         if self.failure is None:
             self.failure = LostContactError(f"{self.name(self.rank)} has left the group")
             self._notes[self.rank][0] = _LEFT
 
     def left(self, other: int) -> bool:
-        """Whether a member has left the group; what it sent before may still be there."""
+        """Whether a member has left the group; messages it sent before may still arrive."""
         return self._notes[other][0] == _LEFT
 
     def watch(self, awaited: Callable[[], Iterable[int]], doing: str) -> None:

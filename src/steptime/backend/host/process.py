@@ -1,4 +1,4 @@
-"""Telling whether another process of this host still lives."""
+"""Process: whether another process of this host still lives."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Process:
-    """A process; the time of its start tells it from a later one with the same number."""
+    """A process by its id and its start time, which tells it from a later one with the same id."""
 
     pid: int
     start: int
     """Ticks since the host was booted."""
 
     def lives(self) -> bool:
-        """Whether it still runs; one that was killed and not yet waited for does not."""
+        """Whether it still runs; a killed process that nobody has waited for does not."""
         return started(self.pid) == self.start
 
 
 def started(pid: int) -> int | None:
-    """When the process was started; None where there is none that runs."""
+    """When the process was started, in ticks since boot; None where no such process runs."""
     try:
         # The name before the last parenthesis may hold anything; see proc_pid_stat(5).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

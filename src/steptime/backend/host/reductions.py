@@ -1,7 +1,7 @@
 """The collectives that reduce: all_reduce, reduce, reduce_scatter.
 
 A small block that all ranks need is reduced by each for itself. Of a larger one each rank reduces
-a slice, which the others then copy.
+one slice, which the others then copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steptime.backend.reduction import Reduction
 
 SLICED_BYTES = 128 << 10
-"""From this size on, the second point that slices take costs less than the work they save."""
+"""From this size on, the second barrier that slices need costs less than the work they save."""
 
 
 def all_reduce(x: Exchange, tensor: Tensor, op: Reduction) -> None:
@@ -35,7 +35,7 @@ def reduce(x: Exchange, tensor: Tensor, root: int, op: Reduction) -> None:
 
 
 def reduce_scatter(x: Exchange, output: Tensor, inputs: Sequence[Tensor], op: Reduction) -> None:
-    """Reduce the tensors at index ``x.rank`` of all ranks' ``inputs`` into ``output``."""
+    """Reduce ``inputs[x.rank]`` of all ranks into ``output``."""
     sizes = [output.numel()] * x.ranks
     windows = x.windows(inputs, range(x.ranks), sizes, x.rank, written=(output,))
     if windows is not None:
@@ -101,12 +101,12 @@ def _reduce_slices(x: Exchange, block: Tensor, op: Reduction, roots: Sequence[in
 
 
 def _place(rank: int) -> int:
-    """The rank in whose slot the slice reduced by ``rank`` is: the first to have put one there."""
+    """The rank in whose slot ``rank`` leaves the slice that it reduced: the first other rank."""
     return 0 if rank else 1
 
 
 def _cut(piece: Tensor, like: Tensor) -> Tensor:
-    """As much of a piece of a slot as ``like`` needs; cutting takes longer than comparing."""
+    """The first elements of a slot's piece, as many as ``like`` has."""
     elements = like.numel()
     return piece if piece.numel() == elements else piece[:elements]
 
@@ -129,7 +129,7 @@ def _reduce_windows(
 
 
 def _blocks(x: Exchange, *tensors: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    """Equal tensors in blocks that fill a quarter of the cache together; half of it, if at once."""
+    """Equal tensors in blocks that together fill a quarter of the cache, or whole if half a one."""
     elements = x.fitting(tensors[0].dtype, x.ranks)
     if tensors[0].numel() <= 2 * elements:
         return (tensors,)
@@ -137,7 +137,7 @@ def _blocks(x: Exchange, *tensors: Tensor) -> Iterable[tuple[Tensor, ...]]:
 
 
 def _slices(elements: int, ranks: int, dtype: torch.dtype) -> list[tuple[int, int]]:
-    """The slice of each rank, the first the largest, cut where lines of the cache may end."""
+    """The slice of each rank, the first the largest, cut at multiples of a cache line."""
     line = 128 // dtype.itemsize
     step = -(-elements // (ranks * line)) * line
     return [(min(r * step, elements), min((r + 1) * step, elements)) for r in range(ranks)]

@@ -1,7 +1,7 @@
-"""Shared memory without a name: nothing of it outlives the processes that map it.
+"""Segment: shared memory without a name, which disappears with the last process that maps it.
 
 A segment is an anonymous file (memfd_create(2)), which another process of the same user opens
-through ``/proc/<pid>/fd``. It takes memory only where it was touched.
+through ``/proc/<pid>/fd``. Only touched pages take memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def create(size: int) -> int:
 
 
 def open_of(pid: int, fd: int) -> int | None:
-    """A descriptor here of the segment behind ``fd`` of process ``pid``; None: not to be had."""
+    """Open the segment behind ``fd`` of process ``pid``; None where that is not possible."""
     path = Path(f"/proc/{pid}/fd/{fd}")
     try:
         # What is not a segment may be a pipe or a device, where opening alone has effects.
@@ -59,7 +59,7 @@ def open_of(pid: int, fd: int) -> int | None:
 
 
 def attach(fd: int, size: int) -> ctypes.Array[ctypes.c_ubyte]:
-    """The ``size`` bytes of a segment, mapped for as long as anything refers to them.
+    """Map the ``size`` bytes of a segment, for as long as anything refers to them.
 
     ``fd`` may be closed afterwards. Raises SteptimeError when the address space is used up.
     """
@@ -77,9 +77,9 @@ def attach(fd: int, size: int) -> ctypes.Array[ctypes.c_ubyte]:
 
 
 def populate(address: int, size: int) -> None:
-    """Take the memory of these pages now, so that a lack of it is no SIGBUS later.
+    """Take the memory of these pages now: a lack of it is then an error and no SIGBUS later.
 
-    Raises SteptimeError when there is none. Kernels that cannot do this do nothing.
+    Raises SteptimeError when there is not enough. Does nothing on kernels that cannot do this.
     """
     failed = _libc.madvise(address, size, _POPULATE_WRITE)
     if failed and ctypes.get_errno() != 22:  # EINVAL

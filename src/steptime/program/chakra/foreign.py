@@ -1,4 +1,4 @@
-"""Traces that others wrote, with what Chakra says alone."""
+"""Foreign Chakra traces, which other tools wrote: Chakra's schema without our attributes."""
 
 import heapq
 import json
@@ -22,10 +22,10 @@ _NO_WORK = frozenset({NodeType.METADATA, NodeType.INVALID})
 
 
 def foreign_program(folder: Path, traces: Sequence[Sequence[Node]]) -> Program:
-    """The program of the nodes of every rank; groups from the folder's JSON file, if it has one.
+    """The program of the nodes of every rank; groups are read from the folder's JSON file, if any.
 
-    Raises UsageError for nodes that wait for each other or for none there is, and for groups and
-    messages that lie along no axes.
+    Raises UsageError for nodes that wait for each other or for a missing node, and for groups and
+    messages that fit no mesh of ranks.
     """
     named = _named_groups(folder)
     ranks = len(traces)
@@ -50,7 +50,7 @@ def foreign_program(folder: Path, traces: Sequence[Sequence[Node]]) -> Program:
 
 @dataclass(frozen=True)
 class _Mesh:
-    """Groups by the names they have in the traces, and the axes they lie along."""
+    """The axes of the ranks, and the groups of the traces by name with the axes they lie along."""
 
     named: Mapping[str, Group]
     ranks: int
@@ -58,7 +58,7 @@ class _Mesh:
     along: Mapping[Group, tuple[str, ...]]
 
     def step(self, here: int, there: int) -> tuple[str, int]:
-        """The axis along which one rank is so far from another."""
+        """The axis, and the number of places along it, from one rank to another."""
         stride = 1
         for axis, size in self.axes.items():
             by = (there // stride - here // stride) % size
@@ -108,7 +108,7 @@ def _group(node: Node, named: Mapping[str, Group], ranks: int) -> Group:
 
 
 def _ops(nodes: Sequence[Node], rank: int, where: _Mesh) -> list[Op]:
-    """The nodes in an order in which each comes after what it waits for; work ends on MAIN."""
+    """The nodes in topological order as ops; the step ends on the stream MAIN."""
     ordered = _in_order(nodes)
     place_of = {node.id: place for place, node in enumerate(ordered)}
     ops = [

@@ -1,4 +1,4 @@
-"""Axes of ranks, found again in the groups of a trace that names the groups alone."""
+"""Mesh: recover the axes along which ranks lie from the groups named in a trace."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -17,7 +17,7 @@ def mesh(ranks: int, groups: Iterable[Group]) -> tuple[dict[str, int], Mapping[G
     The first axis varies fastest; they are called axis0, axis1, …, and a group's are given by their
     numbers. A group has its ranks in rising order.
 
-    Raises UsageError when the groups are no groups of one mesh.
+    Raises UsageError when the groups do not fit one mesh.
     """
     distinct = sorted(set(groups), key=lambda group: (len(group), group))
     edges = {1, ranks}
@@ -45,9 +45,9 @@ def mesh(ranks: int, groups: Iterable[Group]) -> tuple[dict[str, int], Mapping[G
 
 
 def _spans(group: Group) -> Sequence[tuple[int, int]]:
-    """Which multiples of which strides a group's ranks are apart: (1, 4), (16, 64) for 8 of them.
+    """The stride and the extent of each axis of a group: 0-3, 16-19, 32-35: (1, 4), (16, 48).
 
-    Raises UsageError for one that is not all sums of such multiples.
+    Raises UsageError where the ranks are not evenly apart like that.
     """
     left = np.array(group) - group[0]
     sums = np.zeros(1, int)
@@ -66,7 +66,7 @@ def _spans(group: Group) -> Sequence[tuple[int, int]]:
 
 
 def _check(axes: Mapping[str, int], ranks: int, along: Mapping[Group, Group]) -> None:
-    """Raise UsageError when a group that has the right distances does not begin where it should."""
+    """Raise UsageError when a group with the right strides does not start where one should."""
     names = list(axes)
     program = Program(name="", axes=axes, lists=((),), class_of=np.zeros(ranks, np.int32))
     known = {

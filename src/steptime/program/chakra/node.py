@@ -1,4 +1,4 @@
-"""A node of a Chakra trace and its attributes, to bytes and back."""
+"""Node: a node of a Chakra trace and its attributes, encoded and decoded."""
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ VERSION = "0.0.4"
 
 
 class NodeType(IntEnum):
-    """What a node is."""
+    """The type of a node, as in et_def.proto."""
 
     INVALID = 0
     METADATA = 1
@@ -42,12 +42,12 @@ _TYPES = frozenset(NodeType)
 
 
 class Int32(int):
-    """A number that readers look for in the field of 32 bits, such as a rank."""
+    """An integer that readers expect in the 32-bit field, such as a rank."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation of a rank: what must end before it, and its attributes by name."""
+    """One operation of a rank: the nodes that must end before it, and its attributes by name."""
 
     id: int
     name: str
@@ -59,7 +59,7 @@ class Node:
 
 @dataclass(frozen=True)
 class _Member:
-    """One type of value: how it travels, and what its bits mean."""
+    """One type of attribute value: its wire type, and how its bits are converted."""
 
     wire: Wire
     value: Callable[[Any], Attribute]
@@ -94,7 +94,7 @@ _MEMBERS = {
     29: _Member(Wire.BYTES, lambda content: _text(content)),
     31: _Member(Wire.BYTES, bytes),
 }
-"""The value group of AttributeProto: the field of a scalar; a list of such has the next number."""
+"""Fields of a scalar in AttributeProto's value group; a list of them has the next number."""
 
 
 def metadata_record(attributes: Attributes) -> bytes:
@@ -154,7 +154,7 @@ def _int64(name: str, value: int) -> bytes:
 
 
 def read_metadata(record: bytes) -> Attributes:
-    """The attributes of a GlobalMetadata. Raises UsageError for what is none."""
+    """Decode a GlobalMetadata's attributes. Raises UsageError where the record is none."""
     version, attributes = "", {}
     for number, _, value in read_fields(record):
         if number == 1:
@@ -168,7 +168,7 @@ def read_metadata(record: bytes) -> Attributes:
 
 
 def read_node(record: bytes) -> Node:
-    """The Node of a record. Raises UsageError for what is none."""
+    """Decode a Node. Raises UsageError where the record is none."""
     identity = kind = micros = 0
     name = ""
     after: list[int] = []

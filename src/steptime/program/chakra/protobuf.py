@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers: varints, keys and fields, as their encoding guide says."""
+"""Protocol buffers' wire format: varints, keys and fields, after Google's encoding guide."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -7,14 +7,14 @@ from typing import TypeAlias
 from steptime.errors import UsageError
 
 Value: TypeAlias = int | bytes
-"""Of a varint its number, unsigned; of any other field its bytes."""
+"""Of a varint field the unsigned integer, of any other its bytes."""
 
 _MASK = (1 << 64) - 1
 _LONGEST_VARINT = 10  # bytes of 64 bits in groups of seven
 
 
 class Wire(IntEnum):
-    """How a field's length is known."""
+    """The wire type of a field, which determines its length."""
 
     VARINT = 0
     FIXED64 = 1
@@ -27,7 +27,7 @@ _FIXED = {Wire.FIXED64: 8, Wire.FIXED32: 4}
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, low ones first; a negative number as its 64-bit two's complement."""
+    """Encode 7 bits a byte, low ones first; a negative number as its 64-bit two's complement."""
     left = value & _MASK
     groups = bytearray()
     while left > 0x7F:
@@ -38,27 +38,27 @@ def varint(value: int) -> bytes:
 
 
 def key(number: int, wire: Wire) -> bytes:
-    """What stands before a field."""
+    """The key that comes before a field: its number and wire type."""
     return varint(number << 3 | wire)
 
 
 def sized(content: bytes) -> bytes:
-    """Bytes after their length: a record of a file, or what follows the key of a BYTES field."""
+    """Prefix bytes by their length: a record of a file, or the content of a BYTES field."""
     return varint(len(content)) + content
 
 
 def number_field(number: int, value: int) -> bytes:
-    """A plain number, which proto3 leaves out where it is zero."""
+    """A field of a plain integer, which proto3 leaves out where it is zero."""
     return key(number, Wire.VARINT) + varint(value) if value else b""
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
-    """A string or a message."""
+    """A field of a string or a message."""
     return key(number, Wire.BYTES) + sized(content)
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at a position and the position behind it.
+    """Decode the varint at position ``at``; returns it and the position behind it.
 
     Raises UsageError when the data end within it or it is longer than 64 bits.
     """
@@ -72,9 +72,9 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_sized(data: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes after a length at a position, and the position behind them.
+    """Read length-prefixed bytes at position ``at``; returns them and the position behind them.
 
-    Raises UsageError when there are fewer.
+    Raises UsageError when the data end before.
     """
     length, at = read_varint(data, at)
     if length > len(data) - at:
@@ -85,7 +85,7 @@ def read_sized(data: bytes, at: int) -> tuple[bytes, int]:
 def read_fields(message: bytes) -> Iterator[tuple[int, Wire, Value]]:
     """The fields of a message in their order: number, wire type and value.
 
-    Raises UsageError for what is no message.
+    Raises UsageError where the bytes are no message.
     """
     at = 0
     while at < len(message):
@@ -107,7 +107,7 @@ def read_fields(message: bytes) -> Iterator[tuple[int, Wire, Value]]:
 
 
 def read_packed(wire: Wire, of: Wire, value: Value) -> Iterator[Value]:
-    """The elements of a repeated field of numbers, packed into one field or one on its own.
+    """The elements of a repeated numeric field, whether packed or a single one.
 
     Raises UsageError when they are not of the wire type ``of``.
     """

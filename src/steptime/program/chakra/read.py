@@ -1,4 +1,4 @@
-"""A folder of Chakra traces as a Program: our own as it was, and those of others."""
+"""Reading a folder of Chakra traces as a Program: steptime's own exactly, and other tools'."""
 
 import re
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ _OPS = {kind.__name__: kind for kind in (Compute, Collective, Send, Recv, Wait)}
 def read_chakra(folder: Path) -> Program:
     """The program of the traces in a folder, ``NAME.RANK.et`` for each rank.
 
-    Of traces by others, what a node waits for are its data and control dependencies; compute, the
-    collectives, sends and receives have a stream each, in the order of their numbers where
-    dependencies allow it. Their groups are read from the folder's only JSON file, which maps a
-    number to a list of ranks; a collective that names none is among all ranks.
+    In other tools' traces a node waits for its data and control dependencies. Compute, collectives,
+    sends and receives become one stream each, in the order of their numbers where dependencies
+    allow it. Groups are read from the folder's only JSON file, which maps a number to a list of
+    ranks; a collective that names no group is among all ranks.
 
     Raises UsageError for a folder without traces, or with some that are cut off, no traces, or
     contradict each other.
@@ -59,7 +59,7 @@ def _paths(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Trace:
-    """One file: its metadata, and its records from a position on."""
+    """One file: its metadata, and its still encoded records."""
 
     path: Path
     content: bytes
@@ -93,13 +93,13 @@ class _Trace:
 
 
 def _own_program(traces: list[_Trace]) -> Program:
-    """What write_chakra wrote; a class of ranks is read once."""
-    said = [_said(trace) for trace in traces]
-    name, axes, sizes, _ = said[0]
-    for trace, one in zip(traces, said, strict=True):
-        if one[:3] != said[0][:3]:
+    """Read what write_chakra wrote; each class of ranks only once."""
+    headers = [_header(trace) for trace in traces]
+    name, axes, sizes, _ = headers[0]
+    for trace, one in zip(traces, headers, strict=True):
+        if one[:3] != headers[0][:3]:
             raise UsageError(f"{trace.path} is of another program than {traces[0].path}")
-    numbers = [number for _, _, _, number in said]
+    numbers = [number for _, _, _, number in headers]
     of_class = dict(zip(numbers, traces, strict=True))
     kept = {number: position for position, number in enumerate(sorted(of_class))}
     return Program(
@@ -110,7 +110,7 @@ def _own_program(traces: list[_Trace]) -> Program:
     )
 
 
-def _said(trace: _Trace) -> tuple[str, tuple[str, ...], tuple[int, ...], int]:
+def _header(trace: _Trace) -> tuple[str, tuple[str, ...], tuple[int, ...], int]:
     """The program's name, its axes and their sizes, and the class of the rank."""
     name, axes, sizes, number = (
         trace.metadata.get(OWN + what) for what in ("program", "axes", "sizes", "class")

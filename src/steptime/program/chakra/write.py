@@ -26,7 +26,7 @@ from steptime.timeline.chrome import quietly
 PREFIX = "step"
 GROUPS_FILE = "comm_groups.json"
 OWN = "steptime."
-"""How the names of attributes begin that say what Chakra has no word for."""
+"""Prefix of the attributes for what Chakra's schema has no field for."""
 
 COMM_TYPES = {
     "all_reduce": 0,
@@ -40,7 +40,7 @@ COMM_TYPES = {
     "barrier": 9,
 }
 SIZED_BY_RANK = ("all_gather", "gather")
-"""Of these comm_size is what each rank contributes: so ASTRA-sim's rings take it."""
+"""For these comm_size is one rank's contribution, as ASTRA-sim's rings expect."""
 
 _LARGEST = float(1 << 62)
 
@@ -50,10 +50,10 @@ def write_chakra(
 ) -> None:
     """Write a program to a folder: ``step.RANK.et`` for each rank, and ``comm_groups.json``.
 
-    ASTRA-sim takes them as its workload, FOLDER/step, and as its communicator groups. An op has as
-    data dependencies what it waits for and the op before it on its stream, since there are no
-    streams; those on the step before are left out. ``read_chakra`` gets back the very same program,
-    from attributes of our own. ``tell`` hears how many ranks of how many are written.
+    ASTRA-sim reads them as its workload, FOLDER/step, and as its communicator groups. Chakra has no
+    streams, so an op's data dependencies are the ops it waits for and the op before it on its
+    stream; those on the step before are left out. ``read_chakra`` restores the very same program,
+    from attributes of our own. ``tell(done, whole)`` is called with the ranks written.
 
     Raises UsageError for a count above 64 bits, OSError when the files cannot be written.
     """
@@ -76,18 +76,18 @@ def write_chakra(
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Who communicates with whom: groups by number, as the files name them, and peers."""
+    """The groups by number, as the files name them, and the peers of messages."""
 
     program: Program
 
     @cached_property
     def groups(self) -> dict[str, list[int]]:
-        """The ranks of every group, by a number as text; 0 is no number to ASTRA-sim."""
+        """The ranks of each group, by its number as text; 0 means none to ASTRA-sim."""
         rows = [row for _, _, rows in self._numbered.values() for row in rows.tolist()]
         return {str(number): row for number, row in enumerate(rows, start=1)}
 
     def whom(self, op: Op, rank: int) -> tuple[int, ...]:
-        """With whom a rank's op is: the number of a group and its members, or src and dst."""
+        """Attributes of an op's partners: a group's number and members, or src and dst."""
         if isinstance(op, Collective):
             first, group_of, rows = self._numbered[op.group]
             return first + int(group_of[rank]), rows.shape[1]
@@ -128,7 +128,7 @@ def _own_metadata(program: Program, number: int) -> Mapping[str, Attribute]:
 
 
 def _before(ops: Sequence[Op]) -> list[tuple[int, ...]]:
-    """What each op waits for in the same step, the op before it on its stream included."""
+    """The ops of the same step that each op waits for, the one before it on its stream included."""
     last: dict[str, int] = {}
     found = []
     for place, op in enumerate(ops):
@@ -139,7 +139,7 @@ def _before(ops: Sequence[Op]) -> list[tuple[int, ...]]:
 
 
 def _node(op: Op, place: int, before: tuple[int, ...], whom: tuple[int, ...]) -> Node:
-    """An op in the words of Chakra, with what there are none for in attributes of our own."""
+    """An op as a Chakra node, with attributes of our own for what the schema lacks."""
     micros = 0
     attributes: dict[str, Attribute] = {}
     match op:
@@ -172,7 +172,7 @@ def _count(value: float) -> int:
 
 
 def _own(op: Op) -> dict[str, Attribute]:
-    """What an op is, field by field; only its name has a place in Chakra as it is."""
+    """The fields of an op, except its name, as attributes of our own."""
     values = {field.name: getattr(op, field.name) for field in fields(op)} | {
         "op": type(op).__name__
     }

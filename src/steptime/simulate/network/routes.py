@@ -32,9 +32,9 @@ class Routes:
         """Paths, shape (n, hops), and the sums of their latencies in seconds, shape (n,)."""
         paths = np.empty((src.size, self._paths.shape[1]), np.int32)
         latencies, missing = np.empty(src.size), np.empty(src.size, np.int64)
-        devices = self._cluster.devices
+        keys = src.astype(np.int64) * self._cluster.devices + dst
         table = self._keys, self._paths, self._latencies
-        count = recall(table, devices, src, dst, paths, latencies, missing)
+        count = recall(table, keys, paths, latencies, missing)
         if not count:
             return paths, latencies
         missing = missing[:count]
@@ -45,7 +45,7 @@ class Routes:
         paths[missing] = fresh
         latencies[missing] = self._latency[fresh].sum(axis=1)
         table = self._keys, self._paths, self._latencies
-        remember(table, devices, src, dst, paths, latencies, missing)
+        remember(table, keys, paths, latencies, missing)
         return paths, latencies
 
 
@@ -61,22 +61,16 @@ def place_of(key: int) -> int:
 
 
 @in_place
-def recall(
-    table: Table,
-    devices: int,
-    src: Ints,
-    dst: Ints,
-    paths: Ints,
-    latencies: Floats,
-    missing: Longs,
-) -> int:
-    """Copy what the table has; the others are in ``missing``, and how many."""
-    keys, known, sums = table
+def recall(table: Table, keys: Longs, paths: Ints, latencies: Floats, missing: Longs) -> int:
+    """Copy the pairs that the table has; puts the numbers of the others into ``missing``.
+
+    Returns how many are missing.
+    """
+    held, known, sums = table
     count = 0
-    for number in range(src.size):
-        key = np.int64(src[number]) * devices + dst[number]
-        place = place_of(key)
-        if keys[place] == key:
+    for number in range(keys.size):
+        place = place_of(keys[number])
+        if held[place] == keys[number]:
             latencies[number] = sums[place]
             for hop in range(known.shape[1]):
                 paths[number, hop] = known[place, hop]
@@ -87,20 +81,11 @@ def recall(
 
 
 @in_place
-def remember(
-    table: Table,
-    devices: int,
-    src: Ints,
-    dst: Ints,
-    paths: Ints,
-    latencies: Floats,
-    missing: Longs,
-) -> None:
-    """Put what was missing into the table."""
-    keys, known, sums = table
+def remember(table: Table, keys: Longs, paths: Ints, latencies: Floats, missing: Longs) -> None:
+    """Put the missing pairs into the table."""
+    held, known, sums = table
     for number in missing:
-        key = np.int64(src[number]) * devices + dst[number]
-        place = place_of(key)
-        keys[place], sums[place] = key, latencies[number]
+        place = place_of(keys[number])
+        held[place], sums[place] = keys[number], latencies[number]
         for hop in range(known.shape[1]):
             known[place, hop] = paths[number, hop]
