@@ -1,6 +1,7 @@
 """``compare``: Which gradient-sync strategy is fastest here, and where does the step go?"""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -68,8 +69,7 @@ def compare(
         shows, with the compute measured here; what both say stands side by side.
 
     """
-    from steptime.api.training import check_comparison, chosen_strategies, possible
-    from steptime.cluster.files import cluster_named
+    from steptime.api.training import check_comparison, chosen_strategies
 
     asked = chosen_strategies(names)
     options = JobOptions(
@@ -86,20 +86,19 @@ def compare(
     def check(size: int) -> None:
         check_comparison(options, asked, ranks.backend, size)
         if cluster is not None:
-            _check_cluster(cluster_named(cluster), asked, size)
+            _check_cluster(cluster, asked, size)
 
-    def work(place: Place) -> None:
-        chosen = asked or possible(ranks.backend, one_host=place.world.one_host)
-        _compare(options, chosen, cluster, place, ranks, output)
-
+    work = partial(_compare, options, asked, cluster, ranks, output)
     return on_ranks("compare", ranks, output, 4, check, work)
 
 
-def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> None:
+def _check_cluster(name: str, asked: list["Strategy"], size: int) -> None:
     """Raise UsageError where a cluster cannot hold so many ranks, or run any strategy asked for."""
+    from steptime.cluster.files import cluster_named
     from steptime.strategies.calls import not_simulated
     from steptime.workloads.resolve import runs_on
 
+    cluster = cluster_named(name)
     cluster.placed(size)
     possible = [strategy for strategy in asked if not not_simulated(strategy)]
     if asked and not possible:
@@ -116,18 +115,19 @@ def _check_cluster(cluster: "Cluster", asked: list["Strategy"], size: int) -> No
 
 def _compare(
     options: JobOptions,
-    chosen: list["Strategy"],
+    asked: list["Strategy"],
     cluster: str | None,
-    place: Place,
     ranks: RankOptions,
     output: OutputOptions,
+    place: Place,
 ) -> None:
-    from steptime.api.training import compared
+    from steptime.api.training import compared, possible
     from steptime.cli.answer import leave, record_place
     from steptime.cluster.files import cluster_named
     from steptime.train.job import prepare_job
     from steptime.train.loop import StepOutcome
 
+    chosen = asked or possible(ranks.backend, one_host=place.world.one_host)
     job = prepare_job(options, on_gpu=ranks.backend == "nccl")
     if place.world.rank == 0 and not (output.quiet or output.json):
         line = f"{job.title}, ranks: {place.world.size}, {options.precision}"

@@ -38,9 +38,9 @@ def scale(
     weak: bool = False,
     baseline: str | None = None,
     cluster: str | None = None,
+    data: Flat[DataOptions] = DataOptions(),  # first, for --data is the text here and no axis
     step: Flat[StepSpec] = StepSpec(),
     live: Flat[LiveOptions] = LiveOptions(),
-    data: Flat[DataOptions] = DataOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
 ) -> int:
     """How well does a step scale, and what holds it back?

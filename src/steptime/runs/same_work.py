@@ -49,16 +49,16 @@ def facts_of(record: RunRecord, strategy: str) -> Facts:
     """The facts of a strategy of a run."""
     figures, about, place = record.strategies[strategy], record.environment, record.place
     marked = {one.name for one in fields(Work) if one.metadata.get("told")}
-    said = {one.name: getattr(record.work, one.name) for one in fields(Work)}
-    said = {name: value for name, value in said.items() if value not in (None, {})}
-    spec = said.pop("spec", None)
+    values = {one.name: getattr(record.work, one.name) for one in fields(Work)}
+    values = {name: value for name, value in values.items() if value not in (None, {})}
+    spec = values.pop("spec", None)
     spec = spec if figures.spec is None else figures.spec
     work = {
         "verb": record.verb,
         "source": figures.source,
         "ranks": place.world_size,
         **({"cluster": place.cluster} if figures.source == "simulated" else {}),
-        **{name: value for name, value in said.items() if name not in marked},
+        **{name: value for name, value in values.items() if name not in marked},
     }
     known = spec is not None or ("precision" in work and "batch" in work)
     if spec is not None:
@@ -69,7 +69,7 @@ def facts_of(record: RunRecord, strategy: str) -> Facts:
         "strategy": None if record.work.program else strategy,
         "backend": place.backend,
         "threads": place.threads,
-        **{name: said.get(name) for name in sorted(marked)},
+        **{name: values.get(name) for name in sorted(marked)},
         "host": about.host or None,
         "cpu": about.cpu,
         "torch": about.versions.get("torch"),

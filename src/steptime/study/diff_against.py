@@ -139,13 +139,13 @@ def take_turns(
 def _run(source: Path, words: Sequence[str], name: str) -> None:
     # Where the steptime of one side must not be found in the folder that the user stands in.
     environ = {**os.environ, "PYTHONPATH": str(source), "PYTHONSAFEPATH": "1"}
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "steptime", *words],
             env=environ,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=stderr,
         )
         try:
             code = process.wait()
@@ -153,8 +153,8 @@ def _run(source: Path, words: Sequence[str], name: str) -> None:
             _end(process)
             raise
         if code:
-            said.seek(0)
-            last = said.read()[-_LAST_WORDS:].decode(errors="replace").strip().splitlines()
+            stderr.seek(0)
+            last = stderr.read()[-_LAST_WORDS:].decode(errors="replace").strip().splitlines()
             why = last[-1].removeprefix("steptime: ") if last else f"exit code {code}"
             error = UsageError if code == UsageError.exit_code else SteptimeError
             raise error(f"{name} failed: {why}")

@@ -4,14 +4,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from steptime.errors import UsageError
-from steptime.timeline.efficiency import ScalingKind
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
 from steptime.workloads.spec import StepSpec
+
+if TYPE_CHECKING:
+    from steptime.timeline.efficiency import ScalingKind
 
 BATCH = 32
 """Rows of the global batch where nothing is said, or in weak scaling of each rank."""
@@ -49,7 +51,7 @@ class Grid:
 
     points: tuple[Point, ...]
     strategies: tuple[str, ...]
-    kind: ScalingKind
+    kind: "ScalingKind"
     baseline: tuple[Point, str]
 
     def strategies_at(self, point: Point) -> tuple[str, ...]:
@@ -77,7 +79,7 @@ def make_grid(
     ranks: Sequence[int],
     threads: Sequence[int],
     strategies: Sequence[str],
-    kind: ScalingKind,
+    kind: "ScalingKind",
     baseline: str | None,
 ) -> Grid:
     """The grid of all these ranks and threads.
@@ -120,7 +122,7 @@ def _with_baseline(grid: Grid, text: str) -> Grid:
     )
 
 
-def asked_kind(*, strong: bool, weak: bool, simulated: bool) -> ScalingKind:
+def asked_kind(*, strong: bool, weak: bool, simulated: bool) -> "ScalingKind":
     """What was asked for; where nothing was, strong here and weak on a cluster.
 
     Raises UsageError where both were.
