@@ -62,12 +62,7 @@ def simulate(
     """
     changes = _changes(what_if, ideal=ideal)
     spec = replace(step, ranks=ranks)
-    given = [name for name, value in _ways(workload, preset, flows) if value]
-    if len(given) != 1:
-        what = f"{' and '.join(given)} both say" if given else "nothing says"
-        raise UsageError(
-            f"{what} what to simulate: give one of a model, a program, --preset or --flows"
-        )
+    _check_one(workload, preset, flows)
     if flows is not None:
         from steptime.api.simulation import refuse_step
 
@@ -81,8 +76,15 @@ def simulate(
     _simulate(asked, how, changes, sensitivity, output)
 
 
-def _ways(workload: str | None, preset: str | None, flows: Path | None) -> list[tuple[str, object]]:
-    return [(f"'{workload}'", workload), ("--preset", preset), ("--flows", flows)]
+def _check_one(workload: str | None, preset: str | None, flows: Path | None) -> None:
+    """Raise UsageError unless one thing says what to simulate."""
+    ways = {f"'{workload}'": workload, "--preset": preset, "--flows": flows}
+    given = [name for name, value in ways.items() if value]
+    if len(given) != 1:
+        what = f"{' and '.join(given)} both say" if given else "nothing says"
+        raise UsageError(
+            f"{what} what to simulate: give one of a model, a program, --preset or --flows"
+        )
 
 
 def _changes(what_if: str | None, *, ideal: bool) -> str | None:
