@@ -62,7 +62,7 @@ def simulate(
     """
     changes = _changes(what_if, ideal=ideal)
     spec = replace(step, ranks=ranks)
-    _check_one(workload, preset, flows)
+    _check_one_subject({f"'{workload}'": workload, "--preset": preset, "--flows": flows})
     if flows is not None:
         from steptime.api.simulation import refuse_step
 
@@ -76,10 +76,9 @@ def simulate(
     _simulate(asked, how, changes, sensitivity, output)
 
 
-def _check_one(workload: str | None, preset: str | None, flows: Path | None) -> None:
-    """Raise UsageError unless one thing says what to simulate."""
-    ways = {f"'{workload}'": workload, "--preset": preset, "--flows": flows}
-    given = [name for name, value in ways.items() if value]
+def _check_one_subject(subjects: dict[str, object]) -> None:
+    """Raise UsageError where not exactly one of ``subjects`` says what to simulate."""
+    given = [name for name, value in subjects.items() if value]
     if len(given) != 1:
         what = f"{' and '.join(given)} both say" if given else "nothing says"
         raise UsageError(

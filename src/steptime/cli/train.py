@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -60,14 +61,10 @@ def train(
 
     """
     from steptime.strategies import check_backend, live_strategy
-    from steptime.train.checkpoint import read_checkpoint_info
-    from steptime.train.data import check_data
 
     check_backend(live_strategy(strategy), ranks.backend)
     model = replace(model, name=name)
-    info = read_checkpoint_info(run.resume) if run.resume else None
-    if info:
-        _check_resumed(model, info)
+    info = _resumed(model, run)
     options = JobOptions(
         model=model,
         data=data,
@@ -79,28 +76,50 @@ def train(
         seed=info.seed if info else seed,
     )
 
-    def check(size: int) -> None:
-        training.rows_per_micro_batch(size)
-        row = model.row(info.config if info else model.config(vocabulary=1))
-        check_data(data, context=row, batch=training.batch, ranks=size)
-
     def work(place: Place) -> None:
-        from steptime.train.hardware import native_precision, worth_compiling
-        from steptime.train.job import prepare_job
+        job = _prepared(options, info, ranks.backend, precision, compiled)
+        _train(job, strategy, run, place, ranks, output)
 
-        job = prepare_job(
-            options, on_gpu=ranks.backend == "nccl", stored=info.config if info else None
-        )
-        chosen = replace(
-            options,
-            precision=native_precision(job.device) if precision == "auto" else precision,
-            compiled=worth_compiling(job.config, job.device)
-            if compiled == "auto"
-            else options.compiled,
-        )
-        _train(replace(job, options=chosen), strategy, run, place, ranks, output)
+    return on_ranks("train", ranks, output, 1, partial(_check, options, info), work)
 
-    return on_ranks("train", ranks, output, 1, check, work)
+
+def _check(options: JobOptions, info: "CheckpointInfo | None", size: int) -> None:
+    """Raise UsageError where so many ranks cannot share the batch, or there is too little data."""
+    from steptime.train.data import check_data
+
+    options.train.rows_per_micro_batch(size)
+    row = options.model.row(info.config if info else options.model.config(vocabulary=1))
+    check_data(options.data, context=row, batch=options.train.batch, ranks=size)
+
+
+def _prepared(
+    options: JobOptions,
+    info: "CheckpointInfo | None",
+    backend: str,
+    precision: PrecisionChoice,
+    compiled: CompileChoice,
+) -> "Job":
+    """What is trained, with what only a rank can tell of its device: precision and compilation."""
+    from steptime.train.hardware import native_precision, worth_compiling
+    from steptime.train.job import prepare_job
+
+    job = prepare_job(options, on_gpu=backend == "nccl", stored=info.config if info else None)
+    if precision == "auto":
+        options = replace(options, precision=native_precision(job.device))
+    if compiled == "auto":
+        options = replace(options, compiled=worth_compiling(job.config, job.device))
+    return replace(job, options=options)
+
+
+def _resumed(model: ModelOptions, run: RunOptions) -> "CheckpointInfo | None":
+    """The checkpoint that is resumed, if one is; UsageError where options contradict it."""
+    from steptime.train.checkpoint import read_checkpoint_info
+
+    if not run.resume:
+        return None
+    info = read_checkpoint_info(run.resume)
+    _check_resumed(model, info)
+    return info
 
 
 def _check_resumed(model: ModelOptions, info: "CheckpointInfo") -> None:
