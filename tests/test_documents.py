@@ -55,6 +55,15 @@ def test_the_commands_of_the_readme_run(command, tmp_path):
     assert len(list(tmp_path.glob("runs/*/report.html"))) == 1
 
 
+def test_the_python_of_the_readme_runs_as_a_script(tmp_path):
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
+    (tmp_path / "script.py").write_text(block + "print(st.run(dist.get_rank, ranks=4))\n")
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert (done.stdout, done.stderr) == ("(0, 1, 2, 3)\n", "")
+
+
 def test_make_demo_is_the_command_that_the_readme_shows():
     recipe = (ROOT / "Makefile").read_text()
     assert "steptime compare --ranks 4 --out runs/demo" in recipe

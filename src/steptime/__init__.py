@@ -10,6 +10,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from steptime.version import __version__
+
 if TYPE_CHECKING:
     from steptime.api.benchmarks import bench as bench
     from steptime.api.names import cluster as cluster
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from steptime.api.simulation import simulate as simulate
     from steptime.api.sweeps import sweep as sweep
     from steptime.api.training import compare as compare
-
-__version__ = "0.1.0"
 
 _OFFERED = {
     "bench": "benchmarks",

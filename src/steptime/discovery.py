@@ -1,7 +1,7 @@
-"""Discovery: what a file adds, in a package of steptime or in one of the user's own.
+"""Discovery: finding what files add to a package of steptime, or in a user's own file.
 
-Every registry is a package in which each file defines one name, such as STRATEGY: whatever the
-package's ``__path__`` leads to counts, and nothing else has to list it.
+Every registry is a package in which each file defines one name, such as STRATEGY. All modules on
+the package's ``__path__`` count; there is no other list.
 """
 
 import importlib.util
@@ -28,13 +28,13 @@ def modules_of(package: str) -> list[ModuleType]:
 
 
 def members(package: str, name: str, kind: type[_T]) -> list[_T]:
-    """What the modules of a package call ``name``, where it is a ``kind``, in their order."""
+    """The values of ``name`` in the modules of a package, where they are a ``kind``, in order."""
     found = (getattr(module, name, None) for module in modules_of(package))
     return [value for value in found if isinstance(value, kind)]
 
 
 def first_lines(path: Iterable[str]) -> dict[str, str]:
-    """What the first line of each module on a package's path says of it; none is imported."""
+    """The first line of the docstring of each module on a package's path, without importing it."""
     found: dict[str, str] = {}
     for folder in path:
         for file in sorted(Path(folder).glob("*.py")):
@@ -44,14 +44,14 @@ def first_lines(path: Iterable[str]) -> dict[str, str]:
 
 
 def is_file(word: str) -> bool:
-    """Whether a word names a user's Python file rather than something that steptime ships."""
+    """Whether a word is the path of a user's Python file rather than a shipped name."""
     return word.endswith(".py")
 
 
 def member_of_file(path: str, name: str, kind: type[_T], *, what: str) -> _T:
-    """What a user's file calls ``name``; ``what`` it is stands in errors.
+    """The value of ``name`` in a user's file; errors call it ``what``.
 
-    Raises UsageError where there is no such file, it cannot be imported, or it has none.
+    Raises UsageError where there is no such file, it cannot be imported, or it lacks the name.
     """
     found = getattr(module_of_file(path), name, None)
     if not isinstance(found, kind):
@@ -63,7 +63,7 @@ def member_of_file(path: str, name: str, kind: type[_T], *, what: str) -> _T:
 
 
 def module_of_file(path: str | Path) -> ModuleType:
-    """A user's Python file as a module, imported once for each state in which it was saved.
+    """A user's Python file as a module, imported again after each time it was saved.
 
     Raises UsageError where there is no such file or it cannot be imported.
     """
@@ -94,7 +94,7 @@ def _imported(path: Path, _saved: int) -> ModuleType:
 
 
 def described(error: Exception, path: Path) -> str:
-    """What an exception says, on one line, and the last line of ``path`` that led to it."""
+    """An exception in one line, with the last line of ``path`` that led to it."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)

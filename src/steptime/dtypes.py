@@ -1,4 +1,4 @@
-"""The types of elements: their names and bytes, and which integers they hold exactly."""
+"""Dtypes: element types by their names and bytes, and the integers they represent exactly."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -44,10 +44,10 @@ DTYPES = MappingProxyType(
 
 
 BY_SHORT_NAME = MappingProxyType({dtype.short: dtype for dtype in DTYPES.values()})
-"""By the names that programs and cluster files give them: fp32, bf16."""
+"""Dtypes by their names in programs and cluster files: fp32, bf16."""
 
 FLOATING = tuple(dtype.short for dtype in DTYPES.values() if dtype.epsilon)
-"""Those of them with a fraction: what gradients and activations can be of."""
+"""The floating-point dtypes: those of gradients and activations."""
 
 
 def item_bytes(short: str) -> int:
@@ -56,7 +56,7 @@ def item_bytes(short: str) -> int:
 
 
 def dtype_named(name: str) -> Dtype:
-    """The dtype that torch or nccl-tests calls so, or a UsageError that lists them."""
+    """The dtype of that name in torch or nccl-tests, or a UsageError that lists them."""
     for dtype in DTYPES.values():
         if name in (dtype.name, dtype.nccl_name):
             return dtype

@@ -1,6 +1,6 @@
-"""Files read with a bound, and written whole or not at all.
+"""Bounded reads and atomic writes of files.
 
-A killed process leaves none that is damaged, and no file that somebody names fills memory.
+A killed process leaves no damaged file, and no file that a user names fills the memory.
 """
 
 import gzip
@@ -29,9 +29,9 @@ def bounded_text(path: Path, what: str, most: int = _MOST_TEXT) -> str:
 
 
 def bounded_bytes(path: Path, what: str, most: int) -> bytes:
-    """What the file ``path`` holds, of ``most`` bytes at most; errors call it ``what``.
+    """The content of the file ``path``, at most ``most`` bytes; errors call it ``what``.
 
-    A file whose name ends in .gz is unpacked, and the bound is on what is in it.
+    A file whose name ends in .gz is unpacked, and the bound is on its content.
 
     Raises UsageError where it is no file, cannot be read, or is larger.
     """
@@ -49,7 +49,7 @@ def bounded_bytes(path: Path, what: str, most: int) -> bytes:
 
 
 def _pieces(file: BufferedIOBase, most: int) -> Iterator[bytes]:
-    """What a file holds up to ``most`` bytes: to read so many at once would take memory for all."""
+    """A file's content in pieces: reading ``most`` bytes at once would allocate all of them."""
     while most and (piece := file.read(min(most, _PIECE))):
         yield piece
         most -= len(piece)

@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""Host memory: how much of it this process may still take."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def total_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """What the host has available or, where that is less, what its cgroups leave.
+    """The memory available on the host or, where that is less, in this process's cgroups.
 
-    More than any machine has where the system says neither.
+    More than any machine has where the system reports neither.
     """
     try:
         return min([_meminfo("MemAvailable"), *_left_by_cgroups()])
@@ -42,7 +42,7 @@ def require_memory(
 
 
 def resident_bytes() -> int:
-    """The memory that this process holds, shared memory included; 0 where nothing says it."""
+    """The memory of this process, shared memory included; 0 where the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -56,7 +56,7 @@ def _meminfo(field: str) -> int:
 
 
 def _left_by_cgroups() -> list[int]:
-    """What each cgroup of this process leaves, up to the root, in version 1 or 2 of cgroups."""
+    """The memory left in each cgroup of this process, up to the root, in cgroups v1 or v2."""
     left = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

@@ -1,4 +1,4 @@
-"""The known name that a mistyped one is nearest to."""
+"""Nearest names: suggestions for mistyped ones."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -7,9 +7,9 @@ _CUTOFF = 0.8  # "gpt4" is no mistyped "gpt2"
 
 
 def nearest_name(word: str, known: Iterable[str]) -> str | None:
-    """Of the ``known`` names the one that ``word`` is most like, None where none is.
+    """The one of the ``known`` names that ``word`` is most like, None where none is similar.
 
-    Capitals and punctuation do not count. The beginning of a name is like it.
+    Capitals and punctuation do not count. The beginning of a name counts as similar to it.
     """
     names: dict[str, str] = {}
     for name in known:
@@ -31,7 +31,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def mend(word: str, known: Iterable[str]) -> str:
-    """The end of an error about a name that is not there: the nearest, or all there are."""
+    """The end of an error about an unknown name: the nearest one, or all known."""
     names = list(known)
     return did_you_mean(word, names) or f"choose one of {', '.join(names)}"
 

@@ -1,4 +1,4 @@
-"""Section: one table of a TOML or JSON file, read key by key, that refuses what nobody asks for."""
+"""Section: one table of a TOML or JSON file, read key by key, which refuses unknown keys."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Rate:
-    """What a link gives: ``bandwidth`` in bytes/s and ``latency`` in seconds."""
+    """The speed of a link: ``bandwidth`` in bytes/s and ``latency`` in seconds."""
 
     bandwidth: float
     latency: float
@@ -23,7 +23,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Duplex:
-    """A link each way: ``out`` leads away from the device, ``back`` towards it."""
+    """A link in both directions: ``out`` leads away from the device, ``back`` towards it."""
 
     out: Rate
     back: Rate
@@ -32,7 +32,7 @@ class Duplex:
 class Section:
     """A table of the file ``file`` at ``path``, such as ``network``.
 
-    The keys that are asked for are the known ones: ``finish`` refuses all others. Every error is a
+    Every key that is read counts as known: ``finish`` refuses all others. Every error is a
     UsageError that names the file and the key.
     """
 
@@ -52,11 +52,11 @@ class Section:
         return key in self._table
 
     def raw(self, key: str) -> Any:
-        """The value of a key as TOML gives it, or None."""
+        """The value of a key as the parser returns it, or None."""
         return self._table[key] if self.has(key) else None
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A word or a sentence."""
+        """A string."""
         value = self._value(key, default)
         if not isinstance(value, str):
             self.refuse(key, f"is {value!r}: it must be text in quotes")
@@ -71,7 +71,7 @@ class Section:
         return word
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """Yes or no."""
+        """A boolean."""
         value = self._value(key, default)
         if not isinstance(value, bool):
             self.refuse(key, f"is {value!r}: it must be true or false")
@@ -110,7 +110,7 @@ class Section:
         return self._parsed(key, parse_seconds)
 
     def keys(self) -> list[str]:
-        """The keys that are there, all of which count as known."""
+        """The keys that are present, all of which count as known."""
         self._known |= dict.fromkeys(self._table.keys() - self._known.keys())
         return list(self._table)
 
@@ -124,7 +124,7 @@ class Section:
         return found
 
     def sections(self, key: str) -> list["Section"]:
-        """The tables of a list; they are to be finished one by one."""
+        """The tables of a list; call ``finish`` on each."""
         value = self._value(key, None)
         if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
             self.refuse(key, "must be a list of tables, such as [{ between = [0, 1], … }]")
@@ -134,7 +134,7 @@ class Section:
         ]
 
     def listed(self, key: str, parse: Callable[[str], _T]) -> list[_T]:
-        """Texts of a list, each of which ``parse`` reads."""
+        """A list of texts, each read by ``parse``."""
         value = self._value(key, None)
         if not isinstance(value, list):
             self.refuse(key, f"is {value!r}: it must be a list of texts")
@@ -144,17 +144,17 @@ class Section:
             raise UsageError(f"{self._file}: {self._name(key)}: {error}") from None
 
     def one_way(self) -> Rate:
-        """``bandwidth`` and ``latency`` of this table."""
+        """The ``bandwidth`` and ``latency`` of this table."""
         return Rate(self.rate("bandwidth"), self.seconds("latency"))
 
     def duplex(self) -> Duplex:
-        """``bandwidth`` and ``latency`` each way, of which ``out`` and ``in`` may set their own."""
+        """The rates of both directions; tables ``out`` and ``in`` may override this one's."""
         for key in ("bandwidth", "latency"):
             self.has(key)
-        return Duplex(self._way("out"), self._way("in"))
+        return Duplex(self._direction("out"), self._direction("in"))
 
     def finish(self) -> None:
-        """Raise UsageError when there are keys that nothing reads."""
+        """Raise UsageError when there are keys that were never read."""
         unknown = next((key for key in self._table if key not in self._known), None)
         if unknown is not None:
             near = get_close_matches(unknown, self._known, 1, 0.5)
@@ -164,7 +164,7 @@ class Section:
             if section:
                 section.finish()
 
-    def _way(self, key: str) -> Rate:
+    def _direction(self, key: str) -> Rate:
         own = self.section(key)
         return Rate(
             (own if own.has("bandwidth") else self).rate("bandwidth"),

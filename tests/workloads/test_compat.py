@@ -199,7 +199,7 @@ def test_a_mixture_of_experts_on_two_hosts_is_simulated_to_its_end(name, fidelit
 @pytest.mark.parametrize(
     ("name", "ranks", "parameters", "message"),
     [
-        ("gpt2", 8, {}, "no proxy 'gpt2' in dnn-cpp-proxies: choose one of bert_large, cosmo"),
+        ("gpt2", 8, {}, "no proxy 'gpt2' in dnn-cpp-proxies: did you mean gpt2_large"),
         ("gpt2_large", 8, {"depth": 3}, "no parameter 'depth': it takes layers, stages, micro_b"),
         ("dlrm", 8, {"batch": 3}, "no parameter 'batch': it takes the ranks alone"),
         ("gpt2_large", 8, {"layers": "abc"}, "layers of gpt2_large is 'abc'.*at least 1"),

@@ -34,6 +34,7 @@ class ScheduledGroup:
     ) -> None:
         self.rank = builtin.rank
         self.ranks = builtin.ranks
+        self.send, self.try_send, self.recv = builtin.send, builtin.try_send, builtin.recv
         self._builtin = builtin
         self._transport = transport
         self._selected = selected
@@ -134,18 +135,6 @@ class ScheduledGroup:
         memory = torch.cat([vector, torch.empty_like(vector)])
         self._carry_out(call, "all_to_all", name, memory, elements=vector.numel())
         _copy(parts(memory[vector.numel() :], received), outputs)
-
-    def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
-        """Send a message."""
-        self._builtin.send(call, tensor, to, tag)
-
-    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-        """Send a message if that needs no waiting; returns whether it was sent."""
-        return self._builtin.try_send(call, tensor, to, tag)
-
-    def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-        """Receive a message; returns the rank that sent it."""
-        return self._builtin.recv(call, tensor, source, tag)
 
     def close(self) -> None:
         """Free what both groups hold."""

@@ -46,6 +46,9 @@ class TwoLevelGroup:
         self._host = host
         self._among = among
         self._between = between
+        # What gains nothing by two levels goes over the network.
+        self.gather, self.scatter, self.all_to_all = among.gather, among.scatter, among.all_to_all
+        self.send, self.try_send, self.recv = among.send, among.try_send, among.recv
 
     def barrier(self, call: Call) -> None:
         """Return when all ranks are here."""
@@ -115,34 +118,6 @@ class TwoLevelGroup:
                 _LEADER,
             )
             self._conclude(result, op, output)
-
-    def gather(
-        self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
-    ) -> None:
-        """Over the network."""
-        self._among.gather(call, outputs, tensor, root)
-
-    def scatter(
-        self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
-    ) -> None:
-        """Over the network."""
-        self._among.scatter(call, output, inputs, root)
-
-    def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-        """Over the network."""
-        self._among.all_to_all(call, outputs, inputs)
-
-    def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
-        """Over the network."""
-        self._among.send(call, tensor, to, tag)
-
-    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-        """Over the network."""
-        return self._among.try_send(call, tensor, to, tag)
-
-    def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-        """Over the network."""
-        return self._among.recv(call, tensor, source, tag)
 
     def close(self) -> None:
         """Free what all groups hold."""

@@ -8,11 +8,11 @@ from typing import get_args
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter
 
-from steptime import __version__
 from steptime.cli.printing import tell_error
 from steptime.discovery import first_lines
 from steptime.errors import SteptimeError, UsageError
 from steptime.units import Size
+from steptime.version import __version__
 
 _VERB = re.compile(r"``(\w+)``: (.+)")
 """How the first line of a verb's file begins: the verb, and the question that it answers."""

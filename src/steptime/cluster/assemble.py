@@ -1,4 +1,4 @@
-"""Assemble: one cluster from the fabric inside its hosts and the one between them."""
+"""Assembling a cluster from the fabric inside its hosts and the one between them."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from steptime.cluster.fabrics.wiring import closed_up
 
 
 def joined_links(hosts: int, inside: Fabric | None, network: Fabric | None) -> Links:
-    """The links of every host in order, then those of the network."""
+    """The links of all hosts in order, then those of the network."""
     names: list[str] = []
     bandwidth = [np.zeros(0)]
     latency = [np.zeros(0)]
@@ -25,7 +25,7 @@ def joined_links(hosts: int, inside: Fabric | None, network: Fabric | None) -> L
 
 
 def joined_route(hosts: int, devices: int, inside: Fabric | None, network: Fabric | None) -> Router:
-    """Paths between devices, ``devices`` on each host, by the host's fabric or the network.
+    """Routes between devices, ``devices`` on each host, by the host's fabric or the network.
 
     A device uses the NIC ``local * nics // devices`` of its host. In a network with ``hop`` a
     message to a device at another NIC goes first to the device of its own host that has the other
@@ -70,19 +70,19 @@ def _within(inside: Fabric | None, host: Ints, src: Ints, dst: Ints, per_host: i
 
 
 def _edge(links: Ints | None, host: Ints, local: Ints, per_host: int) -> Ints:
-    """The link between a device and the NICs of its host, where it has one, shape (n, 0 or 1)."""
+    """The link between a device and the NICs of its host, if it has one: shape (n, 0 or 1)."""
     if links is None:
         return np.zeros((host.size, 0), np.int32)
     return _moved(links[local][:, None], (host * per_host)[:, None])
 
 
 def _moved(paths: Ints, by: Ints | int) -> Ints:
-    """Paths in links that are numbered further on."""
+    """Paths with their link numbers raised by ``by``."""
     return np.where(paths == NO_LINK, NO_LINK, paths + by).astype(np.int32)
 
 
 def _spread(count: int, rows: list[tuple[np.ndarray[tuple[int], np.dtype[np.intp]], Ints]]) -> Ints:
-    """Paths of some rows among ``count``; the others have none."""
+    """Paths of some rows as paths of ``count`` rows, of which the others are empty."""
     width = max(paths.shape[1] for _, paths in rows)
     spread = np.full((count, width), NO_LINK, np.int32)
     for places, paths in rows:

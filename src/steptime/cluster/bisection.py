@@ -1,4 +1,4 @@
-"""Bisection: how much the two halves of a cluster can send each other."""
+"""Bisection bandwidth: how much the two halves of a cluster can send each other."""
 
 from collections import deque
 
@@ -11,11 +11,11 @@ from steptime.cluster.cluster import NO_LINK, Cluster, Fabric
 def bisection(cluster: Cluster) -> float:
     """Bytes/s that the first half of the hosts in order can send to the other, all at once.
 
-    The largest flow over the links of the network (Ford and Fulkerson, 1956), whatever way routing
-    takes, in the direction that has less. Where the middle host is within a group, such as a pod
-    that the halves share, the cuts at the two ends of that group count too, scaled to half the
-    hosts. Of a single host: between its devices; 0 for a single device. The least over *all* halves
-    is NP-hard: hosts are taken to be listed so that neighbours are near.
+    The maximum flow over the links of the network (Ford and Fulkerson, 1956), whatever routes a
+    message may take, in the direction that has less. Where the middle host is within a group, such
+    as a pod that the halves share, the cuts at the two ends of that group count too, scaled to half
+    the hosts. Of a single host: between its devices; 0 for a single device. The least over *all*
+    halves is NP-hard: hosts are taken to be listed so that neighbours are near.
     """
     fabric = cluster.network or cluster.inside
     if fabric is None:
@@ -34,7 +34,7 @@ def bisection(cluster: Cluster) -> float:
 
 
 def _cuts(fabric: Fabric, places: int) -> set[int]:
-    """The middle, and the nearest places on either side where the way to the next is longest."""
+    """The middle, and the nearest places on either side where neighbours are furthest apart."""
     ends = np.arange(0, fabric.ends, fabric.ends // places, dtype=np.int32)
     hops = (fabric.route(ends[:-1], ends[1:]) != NO_LINK).sum(axis=1)
     far = 1 + np.flatnonzero(hops == hops.max())
@@ -47,7 +47,7 @@ def _cuts(fabric: Fabric, places: int) -> set[int]:
 
 
 def _across(fabric: Fabric, bandwidth: Floats, sources: np.ndarray) -> float:
-    """The largest flow from some ends to the others, shape (ends,): each side is one node."""
+    """The maximum flow from some ends to the others, shape (ends,): each side is one node."""
     node = np.arange(2, 2 + len(fabric.nodes), dtype=np.int32)
     node[: fabric.ends] = np.where(sources, 0, 1)
     joints = np.array(fabric.joints, np.int32).reshape(-1, 2)
@@ -58,7 +58,7 @@ def _across(fabric: Fabric, bandwidth: Floats, sources: np.ndarray) -> float:
 
 
 def _largest_flow(tails: Ints, heads: Ints, capacity: Floats, nodes: int) -> float:
-    """From node 0 to node 1, along shortest paths with room first (Edmonds and Karp, 1972)."""
+    """The maximum flow from node 0 to node 1 (Edmonds and Karp, 1972)."""
     pairs, which = np.unique(np.stack([tails, heads]), axis=1, return_inverse=True)
     room: list[dict[int, float]] = [{} for _ in range(nodes)]
     summed = np.zeros(pairs.shape[1])
@@ -79,7 +79,7 @@ def _largest_flow(tails: Ints, heads: Ints, capacity: Floats, nodes: int) -> flo
 
 
 def _path_with_room(room: list[dict[int, float]]) -> list[tuple[int, int]]:
-    """The shortest path from node 0 to node 1, as (tail, head), or none."""
+    """The shortest augmenting path from node 0 to node 1, as (tail, head), or none."""
     before = {0: 0}
     waiting = deque([0])
     while waiting and 1 not in before:

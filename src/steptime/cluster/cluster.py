@@ -11,10 +11,8 @@ from steptime.arrays import Floats, Ints
 from steptime.errors import UsageError
 
 Router: TypeAlias = Callable[[Ints, Ints], Ints]
-"""Paths from devices to devices, both of shape (n,): link numbers, shape (n, hops).
-
-A path that is shorter than the longest ends in NO_LINK; one from a device to itself has no link.
-"""
+"""Paths from devices to devices, both of shape (n,): link numbers, shape (n, hops). A path that is
+shorter than the longest ends in NO_LINK; one from a device to itself has no link."""
 
 NO_LINK = -1
 
@@ -37,15 +35,15 @@ class Device:
 
 
 MESSAGE = "message"
-"""What messages are called among a cluster's calls: one from each rank to the next, all at once."""
+"""The kind of a message among a cluster's calls: one from each rank to the next, all at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallTimes:
-    """What the calls of a library were measured to take on ``ranks`` ranks, with nothing else.
+    """The measured times of a library's calls on ``ranks`` ranks, with nothing else running.
 
     ``sizes`` of the whole vector in bytes, ascending, and ``seconds``. ``algorithm``: the shipped
-    one by which its messages are taken to go, empty for MESSAGE.
+    one that the library is taken to use, empty for MESSAGE.
     """
 
     ranks: int
@@ -54,7 +52,7 @@ class CallTimes:
     algorithm: str = ""
 
     def at(self, nbytes: float) -> float:
-        """The seconds for so many bytes, between sizes and beyond the last along a line."""
+        """The seconds for so many bytes, linear between sizes and beyond the last."""
         if nbytes <= self.sizes[-1] or len(self.sizes) < 2:
             return float(np.interp(nbytes, self.sizes, self.seconds))
         slope = (self.seconds[-1] - self.seconds[-2]) / (self.sizes[-1] - self.sizes[-2])
@@ -75,15 +73,15 @@ class Links:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Fabric:
-    """How ends are joined: the devices of a host, or the NICs of all hosts.
+    """A network of ends: the devices of a host, or the NICs of all hosts.
 
     ``nodes``: names of the ends, then of switches. ``tails`` and ``heads``: the nodes that each
-    link leads from and to, shape (links,); ``labels``: what the links are, with how many of them,
-    in their order. ``joints``: nodes joined without a link, (tail, head). ``route`` takes any two
-    ends but an end and itself. ``leave`` and ``arrive``: the link that each end also takes when it
-    communicates outside this fabric, shape (ends,). ``hop``: whether a message to a NIC of another
-    number passes first through the device that has it on its own host; then ``route`` is for NICs
-    of one number alone.
+    link leads from and to, shape (links,); ``labels``: the labels of consecutive links, each with
+    their number. ``joints``: nodes joined without a link, (tail, head). ``route`` takes any two
+    distinct ends. ``leave`` and ``arrive``: the link that each end also takes when it communicates
+    outside this fabric, shape (ends,). ``hop``: whether a message to a NIC of another number passes
+    first through the device that has it on its own host; then ``route`` is for NICs of one number
+    alone.
     """
 
     kind: str
@@ -106,10 +104,10 @@ class Cluster:
 
     ``host_of``: the host of each device, shape (devices,). ``speed``: how fast each computes
     relative to ``device``, shape (devices,). ``order``: the devices in the order in which ranks
-    take them, shape (places,). ``source`` says where the figures come from. ``inside`` is the
-    fabric of each host and ``network`` the one between hosts, where there is one: ``links`` are
-    those of the hosts in order, then those of the network. ``calls``: what the calls of a library
-    were measured to take there, by kind of collective, and of messages as MESSAGE.
+    take them, shape (places,). ``source``: where the figures come from. ``inside`` is the fabric of
+    each host and ``network`` the one between hosts, where there is one: ``links`` are those of the
+    hosts in order, then those of the network. ``calls``: measured times of a library's calls there,
+    by kind of collective, and of messages as MESSAGE.
     """
 
     name: str
@@ -148,5 +146,5 @@ class Cluster:
         return self.order[:ranks]
 
     def paths(self, src: ArrayLike, dst: ArrayLike) -> Ints:
-        """The links from each device of ``src`` to that of ``dst``, as Router has them."""
+        """The links from each device of ``src`` to that of ``dst``, shape as of Router."""
         return self.route(np.asarray(src, np.int32), np.asarray(dst, np.int32))

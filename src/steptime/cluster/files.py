@@ -1,4 +1,4 @@
-"""Cluster files: TOML that a person writes in two minutes, and the presets among them."""
+"""Cluster files: TOML that a person writes, and the presets that are such files."""
 
 import tomllib
 from collections import Counter
@@ -46,7 +46,7 @@ def cluster_named(name: str | Path) -> Cluster:
 
 
 def parse_cluster(text: str, name: str) -> Cluster:
-    """The cluster that a file describes; ``name`` is that of the file, and stands in errors.
+    """The cluster that a file describes; errors quote ``name``, the file's.
 
     Raises UsageError naming the key when one is unknown, missing or out of its range.
     """
@@ -163,7 +163,7 @@ def _speed(section: Section, hosts: int, devices: int) -> Floats:
 
 
 def _calls(section: Section) -> dict[str, tuple[CallTimes, ...]]:
-    """What calls take, by kind: lists of tables of ranks, algorithm, sizes and times."""
+    """The times of calls by kind, from lists of tables of ranks, algorithm, sizes and times."""
     return {
         kind: tuple(_call_times(table) for table in section.sections(kind))
         for kind in section.keys()  # noqa: SIM118  # no mapping
@@ -190,7 +190,7 @@ def _call_times(table: Section) -> CallTimes:
 
 
 def _place(section: Section, key: str, written: object, hosts: int, devices: int) -> int:
-    """The device that is written as its number or as "host.device"."""
+    """The device that a file names by its number or as "host.device"."""
     host, _, device = str(written).partition(".")
     if isinstance(written, int) and not isinstance(written, bool):
         host, device = str(written // devices), str(written % devices)

@@ -8,17 +8,17 @@ from steptime.cluster.cluster import Cluster
 from steptime.cluster.summary import link_groups, path_groups
 
 
-def record(shown: Cluster) -> dict[str, Any]:
-    """What ``--json`` holds of a cluster."""
-    device = shown.device
+def record(cluster: Cluster) -> dict[str, Any]:
+    """The output of ``--json`` for one cluster."""
+    device = cluster.device
     return {
         "verb": "cluster",
         "source": "computed",
-        "name": shown.name,
-        "title": shown.title,
-        "origin": shown.source,
-        "hosts": shown.hosts,
-        "devices": shown.devices,
+        "name": cluster.name,
+        "title": cluster.title,
+        "origin": cluster.source,
+        "hosts": cluster.hosts,
+        "devices": cluster.devices,
         "device": {
             "name": device.name,
             "flops": dict(device.flops),
@@ -27,9 +27,9 @@ def record(shown: Cluster) -> dict[str, Any]:
             "efficiency": device.efficiency,
             "reduction_Bps": device.reduction if device.reduction < float("inf") else None,
         },
-        "inside": shown.inside.kind if shown.inside else None,
-        "network": shown.network.kind if shown.network else None,
-        "bisection_Bps": bisection(shown),
+        "inside": cluster.inside.kind if cluster.inside else None,
+        "network": cluster.network.kind if cluster.network else None,
+        "bisection_Bps": bisection(cluster),
         "links": [
             {
                 "where": group.where,
@@ -38,7 +38,7 @@ def record(shown: Cluster) -> dict[str, Any]:
                 "bandwidth_Bps": list(group.bandwidth),
                 "latency_s": list(group.latency),
             }
-            for group in link_groups(shown)
+            for group in link_groups(cluster)
         ],
         "paths_from_device_0": [
             {
@@ -48,13 +48,13 @@ def record(shown: Cluster) -> dict[str, Any]:
                 "latency_s": path.latency,
                 "bandwidth_Bps": path.bandwidth,
             }
-            for path in path_groups(shown)
+            for path in path_groups(cluster)
         ],
-        "order": shown.order.tolist(),
+        "order": cluster.order.tolist(),
     }
 
 
-def record_all(shown: Sequence[Cluster]) -> dict[str, Any]:
-    """What ``--json`` holds of the clusters that are shipped."""
-    names = [{"name": one.name, "title": one.title, "origin": one.source} for one in shown]
+def record_all(clusters: Sequence[Cluster]) -> dict[str, Any]:
+    """The output of ``--json`` for the clusters that are shipped."""
+    names = [{"name": one.name, "title": one.title, "origin": one.source} for one in clusters]
     return {"verb": "cluster", "clusters": names}

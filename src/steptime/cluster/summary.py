@@ -11,7 +11,7 @@ from steptime.cluster.cluster import NO_LINK, Cluster, Fabric
 
 @dataclass(frozen=True)
 class LinkGroup:
-    """Links that are alike: ``where`` is ``host`` or ``network``.
+    """Links of one label. ``where``: ``host`` or ``network``.
 
     ``bandwidth`` in bytes/s and ``latency`` in seconds are the least and the largest of them.
     """
@@ -25,10 +25,10 @@ class LinkGroup:
 
 @dataclass(frozen=True)
 class PathGroup:
-    """Devices that a message from device 0 reaches in the same way.
+    """Devices that a message from device 0 reaches over equal paths.
 
-    ``by``: the kinds of link it takes, ``links`` how many, its ``latency`` in seconds and its
-    ``bandwidth`` in bytes/s when it is alone.
+    ``by``: the kinds of link on the path, ``links`` their number, ``latency`` its latency in
+    seconds and ``bandwidth`` its bandwidth in bytes/s for one message alone.
     """
 
     devices: int
@@ -44,7 +44,7 @@ def link_groups(cluster: Cluster) -> list[LinkGroup]:
 
 
 def path_groups(cluster: Cluster) -> list[PathGroup]:
-    """The ways from device 0 to each other one, the nearest first."""
+    """The paths from device 0 to each other device, grouped, the nearest first."""
     others = np.arange(1, cluster.devices, dtype=np.int32)
     if not others.size:
         return []
@@ -54,8 +54,8 @@ def path_groups(cluster: Cluster) -> list[PathGroup]:
     bandwidth = np.where(taken, cluster.links.bandwidth[paths], np.inf).min(axis=1, initial=np.inf)
     names, kind = _kinds(cluster)
     by = np.bitwise_or.reduce(np.where(taken, 1 << kind[paths], 0), axis=1)
-    ways = np.stack([latency.round(12), taken.sum(axis=1), by, bandwidth], axis=1)
-    groups, count = np.unique(ways, axis=0, return_counts=True)
+    figures = np.stack([latency.round(12), taken.sum(axis=1), by, bandwidth], axis=1)
+    groups, count = np.unique(figures, axis=0, return_counts=True)
     return [
         PathGroup(
             number,
@@ -69,13 +69,13 @@ def path_groups(cluster: Cluster) -> list[PathGroup]:
 
 
 def stem(label: str) -> str:
-    """What a link is called whichever way it leads."""
-    first, _, way = label.rpartition(" ")
-    return first if way in ("up", "down", "forward", "backward") else label
+    """A link's label without its direction."""
+    first, _, direction = label.rpartition(" ")
+    return first if direction in ("up", "down", "forward", "backward") else label
 
 
 def _kinds(cluster: Cluster) -> tuple[list[str], Ints]:
-    """What links are called, and which of these each is, shape (links,)."""
+    """The kinds of links, by name, and the kind of each link, shape (links,)."""
     names: list[str] = []
     kinds: list[Ints] = []
     for fabric, times in ((cluster.inside, cluster.hosts), (cluster.network, 1)):

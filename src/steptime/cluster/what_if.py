@@ -1,4 +1,4 @@
-"""What if the network or the devices were faster: a cluster with some of its figures changed."""
+"""What if: a cluster with the figures of its network or devices changed."""
 
 import re
 from collections.abc import Iterable
@@ -22,10 +22,10 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Change:
-    """One quantity of a cluster: ``factor`` times what it was or, where given, ``value``.
+    """A change of one quantity of a cluster: by ``factor`` or, where given, to ``value``.
 
     ``quantity``: ``bandwidth`` and ``latency`` of links, ``compute``, the speed of devices, or
-    ``reduction``, at which they add up what arrives. ``value`` is in bytes/s or seconds.
+    ``reduction``, their rate of adding up what arrives. ``value`` is in bytes/s or seconds.
     """
 
     quantity: str
@@ -33,7 +33,7 @@ class Change:
     value: float | None = None
 
     def of(self, old: Floats) -> Floats:
-        """The new figures, of the same shape as the old."""
+        """The changed figures, of the same shape as the old."""
         return self.factor * old if self.value is None else np.full_like(old, self.value)
 
 
@@ -61,7 +61,7 @@ def parse_what_if(text: str) -> tuple[Change, ...]:
 
 
 def what_if(cluster: Cluster, changes: Iterable[Change]) -> Cluster:
-    """The cluster with every change made to all its links or devices."""
+    """The cluster with every change applied to all its links or devices."""
     for change in changes:
         cluster = changed(cluster, change, ALL)
     return cluster
@@ -73,9 +73,9 @@ def ideal(cluster: Cluster) -> Cluster:
 
 
 def changed(cluster: Cluster, change: Change, where: slice | Ints) -> Cluster:
-    """The cluster with a change made to links or, for ``compute``, devices, given by number.
+    """The cluster with a change applied to links or, for ``compute``, devices, by number.
 
-    A change of ``reduction`` concerns all devices.
+    A change of ``reduction`` applies to all devices.
     """
     if change.quantity == "compute":
         return replace(cluster, speed=_changed(cluster.speed, change, where))

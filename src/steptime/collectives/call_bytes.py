@@ -1,9 +1,9 @@
-"""How many bytes a call of a collective moves: by member, by pair of members, and busbw's factor.
+"""Bytes of a call of a collective: by member, by pair of members, and the factor of busbw.
 
 Rooted collectives are counted as their definition moves data, every rank with the root, which is
 the congestion that a parameter server meets; all_reduce, reduce_scatter and all_gather as rings,
-which are bandwidth-optimal (Thakur, Rabenseifner, Gropp 2005, sections 4.3 to 4.5); all_to_all as
-a message for each pair. What a library really sends may be more: ``world.wire`` measures that.
+which are bandwidth-optimal (Thakur, Rabenseifner, Gropp 2005, sections 4.3 to 4.5); all_to_all as a
+message for each pair. What a library really sends may be more: ``world.wire`` measures that.
 
 ``nbytes`` is always the whole vector: the input of all_reduce, reduce_scatter, reduce, broadcast
 and scatter, the output of all_gather and gather.
@@ -21,7 +21,7 @@ from steptime.errors import UsageError
 RING_PASSES: Mapping[str, int] = MappingProxyType(
     {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 )
-"""How often a ring's link carries all shares of the vector but one."""
+"""Passes round the ring in which each link carries all shares of the vector but one."""
 
 _BY_SHARES = ("all_to_all", "scatter", "gather")
 
@@ -33,18 +33,18 @@ class Traffic(NamedTuple):
     received: int
 
     def plus(self, other: "Traffic") -> "Traffic":
-        """Both together."""
+        """The sum of both."""
         return Traffic(self.sent + other.sent, self.received + other.received)
 
     def minus(self, other: "Traffic") -> "Traffic":
-        """What has been added since ``other``."""
+        """The bytes since ``other`` was counted."""
         return Traffic(self.sent - other.sent, self.received - other.received)
 
 
 def member_bytes(kind: str, nbytes: int, member: int, members: int, root: int = 0) -> Traffic:
     """What one member of the group sends and receives in one call, in whole bytes.
 
-    Raises UsageError where there is no such collective.
+    Raises UsageError for an unknown collective.
     """
     numerator, denominator = _of_vector(kind, members)
     each = nbytes * numerator // denominator
@@ -61,7 +61,7 @@ def member_bytes(kind: str, nbytes: int, member: int, members: int, root: int = 
 def pair_bytes(kind: str, nbytes: int, members: int, root: int = 0) -> Floats:
     """The bytes from each member to each other in one call, shape (members, members).
 
-    Raises UsageError where there is no such collective.
+    Raises UsageError for an unknown collective.
     """
     numerator, denominator = _of_vector(kind, members)
     each = nbytes * numerator / denominator
@@ -80,9 +80,9 @@ def pair_bytes(kind: str, nbytes: int, members: int, root: int = 0) -> Floats:
 
 
 def bus_factor(kind: str, ranks: int) -> float:
-    """Busbw over algbw: what the best algorithm puts on each rank's link for a byte of the vector.
+    """The ratio busbw / algbw: bytes on each rank's link, at best, for a byte of the vector.
 
-    As nccl-tests has it (doc/PERFORMANCE.md, v2.19.6); 1 of broadcast, reduce and messages.
+    As in nccl-tests (doc/PERFORMANCE.md, v2.19.6); 1 for broadcast, reduce and messages.
     """
     if kind in RING_PASSES or kind in _BY_SHARES:
         return RING_PASSES.get(kind, 1) * (ranks - 1) / ranks

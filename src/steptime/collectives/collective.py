@@ -1,4 +1,4 @@
-"""The collectives: what each rank holds before, and what it must hold after."""
+"""Collectives, each defined by what ranks hold before and must hold after."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from steptime.errors import UsageError
 from steptime.nearest import mend
 
 NOTHING = -1
-"""The index of a slot that holds nothing, or of which nothing is asked."""
+"""The index of a slot that holds nothing, or may hold anything."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What slots hold: chunk ``index`` of the data, with the contributions of some ranks in it.
+    """The contents of slots: chunk ``index`` of the data, with contributions of some ranks.
 
     ``index``: (rank, slot), NOTHING where there is none. ``counts``: (rank, slot, origin), how
-    often the slot holds what rank ``origins[i]`` contributed.
+    often the slot holds the contribution of rank ``origins[i]``.
     """
 
     index: Ints
@@ -39,11 +39,11 @@ class Contents:
 class Collective:
     """One collective operation, by its pre- and its post-condition.
 
-    ``before`` and ``after`` are given (ranks, chunks, root) and return arrays of columns (rank,
-    slot of the vector or the result, origin, index), one row for each contribution held.
-    ``per_rank``: chunk i of the vector is rank i's share, so there are as many chunks as ranks.
-    ``separate_result``: the result has slots of its own behind the vector.
-    ``at_least_once``: a contribution may arrive more than once.
+    ``before`` and ``after`` take (ranks, chunks, root) and return arrays of columns (rank, slot of
+    the vector or the result, origin, index), one row for each contribution held. ``per_rank``:
+    chunk i of the vector is rank i's share, so there are as many chunks as ranks.
+    ``separate_result``: the result has slots of its own behind the vector. ``at_least_once``: a
+    contribution may arrive more than once.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Crossover: which algorithm of a collective is the fastest at which size, and what bounds it."""
+"""Crossover: the fastest algorithm of a collective at each size, and what bounds it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ TIE = 1e-9  # relative: sums in another order are no other time
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """How long one algorithm takes for vectors of some sizes, in seconds, shape (sizes,).
+    """The time of one algorithm for vectors of some sizes, in seconds, shape (sizes,).
 
     ``latency`` is the part that is left when every message is empty; the rest is for its bytes.
     """
@@ -34,10 +34,7 @@ class Curve:
     latency: Floats
 
     def half(self, sizes: Sequence[int]) -> float | None:
-        """The size from which on bytes take longer than latency; None where they never do.
-
-        0 where they do at all sizes.
-        """
+        """The size from which bytes take longer than latency: 0 at all sizes, None at none."""
         excess = self.seconds - 2 * self.latency
         above = np.flatnonzero(excess >= 0)
         if not above.size:
@@ -54,9 +51,9 @@ def curve(
     times: Times,
     sizes: Sequence[int] = SIZES,
 ) -> Curve:
-    """The curve of an algorithm; ``made`` gives its schedule for a number of blocks.
+    """The curve of an algorithm; ``made`` makes its schedule for a number of blocks.
 
-    Where the algorithm has blocks there are as many as the backend takes for a size.
+    A pipelined algorithm gets as many blocks as the backend takes for a size.
     """
     pipelined = "blocks" in algorithm.takes
     seconds, latency = [], []
@@ -71,9 +68,9 @@ def curve(
 def fastest(
     collective: str, curves: Mapping[str, Curve], sizes: Sequence[int] = SIZES
 ) -> tuple[Selection, list[float]]:
-    """The algorithm that is the fastest at each size, and the sizes where another becomes it.
+    """The fastest algorithm at each size, and the sizes where another one becomes it.
 
-    Times are taken to be straight between two sizes, as they are under alpha and beta for a given
+    Times are interpolated linearly between two sizes, as they are under alpha and beta for a given
     schedule. The ends of the ranges in the selection are these sizes, rounded to a few bits. Of
     algorithms that are equally fast the first is taken, and kept while none beats it.
     """
@@ -94,7 +91,7 @@ def fastest(
 
 
 def _overtaken(left: Floats, right: Floats, now: int) -> list[tuple[float, int]]:
-    """Who is overtaken by whom between two sizes, at which share of the way."""
+    """The crossings between two sizes: where, as a fraction of the way, and the new fastest."""
     found = []
     slopes, share = right - left, 0.0
     while right[now] > right.min() * (1 + TIE):
@@ -111,6 +108,6 @@ def _overtaken(left: Floats, right: Floats, now: int) -> list[tuple[float, int]]
 
 
 def rounded(size: float) -> int:
-    """A size with a few leading bits alone, so that people can read it."""
+    """A size rounded to a few leading bits, for people to read."""
     step = 1 << max(0, int(log2(max(size, 1))) - _KEPT_BITS)
     return round(size / step) * step

@@ -1,4 +1,4 @@
-"""Carrying out one rank's part of a schedule, on any vectors over any transport."""
+"""Executing one rank's part of a schedule, on any vectors over any transport."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ class Transport(Protocol):
     """Messages between ranks; those from one rank to another arrive in the order of sending."""
 
     def send(self, vector: Vector, to: int) -> Callable[[], None]:
-        """Begin to send contiguous ``vector``; the result waits until it may be changed again."""
+        """Begin to send contiguous ``vector``; call the result to wait until it may change."""
 
     def receive(self, vector: Vector, source: int) -> Callable[[], None]:
-        """Begin to receive into contiguous ``vector``; the result waits until it is there."""
+        """Begin to receive into contiguous ``vector``; call the result to wait for it."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A range of slots that a message takes from, or brings to, this rank."""
+    """A range of this rank's slots that a message is sent from, or received into."""
 
     first: int
     count: int
@@ -31,20 +31,20 @@ class Piece:
 
 @dataclass(frozen=True)
 class Message:
-    """A message of one round, as this rank sees it: with whom, and what."""
+    """One rank's side of a message of one round: its peer and its pieces."""
 
     peer: int
     pieces: tuple[Piece, ...]
 
     @property
     def in_place(self) -> bool:
-        """Whether it can arrive where it belongs: in one piece, and not to be reduced."""
+        """Whether it can be received directly into its slots: one piece, not to be reduced."""
         return len(self.pieces) == 1 and not self.pieces[0].reduce
 
 
 @dataclass(frozen=True)
 class LocalRound:
-    """What one rank does in one round."""
+    """The part of one rank in one round."""
 
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
@@ -52,7 +52,7 @@ class LocalRound:
 
 
 def local_rounds(schedule: Schedule, rank: int) -> tuple[LocalRound, ...]:
-    """What ``rank`` does in each round in which it does anything."""
+    """The part of ``rank`` in each round in which it does anything."""
     rounds = (_local_round(transfers, rank) for transfers in schedule.rounds())
     return tuple(r for r in rounds if r.sends or r.receives or r.copies)
 
@@ -85,7 +85,7 @@ def _messages(transfers: Round, peer: str, start: str) -> Iterator[Message]:
 def slot_offsets(schedule: Schedule, elements: int) -> tuple[int, ...]:
     """Where each slot begins in a rank's memory, and where the last ends, in elements.
 
-    The chunks of a vector of ``elements`` elements are as even as can be. Where a schedule has
+    The chunks of a vector of ``elements`` elements are as even as possible. Where a schedule has
     slots behind the vector, into which any chunk may move, all slots are as long as the longest
     chunk, and the vector's last elements are padding unless its chunks divide it.
     """
@@ -141,7 +141,7 @@ def _copied(vector: Vector, empty: Callable[[int], Vector]) -> Vector:
 def _landing(
     message: Message, view: Callable[[Piece], Vector], empty: Callable[[int], Vector]
 ) -> Vector:
-    """Where a message arrives: in place, unless it comes in pieces or is to be reduced."""
+    """Where to receive a message: in place, or in a buffer if in pieces or to be reduced."""
     if message.in_place:
         return view(message.pieces[0])
     return empty(sum(len(view(piece)) for piece in message.pieces))
@@ -150,7 +150,7 @@ def _landing(
 def _packed(
     message: Message, view: Callable[[Piece], Vector], empty: Callable[[int], Vector]
 ) -> Vector:
-    """What a message sends, contiguous."""
+    """The contents of a message to send, contiguous."""
     parts = [view(piece) for piece in message.pieces]
     if len(parts) == 1:
         return parts[0]

@@ -1,4 +1,4 @@
-"""Exchanges between ranks whose numbers differ in one bit, and how other numbers of ranks join.
+"""Hypercube exchanges: between ranks that differ in one bit, and folding for other rank counts.
 
 The m ranks of a hypercube are given as an array, m a power of two; node i is responsible for the
 chunks [bounds[i], bounds[i + 1]).
@@ -14,9 +14,9 @@ from steptime.collectives.schedule import Round, send
 
 
 def folded(ranks: int) -> tuple[Longs, Longs]:
-    """The ranks of the largest hypercube, and those that stay out of it.
+    """The ranks of the largest hypercube, and those left out of it.
 
-    Of the first 2(p - m) ranks each even one stays out, and the next one stands in for it (MPICH,
+    Of the first 2(p - m) ranks each even one is left out, and the next one stands in for it (MPICH,
     allreduce_intra_recursive_doubling.c).
     """
     outside = ranks - largest_power(ranks)

@@ -1,4 +1,4 @@
-"""The messages of one round, and which of them can go first."""
+"""Messages: the transfers of one round, merged by sender and receiver."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from steptime.collectives.schedule import Round
 class Messages:
     """The messages of one round in the order of their first transfers.
 
-    ``src`` and ``dst``: shape (messages,). ``of``: the message that each transfer belongs to, shape
+    ``src`` and ``dst``: shape (messages,). ``of``: the message of each transfer, shape
     (transfers,), -1 for one within a rank.
     """
 
@@ -24,7 +24,7 @@ class Messages:
 
 
 def messages(transfers: Round) -> Messages:
-    """Gather the transfers of a round that go from one rank to the same other."""
+    """Merge the transfers of a round from one rank to the same other into messages."""
     src, dst = transfers["src"].astype(np.intp), transfers["dst"].astype(np.intp)
     travels = np.flatnonzero(src != dst)
     src, dst = src[travels], dst[travels]
@@ -37,7 +37,7 @@ def messages(transfers: Round) -> Messages:
 
 
 def firsts(keys: NDArray[Any], size: int) -> Flags:
-    """Where a key, of [0, size), occurs for the first time."""
+    """The first position of each distinct key of [0, size)."""
     place = np.arange(keys.size)
     first = np.empty(size, np.intp)
     first[keys[::-1]] = place[::-1]

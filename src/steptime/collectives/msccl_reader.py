@@ -1,9 +1,9 @@
-"""MSCCL XML as an algorithm: the programs of thread blocks, put into rounds.
+"""MSCCL XML as an algorithm: the programs of thread blocks, scheduled into rounds.
 
-A message gets the first round in which both its ends are ready: behind the step before it in its
-thread block, and behind the step that it waits for. A send is done when its data is in the channel,
-as in MSCCL: where its slot is written anew before anyone receives, the data waits in a slot of its
-own. Elements and attributes are those of msccl/language/ir.py of microsoft/msccl-tools@030a750.
+A message gets the first round in which both its ends are ready: after the step before it in its
+thread block, and after the step that it depends on. A send is done when its data is in the channel,
+as in MSCCL: where its slot is overwritten before the receive, the data waits in a scratch slot.
+Elements and attributes are those of msccl/language/ir.py of microsoft/msccl-tools@030a750.
 """
 
 from collections import Counter, defaultdict, deque
@@ -50,7 +50,7 @@ class _Step:
 
 @dataclass
 class _Block:
-    """A thread block under way: the steps that are left, and the round from which it goes on."""
+    """A thread block being executed: its remaining steps, and the next round that it can use."""
 
     rank: int
     to: int
@@ -62,7 +62,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Sent:
-    """What waits in a channel to be received: from which round on, and whose step it is."""
+    """Data in a channel, not received yet: from which round on, and by which step."""
 
     key: Key
     ready: int
@@ -72,7 +72,7 @@ class _Sent:
 
 @dataclass(frozen=True)
 class _Transfer:
-    """What is read at the beginning of the round ``read`` and written in the round ``written``."""
+    """Data read at the beginning of the round ``read`` and written in the round ``written``."""
 
     read: int
     written: int
@@ -84,13 +84,13 @@ class _Transfer:
     reduce: bool
 
     def writes(self, first: int, count: int) -> bool:
-        """Whether it writes to one of these slots, of the rank that receives it."""
+        """Whether it writes to one of ``count`` slots from ``first`` on, of its receiver."""
         return self.into < first + count and first < self.into + self.count
 
 
 @dataclass
 class _Program:
-    """A program that is carried out: its transfers, and the round from which each step is done."""
+    """A program being executed: its transfers, and the round after each step."""
 
     name: str
     scratch: int  # the first slot that nothing in the program names
@@ -103,7 +103,7 @@ class _Program:
     )
 
     def advance(self, block: _Block) -> bool:
-        """Carry out the next step of a block; False where it has to wait."""
+        """Execute the next step of a block; False where it must wait."""
         step = block.steps[0]
         ready = block.ready
         if step.after is not None:
@@ -173,13 +173,13 @@ class _Program:
         )
 
     def _fresh(self, rank: int, count: int) -> int:
-        """The first of so many slots of a rank that nothing else uses."""
+        """The first of ``count`` unused scratch slots of a rank."""
         first = self.scratch + self.added[rank]
         self.added[rank] += count
         return first
 
     def rounds(self) -> list[list[_Transfer]]:
-        """The transfers by their rounds, what waits in a channel kept apart where it must be."""
+        """The transfers by round; data that must wait in a channel goes through scratch slots."""
         by_round: dict[int, list[_Transfer]] = defaultdict(list)
         writing: dict[int, list[_Transfer]] = defaultdict(list)
         for one in self.transfers:
@@ -201,8 +201,8 @@ class _Program:
 def read_msccl(path: Path) -> Algorithm:
     """The algorithm of an MSCCL program, for as many ranks as it has GPUs.
 
-    Raises UsageError when there is no such file, it is no such program, it works out of place
-    where the collective here is in place, or its steps wait for one another for ever.
+    Raises UsageError when there is no such file, it is no such program, it works out of place where
+    the collective here is in place, or its steps wait for one another for ever.
     """
     try:
         saved = path.stat()
@@ -243,12 +243,12 @@ def _algorithm(path: Path, _saved: int) -> Algorithm:
     made.__doc__ = f"The MSCCL program {path.name}, of {ranks} GPUs."
     used = program.scratch + max(program.added.values(), default=0) - first_scratch
     return Algorithm(
-        kind, path.stem, made, lambda: chunks, lambda: used, lambda asked: asked == ranks
+        kind, path.stem, made, lambda: chunks, lambda: used, lambda count: count == ranks
     )
 
 
 def _turned(one: _Transfer, root: int, ranks: int, chunks: int, kind: Collective) -> Round:
-    """A transfer where ``root`` is what rank 0 is in the program; chunks go with their ranks."""
+    """A transfer rotated so that ``root`` takes rank 0's part; chunks move with their ranks."""
     src, dst, first, into = (one.src + root) % ranks, (one.dst + root) % ranks, one.first, one.into
     if kind.per_rank and root:
         first, into = ((s + root) % chunks if s < chunks else s for s in (first, into))

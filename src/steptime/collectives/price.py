@@ -1,4 +1,4 @@
-"""Price: what a schedule costs each rank, and how long it takes under alpha, beta and gamma."""
+"""Price: what a schedule costs each rank, and its time under alpha, beta and gamma."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from steptime.collectives.schedule import Round, Schedule
 
 @dataclass(frozen=True, eq=False)
 class Price:
-    """What carrying out a schedule costs; arrays have shape (ranks,), sizes are in bytes.
+    """The cost of a schedule; arrays have shape (ranks,), sizes are in bytes.
 
-    ``rounds`` counts those in which a message travels. ``bytes_between_hosts`` are those that a
-    rank sends to ranks of other hosts. ``memory_traffic`` is what must be read and written where
-    every rank can read the others' memory, counted at the rank that receives: n read and n written
-    for a copy of n bytes, 2n read and n written for a reduction; a transport that stages what it
-    carries adds its own. ``ports`` is the most messages that one rank sends, or receives, in one
-    round. What moves within a rank is memory traffic, and reduced bytes, alone.
+    ``rounds`` counts those with a message. ``bytes_between_hosts``: bytes that a rank sends to
+    ranks of other hosts. ``memory_traffic``: bytes read and written where every rank can read the
+    others' memory, counted at the rank that receives: n read and n written for a copy of n bytes,
+    2n read and n written for a reduction; a transport that stages data adds its own. ``ports``: the
+    most messages that one rank sends, or receives, in one round. Moves within a rank count as
+    memory traffic and reduced bytes alone.
     """
 
     rounds: int
@@ -34,7 +34,7 @@ class Price:
 
 
 def price(schedule: Schedule, nbytes: int) -> Price:
-    """What ``schedule`` costs for a vector of ``nbytes`` bytes a rank, cut as ``execute`` cuts it.
+    """The price of ``schedule`` for a vector of ``nbytes`` bytes a rank, cut as by ``execute``.
 
     It holds one round at a time.
     """
@@ -94,7 +94,7 @@ def times(
 def round_ends(
     schedule: Schedule, nbytes: int, alpha: float, beta: float, gamma: float = 0.0
 ) -> Iterator[float]:
-    """After how many seconds the last rank is done with each round, as ``time`` counts them."""
+    """The time at which the last rank is done with each round, in seconds, as ``time`` counts."""
     return (float(ends[0]) for ends in _round_ends(schedule, [nbytes], alpha, beta, gamma))
 
 

@@ -1,4 +1,4 @@
-"""Proof: a schedule carried out on symbols, which finds whatever can make its result wrong."""
+"""Proof: a schedule executed on symbols, which finds everything that makes its result wrong."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Places = tuple[Ints, Ints]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong: ``rank``'s ``chunk`` (its slot), in ``round``, and what in words.
+    """An error in a schedule: ``rank``'s ``chunk`` (its slot), in ``round``, and what is wrong.
 
     ``round`` is -1 for what no round touched.
     """
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Proof:
-    """What the proof of one schedule showed.
+    """The result of proving one schedule.
 
     ``same_bits``: all ranks that hold the same chunk at the end reduced it in the same order (an
     operation that commutes may swap its two operands), so a floating-point result is the same to
@@ -58,10 +58,10 @@ class Proof:
 
 
 def prove(schedule: Schedule) -> Proof:
-    """Carry out ``schedule`` on symbols and compare with the collective's post-condition.
+    """Execute ``schedule`` on symbols and compare with the collective's post-condition.
 
-    Found are contributions missing, doubled or of another chunk; messages from or to what is no
-    rank or no slot; and races: in one round, a rank's slot copied into while it is sent, copied
+    Found are contributions missing, doubled or of another chunk; messages from or to a rank or slot
+    that does not exist; and races: in one round, a rank's slot copied into while it is sent, copied
     into twice, or both copied and reduced into. (After MSCCLang's check by chunk provenance,
     extended by the races and the order of reduction.)
 
@@ -90,7 +90,7 @@ def prove(schedule: Schedule) -> Proof:
 
 
 def _outside(schedule: Schedule, number: int, transfers: Round) -> Iterator[Finding]:
-    """Transfers between what are no ranks or no slots."""
+    """Transfers from or to ranks or slots that do not exist."""
     for end, start in (("src", "first"), ("dst", "into")):
         rank = transfers[end]
         last = transfers[start] + transfers["count"] - 1
@@ -106,12 +106,12 @@ def _outside(schedule: Schedule, number: int, transfers: Round) -> Iterator[Find
 
 
 class _State:
-    """What every slot holds and must hold, how it was made, and in which round last written."""
+    """What every slot holds and must hold, how it was reduced, and in which round last written."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.holds = _contents(schedule, after=False)
-        self.asked = _contents(schedule, after=True)
+        self.required = _contents(schedule, after=True)
         shape = self.holds.index.shape
         # What a slot was made of, as a hash: of a contribution a random number, of a reduction
         # a function of its operands that is symmetric but not associative.
@@ -152,7 +152,7 @@ class _State:
                 yield Finding(int(rank), int(slot), number, what)
 
     def _count(self, places: Places) -> Longs:
-        """How often each slot is among the places, shape (ranks, slots)."""
+        """How often each slot occurs in ``places``, shape (ranks, slots)."""
         shape = self.holds.index.shape
         flat = places[0].astype(np.intp) * shape[1] + places[1]
         return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape)
@@ -173,28 +173,28 @@ class _State:
             yield Finding(int(at[0][wrong]), int(at[1][wrong]), number, what)
 
     def unmet(self) -> Iterator[Finding]:
-        """Where the post-condition does not hold, with the round that wrote there last."""
-        asked = self.asked
-        wanted = asked.index != NOTHING
+        """The violations of the post-condition, each with the round that wrote there last."""
+        required = self.required
+        wanted = required.index != NOTHING
         counts = self.holds.counts
         if self.schedule.collective.at_least_once:
             counts = np.minimum(counts, 1)
-        wrong_chunk = wanted & (self.holds.index != asked.index)
-        wrong_counts = wanted & ~wrong_chunk & (counts != asked.counts).any(axis=2)
+        wrong_chunk = wanted & (self.holds.index != required.index)
+        wrong_counts = wanted & ~wrong_chunk & (counts != required.counts).any(axis=2)
         for rank, slot in np.argwhere(wrong_chunk | wrong_counts):
             if wrong_chunk[rank, slot]:
                 held = self.holds.index[rank, slot]
                 holds = "nothing" if held == NOTHING else f"chunk {held}"
-                what = f"ends with {holds} instead of chunk {asked.index[rank, slot]}"
+                what = f"ends with {holds} instead of chunk {required.index[rank, slot]}"
             else:
-                what = _difference(counts[rank, slot], asked.counts[rank, slot])
+                what = _difference(counts[rank, slot], required.counts[rank, slot])
             yield Finding(int(rank), int(slot), int(self.written[rank, slot]), what)
 
     def same_bits(self) -> bool:
         """Whether no two ranks end with the same chunk reduced in different orders."""
         if self.schedule.collective.at_least_once:
             return True  # there are no bits: only that a contribution arrived matters
-        wanted = self.asked.index != NOTHING
+        wanted = self.required.index != NOTHING
         made = self.made_of[wanted]
         counts = self.holds.counts[wanted]
         order = np.lexsort((made, self.holds.index[wanted]))
@@ -204,7 +204,7 @@ class _State:
 
 
 def _contents(schedule: Schedule, *, after: bool) -> Contents:
-    """The pre-condition in the vector, or the post-condition in the result."""
+    """The pre-condition on the vector's slots, or the post-condition on the result's."""
     collective = schedule.collective
     condition = collective.after if after else collective.before
     rank, slot, origin, index = condition(schedule.ranks, schedule.chunks, schedule.root).T
@@ -216,7 +216,7 @@ def _contents(schedule: Schedule, *, after: bool) -> Contents:
 
 
 def _each_slot(transfers: Round, end: str, start: str) -> Places:
-    """The slots that the transfers touch at one end, in their order."""
+    """All slots at one end of the transfers, in their order."""
     count = transfers["count"]
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     return np.repeat(transfers[end], count), np.repeat(transfers[start], count) + within
@@ -227,7 +227,7 @@ def _where(places: Places, chosen: NDArray[Any]) -> Places:
 
 
 def _layers(transfers: Round, target: Places, reduce: Flags, slots: int) -> Iterator[Longs]:
-    """The reductions in sets within which no slot comes twice, in the order of the messages."""
+    """Batches of reductions in which no slot occurs twice, in the order of the messages."""
     order = np.repeat(messages(transfers).of, transfers["count"])
     left = np.flatnonzero(reduce)
     left = left[np.argsort(order[left], kind="stable")]
@@ -238,11 +238,11 @@ def _layers(transfers: Round, target: Places, reduce: Flags, slots: int) -> Iter
         left = left[~first]
 
 
-def _difference(counts: NDArray[np.int16], asked: NDArray[np.int16]) -> str:
-    """Whose contributions are missing or are there too often, in words."""
-    missing = np.flatnonzero(counts < asked)
-    doubled = np.flatnonzero((counts > asked) & (asked > 0))
-    foreign = np.flatnonzero((counts > 0) & (asked == 0))
+def _difference(counts: NDArray[np.int16], required: NDArray[np.int16]) -> str:
+    """The missing and the surplus contributions, in words."""
+    missing = np.flatnonzero(counts < required)
+    doubled = np.flatnonzero((counts > required) & (required > 0))
+    foreign = np.flatnonzero((counts > 0) & (required == 0))
     parts = [
         f"{words} {'rank' if ranks.size == 1 else 'ranks'} {', '.join(map(str, ranks))}"
         for words, ranks in (

@@ -1,4 +1,4 @@
-"""Schedule: a collective as rounds of messages, seen from above: every rank at once."""
+"""Schedule: a collective as rounds of messages, in the global view: every rank at once."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,11 +20,9 @@ TRANSFER = np.dtype(
         ("reduce", np.bool_),  # reduced into what dst holds, rather than copied over it
     ]
 )
-"""One range of slots on its way from one rank to another.
-
-The transfers of one round between the same two ranks, in one direction, are one message. One from
-a rank to itself moves data in its memory and is no message.
-"""
+"""A range of slots sent from one rank to another. The transfers of one round between the same two
+ranks, in one direction, are one message. One from a rank to itself moves data in its memory and is
+no message."""
 
 Round = NDArray[Any]
 """The transfers of one round, dtype TRANSFER, shape (transfers,)."""
@@ -42,7 +40,7 @@ def send(
     """Transfers from each rank of ``src`` to that of ``dst``; arrays broadcast against each other.
 
     Slots [first, first + count) arrive in as many slots from ``into`` on, by default the same. A
-    range that runs over the end of the vector goes on at its beginning.
+    range that goes beyond the end of the vector wraps around.
     """
     into = first if into is None else into
     columns = np.broadcast_arrays(src, dst, first, into, count)
@@ -54,20 +52,20 @@ def send(
 
 
 def together(*sends: Round) -> Round:
-    """One round of several sends."""
+    """Several sends as one round."""
     return np.concatenate(sends) if sends else np.empty(0, TRANSFER)
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """What every rank sends to whom, round by round, to carry out one collective.
+    """The messages of all ranks, round by round, that carry out one collective.
 
     A rank's memory is ``slots`` slots: the vector, cut into ``chunks`` chunks; where the collective
-    keeps its result apart, as many for the result; then scratch. Rounds are local barriers: a rank
-    enters the next one when its own messages of this one are done. Within a round it sends what
-    its slots held at the beginning; what it copies in may arrive at once, and what it reduces is
-    added after all it sends has left: first its own, then message by message, in the order of
-    their first transfers.
+    has a separate result, as many for the result; then scratch. Rounds are local barriers: a rank
+    enters the next one when its own messages of this one are done. Within a round a rank sends what
+    its slots held at the beginning. Copies may arrive at once, but reductions are added after all
+    its sends have left: first those within the rank, then message by message, in the order of their
+    first transfers.
     """
 
     collective: Collective
@@ -90,7 +88,7 @@ class Schedule:
         return self.chunks if self.collective.separate_result else 0
 
     def rounds(self) -> Iterator[Round]:
-        """The rounds that move something, made one by one; no range in them wraps."""
+        """The rounds with any transfer, generated one by one; no range in them wraps."""
         for transfers in self.generate():
             moving = transfers[transfers["count"] > 0]
             if moving.size:
@@ -98,7 +96,7 @@ class Schedule:
 
     @cached_property
     def all_rounds(self) -> tuple[Round, ...]:
-        """All rounds at once, kept; for what looks at them again and again."""
+        """All rounds as a cached tuple, for repeated reading."""
         return tuple(self.rounds())
 
     def _unwrapped(self, transfers: Round) -> Round:

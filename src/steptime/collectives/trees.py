@@ -11,13 +11,13 @@ from steptime.collectives.schedule import Round, send
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A tree over all ranks: ``parent`` of each one, shape (ranks,), the root its own."""
+    """A tree over all ranks: ``parent`` of each one, shape (ranks,), the root its own parent."""
 
     parent: Longs
 
     @cached_property
     def depth(self) -> Longs:
-        """How many edges each rank is below the root, shape (ranks,)."""
+        """The depth of each rank, in edges below the root, shape (ranks,)."""
         depth = np.zeros_like(self.parent)
         above = np.arange(self.parent.size)
         while (self.parent[above] != above).any():
@@ -31,13 +31,13 @@ class Tree:
         return int(self.depth.max())
 
     def relabelled(self, ranks: Longs) -> "Tree":
-        """The same tree with rank ``ranks[i]`` where rank i was."""
+        """The same tree with ``ranks[i]`` in place of rank i."""
         parent = np.empty_like(self.parent)
         parent[ranks] = ranks[self.parent]
         return Tree(parent)
 
     def fed_by(self, root: int) -> "Tree":
-        """A tree over one rank more: ``root`` above the old root, the others counted on from it."""
+        """A tree over one rank more: ``root`` above the old root; the old ranks follow ``root``."""
         size = self.parent.size
         others = (root + 1 + np.arange(size)) % (size + 1)
         parent = np.full(size + 1, root)
@@ -73,8 +73,8 @@ def two_trees(ranks: int) -> tuple[Tree, Tree]:
 def up(tree: Tree, step: int, first: int, blocks: int) -> Round:
     """Step ``step`` of the pipeline that reduces ``blocks`` slots from ``first`` on to the root.
 
-    In every step each rank passes on to its parent the block that its children's last arrived in;
-    the last block reaches the root in step ``height + blocks - 2``.
+    In every step each rank sends its parent the block that its children's last arrived in; the last
+    block reaches the root in step ``height + blocks - 2``.
     """
     return _moving(tree, step - tree.height + tree.depth, first, blocks, reduce=True)
 
@@ -88,7 +88,7 @@ def down(tree: Tree, step: int, first: int, blocks: int) -> Round:
 
 
 def _moving(tree: Tree, block: Longs, first: int, blocks: int, *, reduce: bool) -> Round:
-    """The given block of each rank below the root, along the edge to its parent."""
+    """Transfers of the given block of each rank below the root, along the edge to its parent."""
     rank = np.flatnonzero((tree.depth > 0) & (block >= 0) & (block < blocks))
     parent, slot = tree.parent[rank], first + block[rank]
     if reduce:

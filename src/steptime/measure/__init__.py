@@ -1,1 +1,1 @@
-"""Live timing of collectives and links; latency and bandwidth fitted from it."""
+"""Measuring collectives and links on live ranks; latency and bandwidth fitted to the times."""

@@ -18,7 +18,7 @@ from steptime.measure.trial import Trial, count_wrong, elements_needed, prepare,
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured. ``algorithms``: None stands for the library's own."""
+    """What to measure. ``algorithms``: None stands for the library's own."""
 
     operation: Operation
     dtype: Dtype
@@ -32,7 +32,7 @@ class Bench:
     registered: bool
 
     def data(self, ranks: int) -> list[ExactData]:
-        """The data of each size; sizes that come to the same count are one."""
+        """The data of each size; sizes with the same element count are measured once."""
         itemsize = self.dtype.size
         counts = dict.fromkeys(self.operation.count(n, itemsize, ranks) for n in self.sizes)
         return [
@@ -41,14 +41,14 @@ class Bench:
         ]
 
     def bytes_needed(self, ranks: int) -> int:
-        """The most bytes that the buffers of one rank take."""
+        """The maximum over all sizes of what one rank's buffers take, in bytes."""
         largest = max(self.data(ranks), key=lambda data: data.count)
         return self.dtype.size * max(elements_needed(largest, a) for a in self.algorithms)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One half of a row of nccl-tests; ``wrong`` is None where nothing was checked."""
+    """Out of place or in place: half of a row of nccl-tests; ``wrong`` is None if unchecked."""
 
     time_us: float
     algbw_GBps: float  # noqa: N815
@@ -58,7 +58,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Latency:
-    """What OSU prints: over the ranks, the mean of each rank's times one by one."""
+    """OSU's figures: over the ranks, the mean of each rank's times of single operations."""
 
     avg_us: float
     min_us: float
@@ -67,7 +67,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Row:
-    """One size under one algorithm, as run.json holds it.
+    """The figures of one size under one algorithm, as in run.json.
 
     ``out_of_place`` and ``in_place`` are timed back to back. ``p50_us``, ``p99_us``, ``cv`` and
     ``latency`` come from as many operations out of place that all ranks begin together; an
@@ -90,7 +90,7 @@ class Row:
     cv: float
     latency: Latency
     predicted_us: float | None = None
-    """What the schedule would take if each message took what it does between neighbours."""
+    """The schedule's predicted time, if each message takes what it does between neighbours."""
 
 
 def measure(transport: BenchTransport, bench: Bench, hosts: tuple[int, ...]) -> Iterator[Row]:
@@ -154,7 +154,7 @@ def _figures(transport: BenchTransport, bench: Bench, data: ExactData, trial: Tr
 def wrong_elements(
     transport: BenchTransport, trial: Trial, data: ExactData, checks: int
 ) -> int | None:
-    """Wrong elements of all ranks in so many operations, each on new data; None for no checks."""
+    """Wrong elements of all ranks in ``checks`` operations, each on new data; None for 0 checks."""
     if not checks or not data.operation.moves:
         return None
     wrong = 0

@@ -1,4 +1,4 @@
-"""What one rank's core does, without torch: matrix products, copies and additions of NumPy."""
+"""The rates of one CPU rank, measured with NumPy: matrix products, copies and additions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from steptime.measure.timing import Effort, back_to_back
 from steptime.measure.transport import BenchTransport
 
 COPIED = 64 << 20
-"""Bytes of the vectors that are copied and added up."""
+"""Bytes of the vectors that are copied and added."""
 
 WIDTH = 1024
-"""Of the square matrices that a CPU multiplies."""
+"""Width of the square matrices that a CPU multiplies."""
 
 _ENOUGH_S = 0.2
-"""How long each is measured at least."""
+"""Minimum duration of each measurement, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class DeviceRates:
     """Rates of a rank's device, the median over the ranks, while all of them work.
 
     ``flops``: FLOP/s of a large matrix product by dtype; ``memory_bandwidth``: bytes/s read and
-    written by a copy; ``reduction``: bytes/s added to what is there; ``memory`` in bytes, of the
+    written by a copy; ``reduction``: bytes/s of adding to a vector; ``memory`` in bytes, of the
     smallest device. ``spread``: the fastest rank's matrix product over the slowest's.
     """
 
@@ -47,7 +47,7 @@ def seconds_of(transport: BenchTransport, run: Callable[[], object]) -> np.ndarr
 
 
 def name_of(threads: int) -> str:
-    """What the part of a CPU is called that has so many threads."""
+    """The name of a part of a CPU with so many threads."""
     return f"{threads} thread{'s' if threads > 1 else ''} of a CPU"
 
 

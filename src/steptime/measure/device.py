@@ -1,4 +1,4 @@
-"""What one rank's own device does: matrix products, copies and additions, timed while all work."""
+"""The rates of one rank's device: matrix products, copies and additions, timed while all work."""
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ def measure_device(transport: BenchTransport, backend: str, ranks_here: int) -> 
     gpu = backend == "nccl"
     device = torch.device("cuda", torch.cuda.current_device()) if gpu else torch.device("cpu")
     flops, spread = {}, 1.0
-    for name in _dtypes(device):
+    for name in ("fp32", "bf16", *(["fp16"] if gpu else [])):
         rates = _product(transport, device, _DTYPES[name])
         flops[name] = float(np.median(rates))
         spread = max(spread, float(rates.max() / rates.min()))
@@ -35,10 +35,6 @@ def measure_device(transport: BenchTransport, backend: str, ranks_here: int) -> 
         memory=int(memory.min()),
         spread=spread,
     )
-
-
-def _dtypes(device: torch.device) -> list[str]:
-    return ["fp32", "bf16", "fp16"] if device.type == "cuda" else ["fp32", "bf16"]
 
 
 def _product(transport: BenchTransport, device: torch.device, dtype: torch.dtype) -> np.ndarray:

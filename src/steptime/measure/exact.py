@@ -1,6 +1,6 @@
-"""Data whose reduction is exact in every order, so that a result is right or wrong, never close.
+"""Exact data, whose reduction is exact in every order: a result is right or wrong, never close.
 
-As nccl-tests' verifiable.cu does: integers, different for each rank and index, so small that every
+As in nccl-tests' verifiable.cu: integers, different for each rank and index, so small that every
 partial result is representable. None is zero, so that a buffer nobody wrote to is wrong.
 """
 
@@ -19,15 +19,15 @@ Numbers = NDArray[np.float64]
 _PERIOD = 65521  # prime, so that no cut of a vector into equal parts falls in with it
 _SHIFT = 7919
 _ULPS = 2
-"""How far an average may be off, in units in the last place: one division, as nccl-tests allows."""
+"""Tolerance of an average, in units in the last place: one division, as nccl-tests allows."""
 
 REDUCED = -1
-"""Stands for the reduction of all ranks' data, as an origin."""
+"""The origin of data that is the reduction of all ranks' data."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Elements [first, first + count) of the data of rank ``origin``, or of all of it REDUCED."""
+    """Elements [first, first + count) of the data of rank ``origin``, or of the REDUCED data."""
 
     origin: int
     first: int
@@ -36,7 +36,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class ExactData:
-    """What each rank puts into an operation, and what must come out. ``trial`` varies the data."""
+    """The input of each rank in an operation, and the right output. ``trial`` varies the data."""
 
     operation: Operation
     dtype: Dtype
@@ -47,14 +47,14 @@ class ExactData:
     trial: int = 0
 
     def input(self, rank: int) -> list[Segment]:
-        """What the input of ``rank`` holds; nothing where only the root has one."""
+        """The expected contents of the input of ``rank``; empty where only the root has one."""
         if self.operation.name in ("broadcast", "scatter") and rank != self.root:
             return []
         size = self.count * self.ranks if self.operation.shares_in else self.count
         return [Segment(rank, 0, size)]
 
     def output(self, rank: int) -> list[Segment]:
-        """What the output of ``rank`` must hold; nothing where only the root has one."""
+        """The right output of ``rank``; empty where only the root has one."""
         own, every = rank * self.count, range(self.ranks)
         match self.operation.name:
             case "all_reduce":
@@ -78,7 +78,7 @@ class ExactData:
         return []
 
     def blocks(self, segments: Sequence[Segment]) -> Iterator[tuple[int, Numbers]]:
-        """The numbers of ``segments`` one after the other, in blocks: (where, numbers)."""
+        """The numbers of consecutive ``segments``, in blocks: (where, numbers)."""
         at = 0
         for segment in segments:
             pattern = self._twice_reduced if segment.origin == REDUCED else self._twice(segment)
@@ -91,7 +91,7 @@ class ExactData:
                 first, at = first + size, at + size
 
     def wrong(self, found: Numbers, expected: Numbers) -> int:
-        """How many of the numbers are not what they must be."""
+        """How many of the numbers ``found`` are wrong."""
         if self.operation.reduces and self.reduction == "avg":
             # Written so that a NaN is wrong too.
             near = np.abs(found - expected) <= _ULPS * self.dtype.epsilon * np.abs(expected)

@@ -12,13 +12,13 @@ class Fit:
 
     alpha_s: float
     beta_s: float
-    """Seconds a byte."""
+    """Seconds per byte."""
 
     residual: float
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second; infinite where the size makes no difference."""
+        """Bytes per second; infinite where the size makes no difference."""
         return 1 / self.beta_s if self.beta_s else float("inf")
 
 
@@ -40,7 +40,7 @@ def fit(sizes: Sequence[int], seconds: Sequence[float]) -> Fit | None:
 
 
 def _solve(columns: np.ndarray, kept: list[int]) -> np.ndarray:
-    """Coefficients with those not ``kept`` at zero."""
+    """The coefficients where those not ``kept`` are zero."""
     solution = np.zeros(2)
     # Scaled, since seconds and seconds a byte are ten powers of ten apart.
     scale = np.abs(columns[:, kept]).max(axis=0)

@@ -1,4 +1,4 @@
-"""Point-to-point: latency and bandwidth between every pair of ranks."""
+"""Links: latency and bandwidth of messages between every pair of ranks."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from steptime.measure.timing import Effort
 from steptime.measure.transport import BenchTransport, Run
 
 _WINDOW = 8
-"""Messages under way at once when bandwidth is measured."""
+"""Messages in flight at once when bandwidth is measured."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What a message from ``src`` to ``dst`` costs: seconds, bytes a second."""
+    """The cost of messages from ``src`` to ``dst``: seconds, and bytes per second."""
 
     src: int
     dst: int
@@ -26,16 +26,16 @@ class Pair:
     """Half of a ping-pong of one element, median."""
 
     bandwidth: float
-    """Of a window of messages one way, in bytes a second."""
+    """Bandwidth of a window of messages in one direction, bytes/s."""
 
     bidirectional: float
-    """Of windows both ways at once, both counted."""
+    """Bandwidth of windows in both directions at once, the sum of both, bytes/s."""
 
 
 def measure_pairs(
     transport: BenchTransport, dtype: Dtype, elements: int, effort: Effort
 ) -> Iterator[Pair]:
-    """Measure pair after pair while all others wait; each rank yields all of them, both ways.
+    """Measure pair after pair while all others wait; each rank yields both directions of all.
 
     A bandwidth is that of messages of ``elements`` elements, from the first sent to the receipt
     acknowledged.
@@ -48,16 +48,16 @@ def measure_pairs(
                 transport, high if transport.rank == low else low, dtype, elements, effort
             )
         figures = transport.gather(own)[low]
-        for way, (src, dst) in enumerate([(low, high), (high, low)]):
-            yield Pair(src, dst, *(float(x) for x in figures[way]))
+        for direction, (src, dst) in enumerate([(low, high), (high, low)]):
+            yield Pair(src, dst, *(float(x) for x in figures[direction]))
 
 
 def _measure(
     transport: BenchTransport, peer: int, dtype: Dtype, elements: int, effort: Effort
 ) -> np.ndarray:
-    """Latency, bandwidth and bidirectional bandwidth, one row for each way, as the lower sees it.
+    """Latency, bandwidth and bidirectional bandwidth, a row a direction, from the lower rank.
 
-    A latency is half of a round trip, so it is the same both ways.
+    A latency is half of a round trip, so it is the same in both directions.
     """
     first = transport.rank < peer
     windows = max(2, effort.iterations // _WINDOW)
@@ -92,7 +92,7 @@ def _measure(
 
 
 def _exchange(transport: BenchTransport, peer: int, out: list[Vector], back: list[Vector]) -> None:
-    """Send ``out`` and receive ``back``, all under way at once."""
+    """Send ``out`` and receive ``back``, all at the same time."""
     waits = [transport.receive(vector, peer) for vector in back]
     waits += [transport.send(vector, peer) for vector in out]
     for wait in waits:

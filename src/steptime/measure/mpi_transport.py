@@ -31,11 +31,11 @@ class MpiTransport:
         return np.empty(elements, dtype.name)
 
     def buffer(self, elements: int, dtype: Dtype) -> Array:
-        """The same: MPI registers nothing."""
+        """A new 1-D array; MPI registers nothing."""
         return self.empty(elements, dtype)
 
     def write(self, vector: Array, numbers: NDArray[np.float64]) -> None:
-        """Put numbers into an array as long."""
+        """Copy numbers into an array of the same length."""
         vector[:] = numbers
 
     def read(self, vector: Array) -> NDArray[np.float64]:
@@ -95,15 +95,15 @@ class MpiTransport:
         return run
 
     def send(self, vector: Array, to: int) -> Run:
-        """Begin to send; the result waits until the array may be changed again."""
+        """Begin to send; call the result to wait until the array may be changed again."""
         return _waiting_for(self._communicator.Isend(vector, to))
 
     def receive(self, vector: Array, source: int) -> Run:
-        """Begin to receive; the result waits until the array is there."""
+        """Begin to receive; call the result to wait until the array is there."""
         return _waiting_for(self._communicator.Irecv(vector, source))
 
     def reducer(self, reduction: str) -> Callable[[Array, Array], None]:
-        """What reduces elementwise into its first argument; for ``avg`` it adds up."""
+        """A function that reduces elementwise into its first argument; for ``avg`` it adds."""
         function = {"min": np.minimum, "max": np.maximum, "product": np.multiply}.get(
             reduction, np.add
         )
@@ -118,7 +118,7 @@ class MpiTransport:
         np.divide(vector, divisor, out=vector)
 
     def finish(self) -> None:
-        """What MPI returns from is done."""
+        """Do nothing: a call of MPI that returned is done."""
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

@@ -1,4 +1,4 @@
-"""The operations that are measured: what they take and give, and how nccl-tests counts them.
+"""Operations to measure: their inputs, outputs, and sizes as nccl-tests counts them.
 
 Sizes, counts and bus factors are those of nccl-tests (doc/PERFORMANCE.md, v2.19.6).
 """
@@ -26,23 +26,23 @@ class Operation:
     in_place: bool = True
 
     def elements(self, count: int, ranks: int) -> int:
-        """Elements of the larger of input and output: what the size counts, S of algbw = S/t."""
+        """Elements of the larger of input and output: S of algbw = S/t is their size."""
         return count * ranks if self.shares_in or self.shares_out else count
 
     def count(self, nbytes: int, itemsize: int, ranks: int) -> int:
-        """The count for a size of ``nbytes`` or a little less; at least one element."""
+        """The count for a size of ``nbytes`` or slightly less; at least one element."""
         return max(1, nbytes // itemsize // self.elements(1, ranks)) if self.moves else 0
 
     def input_of(self, rank: int, count: int, ranks: int) -> slice:
-        """Where in a vector of all ``elements`` the input of a rank lies."""
+        """The input of a rank as a slice of a vector of all ``elements``."""
         return _part(self.shares_out and not self.shares_in, rank, count, ranks, self)
 
     def output_of(self, rank: int, count: int, ranks: int) -> slice:
-        """Where in a vector of all ``elements`` the output of a rank lies."""
+        """The output of a rank as a slice of a vector of all ``elements``."""
         return _part(self.shares_in and not self.shares_out, rank, count, ranks, self)
 
     def bus(self, ranks: int) -> float:
-        """Busbw over algbw."""
+        """The ratio busbw / algbw."""
         from steptime.collectives.call_bytes import bus_factor  # no help waits for NumPy
 
         return bus_factor(self.name, ranks)

@@ -1,4 +1,4 @@
-"""What a benchmark can be asked for: frozen, checked, and free of torch."""
+"""Options of a benchmark: frozen, checked, and free of torch."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Where a measurement runs: whether it can, its transport, and which ranks share a host."""
+"""Where a measurement runs: the checks before it, its transport, and the host of each rank."""
 
 import socket
 import zlib
@@ -41,7 +41,7 @@ def check_place(bench: Bench, backend: str, ranks: int, ranks_here: int) -> None
 
 
 def make_transport(backend: str, *, registered: bool = False) -> BenchTransport:
-    """The transport of this rank, which must have joined the others by ``backend``.
+    """The transport of this rank, which must have joined by ``backend``.
 
     ``registered``: with buffers in the arena of the backend steptime.
     """

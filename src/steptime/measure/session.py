@@ -1,4 +1,4 @@
-"""A whole measurement: rows, what was fitted to them, links; and its record for run.json."""
+"""Session: a whole measurement: rows, fits, links; and its record for run.json."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +24,7 @@ _PAIR_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Machine:
-    """What a message between neighbours costs while all ranks send, and a reduction beside it."""
+    """The cost of a message between neighbours while all ranks send, and of a reduction."""
 
     message: Fit
     gamma_s: float
@@ -33,7 +33,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Session:
-    """What was measured. ``fits``: t = alpha + size/beta of each algorithm, None for one size."""
+    """A whole measurement. ``fits``: t = alpha + size/beta of each algorithm, None for one size."""
 
     rows: Sequence[Row]
     fits: Mapping[str, Fit | None]
@@ -43,9 +43,9 @@ class Session:
 def run(
     transport: BenchTransport, bench: Bench, hosts: tuple[int, ...], on_row: Callable[[Row], None]
 ) -> Session:
-    """Measure everything that ``bench`` asks for; ``on_row`` hears of every row at once.
+    """Measure all that ``bench`` names; ``on_row`` is called with every row at once.
 
-    The schedules' times are predicted from messages alone, which are measured first.
+    Messages between neighbours are measured first; the schedules' times are predicted from them.
     """
     predicts = transport.ranks > 1 and any(bench.algorithms)
     machine = measure_machine(transport, bench) if predicts else None
@@ -62,7 +62,7 @@ def run(
 
 
 def measure_machine(transport: BenchTransport, bench: Bench) -> Machine | None:
-    """What messages and reductions cost here, the largest message being the bench's largest."""
+    """The cost of messages and reductions here, up to the size of the bench's largest."""
     operation, dtype = operation_named("sendrecv"), bench.dtype
     sizes: list[int] = []
     seconds: list[float] = []
@@ -125,7 +125,7 @@ def measure_links(transport: BenchTransport, bench: Bench) -> list[Pair]:
 def record(
     verb: str, bench: Bench, session: Session, pairs: Sequence[Pair], place: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What run.json holds; ``place`` says where: the run's folder, ranks, backend and so on."""
+    """The record for run.json; ``place``: the run's folder, ranks, backend and so on."""
     machine = session.machine
     return {
         "verb": verb,
@@ -154,7 +154,7 @@ def _fit(found: Fit) -> dict[str, Any]:
 
 
 def pair_record(pair: Pair) -> dict[str, Any]:
-    """A pair as run.json holds it."""
+    """A pair as in run.json."""
     return {
         "source": "measured",
         "src": pair.src,

@@ -10,7 +10,7 @@ _BINARY = re.compile(r"(\d+)([KMG])", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size as nccl-tests takes it, K, M and G being binary, or with a unit: ``64MiB``.
+    """Bytes of a size: 4K, M or G, binary as in nccl-tests, or with a unit: ``64MiB``.
 
     Raises UsageError when the text is no size.
     """

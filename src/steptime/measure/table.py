@@ -1,4 +1,4 @@
-"""Rows of a benchmark as lines of text: as nccl-tests prints them, as OSU does, or narrow."""
+"""Rows of a benchmark as lines of text in the style of nccl-tests, of OSU, or narrow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,27 +16,27 @@ _PLAIN = {"product": "prod"}
 
 @dataclass(frozen=True)
 class Layout:
-    """How a benchmark is printed: the lines above the rows, and the line of a row."""
+    """The printed form of a benchmark: the lines above the rows, and the line of a row."""
 
     header: Sequence[str]
     line: Callable[[Row], str]
 
 
 def layout(style: Style, bench: Bench, ranks: int, backend: str) -> Layout:
-    """The layout of a style; ``ranks`` and ``backend`` are told in the header."""
+    """The layout of a style; its header names ``ranks`` and ``backend``."""
     make = {"nccl": _nccl, "narrow": _narrow, "osu": _osu}[style]
     return make(bench, ranks, backend)
 
 
 def style_for(bench: Bench, columns: int | None) -> Style:
-    """nccl-tests' lines where they fit into so many columns, or into none that are counted."""
+    """The style of nccl-tests if its lines fit into so many columns, None for no limit."""
     if columns is None or columns >= len(_nccl_header(bench)[0]):
         return "nccl"
     return "narrow"
 
 
 def footer(rows: Sequence[Row], fits: Mapping[str, Fit | None], neighbours: Fit | None) -> str:
-    """What nccl-tests says at the end, and what was fitted."""
+    """The last lines: nccl-tests' totals, and the fits."""
     wrong = wrong_in_all(rows)
     halves = [half for row in rows for half in (row.out_of_place, row.in_place) if half]
     mean = sum(half.busbw_GBps for half in halves) / len(halves)

@@ -1,4 +1,4 @@
-"""How long an operation takes, by the conventions of nccl-tests and, one by one, by OSU's."""
+"""Timing an operation: by the conventions of nccl-tests, and one by one by OSU's."""
 
 import time
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Seconds = NDArray[np.float64]
 
 
 class Average(IntEnum):
-    """How one time is made of those of all ranks; the numbers are nccl-tests' ``-a``."""
+    """How one time is made from those of all ranks; the numbers are nccl-tests' ``-a``."""
 
     RANK_0 = 0
     MEAN = 1
@@ -21,7 +21,7 @@ class Average(IntEnum):
     MAX = 3
 
     def of(self, times: Seconds) -> float:
-        """One time of ``times``, shape (ranks,)."""
+        """The average of ``times``, shape (ranks,)."""
         match self:
             case Average.RANK_0:
                 return float(times[0])
@@ -34,17 +34,17 @@ class Average(IntEnum):
 
 @dataclass(frozen=True)
 class Effort:
-    """How often an operation is run: not timed, and timed."""
+    """How often an operation is run, untimed and timed."""
 
     warmup: int
     iterations: int
 
 
 def back_to_back(transport: BenchTransport, run: Run, effort: Effort) -> Seconds:
-    """Seconds of one operation on each rank, shape (ranks,), from a row of them without pause.
+    """Seconds of one operation on each rank, shape (ranks,), from many without a pause.
 
     As nccl-tests: untimed operations, a barrier, then ``effort.iterations`` operations one after
-    the other; the time is the wall's, divided.
+    the other; the wall time is divided by their number.
     """
     for _ in range(effort.warmup):
         run()
@@ -61,7 +61,7 @@ def back_to_back(transport: BenchTransport, run: Run, effort: Effort) -> Seconds
 def one_by_one(transport: BenchTransport, run: Run, iterations: int) -> Seconds:
     """Seconds of each operation on each rank, shape (ranks, iterations), each after a barrier.
 
-    As OSU 7.4: the barriers are not timed, the ranks' own times are.
+    As OSU 7.4: barriers are not timed, and each rank measures its own time.
     """
     seconds = np.empty(iterations)
     for i in range(iterations):

@@ -25,7 +25,7 @@ _OPS = {
 class TorchTransport:
     """One rank of torch.distributed, which must have been joined; its tensors are on ``device``.
 
-    With ``registered`` buffers lie in the arena of the backend steptime.
+    ``registered``: buffers lie in the arena of the backend steptime.
     """
 
     def __init__(self, device: torch.device, *, registered: bool = False) -> None:
@@ -41,7 +41,7 @@ class TorchTransport:
         return torch.empty(elements, dtype=getattr(torch, dtype.name), device=self.device)
 
     def buffer(self, elements: int, dtype: Dtype) -> Tensor:
-        """A new 1-D tensor, in the arena where that was asked for."""
+        """A new 1-D tensor, in the arena if ``registered``."""
         if not self._registered:
             return self.empty(elements, dtype)
         from steptime.backend import empty
@@ -49,7 +49,7 @@ class TorchTransport:
         return empty(elements, dtype=getattr(torch, dtype.name))
 
     def write(self, vector: Tensor, numbers: NDArray[np.float64]) -> None:
-        """Put numbers into a tensor as long."""
+        """Copy numbers into a tensor of the same length."""
         vector.copy_(torch.from_numpy(numbers))
 
     def read(self, vector: Tensor) -> NDArray[np.float64]:
@@ -94,11 +94,11 @@ class TorchTransport:
         return self.barrier
 
     def send(self, vector: Tensor, to: int) -> Run:
-        """Begin to send; the result waits until the tensor may be changed again."""
+        """Begin to send; call the result to wait until the tensor may be changed again."""
         return self._message(dist.isend, vector, to)
 
     def receive(self, vector: Tensor, source: int) -> Run:
-        """Begin to receive; the result waits until the tensor is there."""
+        """Begin to receive; call the result to wait until the tensor is there."""
         return self._message(dist.irecv, vector, source)
 
     def _message(self, begin: Callable[..., Any], vector: Tensor, peer: int) -> Run:
@@ -115,7 +115,7 @@ class TorchTransport:
             work.wait()
 
     def reducer(self, reduction: str) -> Callable[[Tensor, Tensor], None]:
-        """What reduces elementwise into its first argument; for ``avg`` it adds up."""
+        """A function that reduces elementwise into its first argument; for ``avg`` it adds."""
         function = {"min": torch.minimum, "max": torch.maximum, "product": torch.mul}.get(
             reduction, torch.add
         )
@@ -130,7 +130,7 @@ class TorchTransport:
         vector.div_(divisor)
 
     def finish(self) -> None:
-        """Wait until what was started here is done, on a GPU too."""
+        """Wait until all calls started here are done, on a GPU too."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 

@@ -1,4 +1,4 @@
-"""What a measurement needs of a library that moves data between ranks."""
+"""BenchTransport: the calls that a measurement makes of a communication library."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from steptime.dtypes import Dtype
 from steptime.measure.operation import Operation
 
 Run = Callable[[], None]
-"""Carries out one operation on vectors that were given before."""
+"""Carries out one operation on vectors that it was made for."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One operation on given vectors: its input and its output, and how it reduces."""
+    """One operation on given vectors: its input, its output, and its reduction."""
 
     operation: Operation
     send: Vector
@@ -29,7 +29,7 @@ class Call:
 
 
 class BenchTransport(Transport, Protocol):
-    """The Transport among all ranks, with the library's own collectives and kind of vectors.
+    """A Transport among all ranks, with the library's own collectives and vectors.
 
     Vectors are torch tensors or NumPy arrays, as the library has them.
     """
@@ -37,31 +37,31 @@ class BenchTransport(Transport, Protocol):
     rank: int
     ranks: int
     library: str
-    """What moves the data, and its version."""
+    """The name and version of the library that moves the data."""
 
     def empty(self, elements: int, dtype: Dtype) -> Vector:
         """A new 1-D vector."""
 
     def buffer(self, elements: int, dtype: Dtype) -> Vector:
-        """A new 1-D vector where the library's own collectives reach it best, if asked for."""
+        """A new 1-D vector where the library's own collectives are fastest, if requested."""
 
     def write(self, vector: Vector, numbers: NDArray[np.float64]) -> None:
-        """Put numbers into a vector as long."""
+        """Copy numbers into a vector of the same length."""
 
     def read(self, vector: Vector) -> NDArray[np.float64]:
         """The numbers in a vector."""
 
     def builtin(self, call: Call) -> Run | None:
-        """The library's own way to carry out ``call``, or None where it has none in place."""
+        """The library's own collective for ``call``; None where it has none in place."""
 
     def reducer(self, reduction: str) -> Callable[[Vector, Vector], None]:
-        """What reduces elementwise into its first argument; for ``avg`` it adds up."""
+        """A function that reduces elementwise into its first argument; for ``avg`` it adds."""
 
     def divide(self, vector: Vector, divisor: int) -> None:
         """Divide a vector in place."""
 
     def finish(self) -> None:
-        """Wait until what was started here is done, on a GPU too."""
+        """Wait until all calls started here are done, on a GPU too."""
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

@@ -1,4 +1,4 @@
-"""Trial: one operation by one algorithm on buffers of its own, ready to be run again and again."""
+"""Trial: one operation by one algorithm on its own buffers, which can be run repeatedly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from steptime.measure.transport import BenchTransport, Call, Run
 
 @dataclass(frozen=True)
 class Trial:
-    """One operation: running it takes what is in ``send`` and leaves its result in ``receive``."""
+    """One operation: a run reads ``send`` and writes its result to ``receive``."""
 
     run: Run
     send: Vector
@@ -37,9 +37,9 @@ def trial(
 ) -> Trial | None:
     """The operation of ``data`` by ``algorithm``, or by the library itself, with new buffers.
 
-    None where there is none in place. In place its output lies where nccl-tests puts it: over the
-    input, an all_gather's input being in its own share of the output, a reduce_scatter's output in
-    its own share of the input. ``hosts`` is the host of each rank.
+    None where it cannot run in place. In place its output lies where nccl-tests puts it: over the
+    input, an all_gather's input being its own share of the output, a reduce_scatter's output its
+    own share of the input. ``hosts`` is the host of each rank.
     """
     if in_place and not data.operation.in_place:
         return None
@@ -56,7 +56,7 @@ def prepare(transport: BenchTransport, trial: Trial, data: ExactData) -> None:
 
 
 def count_wrong(transport: BenchTransport, trial: Trial, data: ExactData) -> int:
-    """How many elements of this rank's result are not what they must be."""
+    """How many elements of this rank's result are wrong."""
     return sum(
         data.wrong(transport.read(trial.receive[at : at + len(numbers)]), numbers)
         for at, numbers in data.blocks(data.output(transport.rank))
@@ -64,7 +64,7 @@ def count_wrong(transport: BenchTransport, trial: Trial, data: ExactData) -> int
 
 
 def elements_needed(data: ExactData, algorithm: Algorithm | None) -> int:
-    """The most elements that a rank holds at once: buffers and messages on their way."""
+    """The most elements that a rank holds at once: buffers and messages in flight."""
     vector = data.operation.elements(data.count, data.ranks)
     if algorithm is None:
         return 2 * vector
@@ -74,7 +74,7 @@ def elements_needed(data: ExactData, algorithm: Algorithm | None) -> int:
 
 
 def plan_of(data: ExactData, algorithm: Algorithm, hosts: tuple[int, ...] | None) -> Schedule:
-    """The schedule of ``algorithm`` for the operation; a pipeline's blocks follow the size."""
+    """The schedule of ``algorithm`` for the operation; a pipeline's blocks depend on the size."""
     nbytes = data.operation.elements(data.count, data.ranks) * data.dtype.size
     return schedule(algorithm, data.ranks, root=data.root, hosts=hosts, blocks=blocks_for(nbytes))
 
@@ -135,7 +135,7 @@ def _scheduled(
 
 
 def _writes_below(rounds: Sequence[LocalRound], slot: int) -> bool:
-    """Whether a rank writes to slots before ``slot``: over its input, where that must stay."""
+    """Whether a rank writes to slots before ``slot``, which would overwrite an input to keep."""
     written = [
         *(piece for step in rounds for message in step.receives for piece in message.pieces),
         *(target for step in rounds for _, target in step.copies),

@@ -1,4 +1,4 @@
-"""Which algorithm is the fastest for which size, measured so that noise does not decide."""
+"""Tuning: the fastest algorithm for each size, measured so that noise does not decide."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from steptime.measure.trial import Trial, prepare, trial
 
 _ROUNDS = 7
 _SWITCH = 0.1
-"""What a change of algorithm from one size to the next must gain over the sizes behind it
-together, as a fraction of a time: less than that is noise."""
+"""The least total gain, as a fraction of a time, for which the algorithm changes from one size to
+the next: less is noise."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ def contests(
     hosts: tuple[int, ...],
     on_contest: Callable[[Contest], None],
 ) -> list[Contest]:
-    """Measure all algorithms at every size, in place where that can be.
+    """Measure all algorithms at every size, in place where possible.
 
-    They take turns: a few operations of each, round after round, so that what slows the machine
-    for a while slows all of them. A time is that of the slowest rank, the median of the rounds.
+    They take turns: a few operations of each, round after round, so that what slows the machine for
+    a while slows all of them. A time is that of the slowest rank, the median of the rounds.
     """
     found = []
     for data in bench.data(transport.ranks):
@@ -76,8 +76,8 @@ def select(collective: str, found: Sequence[Contest]) -> Selection:
     """The selection that loses least against the fastest of every size, with few changes.
 
     Minimises the sum of log(time / fastest) over the sizes, plus a constant for every change of
-    algorithm (Viterbi), so that algorithms that are as good as each other do not alternate. A
-    change comes half way between two sizes, on a logarithmic scale.
+    algorithm (Viterbi), so that equally good algorithms do not alternate. A change lies half way
+    between two sizes, on a logarithmic scale.
     """
     names = list(found[0].seconds)
     times = np.array([[contest.seconds[name] for name in names] for contest in found])

@@ -98,10 +98,10 @@ class Instances:
 
 
 def match_calls(program: Program) -> Matching:
-    """Which ops meet in ``program``, which must have passed ``check``.
+    """The matching of ``program``, which must have passed ``check``.
 
-    The n-th collective of a rank along the same axes meets the n-th of every other member of its
-    group; Send and Recv meet as Send says.
+    The n-th collective of a rank along the same axes matches the n-th of every other member of its
+    group; Send and Recv match as Send says.
 
     Raises UsageError where ranks of a group call other collectives or one of them calls more, and
     where a Send has no Recv, a Recv no Send, or the two disagree on the bytes.
@@ -122,7 +122,10 @@ def match_calls(program: Program) -> Matching:
     collectives = _collectives(draft)
     call = np.concatenate([collectives, _messages(draft, first=collectives.size)])
     instance, place = draft.instance, draft.place
-    members_of = np.array([_members(program, known) for known in draft.numbers], np.int64)
+    members_of = np.array(
+        [prod(program.axes[a] for a in one.axes) if one.kind else 2 for one in draft.numbers],
+        np.int64,
+    )
     first = np.concatenate([[0], np.cumsum(members_of[call])])
     members = np.empty(parts_of[-1], np.int32)
     for rank in range(program.ranks):
@@ -137,10 +140,6 @@ def match_calls(program: Program) -> Matching:
         instance=instance,
         place=place,
     )
-
-
-def _members(program: Program, call: Call) -> int:
-    return prod(program.axes[axis] for axis in call.axes) if call.kind else 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -177,7 +176,7 @@ def _collectives(draft: _Draft) -> Ints:
         groups = program.groups(axes)
         sequences = [
             [
-                (slot, _call(op, axes))
+                (slot, Call(op.kind, axes, op.nbytes, op.algorithm, op.root))
                 for slot, (op, key) in enumerate(zip(ops, of_class, strict=True))
                 if key == axes and isinstance(op, Collective)
             ]
@@ -211,10 +210,6 @@ def _axes(program: Program, op: Collective | Send | Recv) -> Axes | None:
     if not isinstance(op, Collective):
         return None
     return tuple(axis for axis in program.axes if axis in op.group)
-
-
-def _call(op: Collective, axes: Axes) -> Call:
-    return Call(op.kind, axes, op.nbytes, op.algorithm, op.root)
 
 
 def _positions(groups: Ints) -> tuple[Ints, Ints]:

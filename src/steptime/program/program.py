@@ -125,12 +125,12 @@ class Program:
 
     @cached_property
     def strides(self) -> Mapping[str, int]:
-        """How far apart two ranks are that are neighbours along each axis."""
+        """The distance in ranks between neighbours along each axis."""
         sizes = list(self.axes.values())
         return {axis: prod(sizes[:place]) for place, axis in enumerate(self.axes)}
 
     def coordinate(self, axis: str) -> Ints:
-        """Where each rank is along an axis, shape (ranks,)."""
+        """The coordinate of each rank along an axis, shape (ranks,)."""
         ranks = np.arange(self.ranks, dtype=np.int32)
         return np.asarray(ranks // self.strides[axis] % self.axes[axis], np.int32)
 

@@ -1,1 +1,1 @@
-"""Replay: a program's traffic on live ranks, its computation stood in for."""
+"""Replay: a program's communication on live ranks, with stand-ins for its computation."""

@@ -1,4 +1,4 @@
-"""What depends on the backend: a rank's transport, and what stands in for its computing."""
+"""The transport and the stand-in for computing that a backend needs."""
 
 from steptime.replay.standin import Kind, StandIn, busy, nothing, sleep, sleep_exactly
 from steptime.replay.transport import ReplayTransport
@@ -17,7 +17,7 @@ def check_backend(backend: str, here: int) -> None:
 
 
 def transport_of(backend: str) -> ReplayTransport:
-    """The transport of this rank, which must have joined the others by ``backend``."""
+    """The transport of this rank, which must have joined by ``backend``."""
     if backend == "mpi":
         from mpi4py import MPI
 
@@ -36,9 +36,9 @@ def transport_of(backend: str) -> ReplayTransport:
 
 
 def stand_in(kind: Kind, backend: str = "") -> StandIn:
-    """What stands in for computing; ``busy`` is calibrated here, which takes some milliseconds.
+    """The stand-in for computing; ``busy`` is calibrated here, which takes some milliseconds.
 
-    With the ``backend`` nccl it is this rank's GPU that is busy.
+    With the ``backend`` nccl it keeps this rank's GPU busy.
     """
     match kind:
         case "sleep":

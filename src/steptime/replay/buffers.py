@@ -1,4 +1,4 @@
-"""The vectors that a rank's calls move, allocated and filled once, and how each is checked."""
+"""Buffers: the vectors of a rank's calls, allocated and filled once, and checks of what arrived."""
 
 from collections.abc import Mapping
 from math import log2
@@ -29,7 +29,7 @@ _ROOM = {
 
 
 class Buffers:
-    """The memory of one rank, as a layout has it; all is filled with distinct data, none zero."""
+    """The memory of one rank, as its layout says, filled with distinct numbers other than zero."""
 
     def __init__(self, transport: ReplayTransport, layout: Layout, seed: int) -> None:
         self._transport = transport
@@ -42,9 +42,9 @@ class Buffers:
         self._doubled_at: dict[int, float] = {}
 
     def of(self, place: int, extent: Extent) -> tuple[Vector, Vector]:
-        """What the op at a place of the list reads and what it writes; empty where it does not.
+        """The vectors that the op at a place of the list reads and writes; empty where it has none.
 
-        What a message sends in pieces it may read again for each.
+        A message in several pieces may read the same vector for each.
         """
         source = self._source.get(extent.dtype, self._target.get(extent.dtype))
         target = self._target.get(extent.dtype, source)
@@ -53,9 +53,9 @@ class Buffers:
         return source[self._layout.reads[place]], target[self._layout.writes[place]]
 
     def keep_finite(self, place: int, op: Collective, extent: Extent) -> None:
-        """Fill anew what an op in place would let grow beyond what its dtype can hold.
+        """Refill what an op in place would make grow beyond the range of its dtype.
 
-        What others summed up in the same memory counts too.
+        Other ops that sum in the same memory count too.
         """
         dtype, now = self._transport.element(extent.dtype), self._doubled[extent.dtype]
         grows = log2(extent.members) if op.kind != "broadcast" else 0.0
@@ -80,7 +80,7 @@ class Buffers:
 
 
 def put(transport: BenchTransport, data: ExactData, rank: int, vector: Vector) -> None:
-    """Write what member ``rank`` gives to a call."""
+    """Write the input of member ``rank`` into a call's vector."""
     for at, numbers in data.blocks(data.input(rank)):
         transport.write(vector[at : at + numbers.size], numbers)
 

@@ -1,4 +1,4 @@
-"""The ranks of a transport, as reading their clocks needs them."""
+"""Peers on a replay transport, for reading the clocks of all hosts."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ class TransportPeers:
         self._number = transport.empty(1, DTYPES["float64"])
 
     def gather_texts(self, text: str) -> list[str]:
-        """What every rank gives, in their order, on every rank."""
+        """The ``text`` of every rank, in the order of the ranks, on every rank."""
         own = np.frombuffer(text.encode(), np.uint8).astype(float)  # a transport gathers numbers
         sizes = self._transport.gather(np.array([own.size], float)).astype(int).reshape(-1)
         padded = np.zeros(int(sizes.max()))

@@ -1,4 +1,4 @@
-"""What a program asks of its ranks: calls, elements, bytes, memory and time, class by class."""
+"""Demand: a step's calls, elements, bytes, memory and time for each class of ranks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from steptime.runs.proxy_record import Calls
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What one step asks of each rank of a class.
+    """What one step demands of each rank of a class.
 
     ``collectives``: by kind, axes and members. ``memory_bytes``: of the buffers alone.
     """
@@ -45,7 +45,7 @@ def memory_bytes(
 def demands(
     program: Program, device: Device, messages: str = "fp32", *, distinct: bool = False
 ) -> tuple[Demand, ...]:
-    """What a step asks of the ranks of each class; raises UsageError as ``extent`` does."""
+    """The demand of a step on the ranks of each class; raises UsageError as ``extent`` does."""
     return tuple(_demand(program, ops, device, messages, distinct) for ops in program.lists)
 
 
@@ -76,15 +76,15 @@ def _demand(
 
 
 def labels_of(program: Program) -> tuple[str, ...]:
-    """The axes along which any rank communicates, as words, in alphabetical order."""
+    """The labels of the axes along which any rank communicates, in alphabetical order."""
     return tuple(sorted({label_of(op) for ops in program.lists for op in ops} - {""}))
 
 
 def predicted(program: Program) -> list[Mapping[str, Traffic]]:
-    """The bytes that a step makes each rank send and receive, by axes.
+    """The bytes that each rank sends and receives in a step, by label of axes.
 
-    Rooted collectives move what their definition says, all others what their bandwidth-optimal
-    algorithms do: a library may send more.
+    Rooted collectives are counted as their definition moves data, all others by bandwidth-optimal
+    algorithms: a library may send more.
     """
     roots: dict[tuple[str, ...], set[int]] = {}
     for ops in program.lists:
@@ -135,7 +135,7 @@ def _predicted(
 
 
 def scaled(program: Program, fraction: Fraction, messages: str = "fp32") -> Program:
-    """The same with messages of a ``fraction`` of their bytes, at least one element each.
+    """The same program with messages of a ``fraction`` of their bytes, at least one element each.
 
     Counts are rounded up, so that all members of a group agree.
     """

@@ -1,4 +1,4 @@
-"""How long computing takes on a device that need not be here."""
+"""Device: speeds of a device that need not be here, and computing times on it."""
 
 from dataclasses import dataclass
 from math import inf
@@ -10,13 +10,13 @@ from steptime.units import format_flops, format_rate
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """A device by its speeds: FLOP/s, and bytes/s of its memory; None where not known."""
+    """A device by its speeds: FLOP/s, and bytes/s of its memory; None where unknown."""
 
     flops: float | None = None
     memory: float | None = None
 
     def seconds(self, op: Compute) -> float:
-        """The op's own seconds or, where it has none, what its FLOP or bytes take, if known."""
+        """The op's own seconds or, where it has none, its roofline time, None if unknown."""
         return roofline_seconds(op, self.flops or inf, self.memory or inf)
 
     @property

@@ -1,4 +1,4 @@
-"""How much an op of a program moves, in elements, and along which axes."""
+"""Extent: how much an op of a program moves, in elements."""
 
 from dataclasses import dataclass
 from math import prod
@@ -11,7 +11,7 @@ from steptime.program import Collective, Op, Program, Recv, Send
 
 @dataclass(frozen=True)
 class Extent:
-    """How much an op moves: ``count`` is what its call is given, in elements of ``dtype``.
+    """How much an op moves: ``count`` is the argument of its call, in elements of ``dtype``.
 
     ``whole`` and ``part`` are the elements of the two vectors that it needs: all ranks' data, and
     one rank's where that lies elsewhere.
@@ -30,7 +30,7 @@ def axes_of(op: Collective | Send | Recv) -> tuple[str, ...]:
 
 
 def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Extent:
-    """How much ``op`` moves; a Send or Recv is counted in elements of the dtype ``messages``.
+    """The extent of ``op``; a Send or Recv is counted in elements of the dtype ``messages``.
 
     Raises UsageError for a kind or dtype that cannot be replayed, and for bytes that are no whole
     number of elements for each member.
@@ -42,7 +42,9 @@ def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Ext
             f"of {', '.join(FLOATING)}"
         )
     size = item_bytes(dtype)
-    members = prod(program.axes[axis] for axis in axes_of(op)) if _among(op) else 2
+    members = 2
+    if isinstance(op, Collective):
+        members = prod(program.axes[axis] for axis in op.group)
     elements, rest = divmod(op.nbytes, size)
     operation = _operation(program, op)
     shares = operation.elements(1, members)
@@ -57,10 +59,6 @@ def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Ext
     if shares > 1 or operation.shares_in or operation.shares_out:
         part = elements if operation.name == "all_to_all" else count
     return Extent(dtype, count, elements, part, members)
-
-
-def _among(op: Op) -> bool:
-    return isinstance(op, Collective)
 
 
 def _operation(program: Program, op: Collective | Send | Recv) -> Operation:

@@ -1,4 +1,4 @@
-"""From what each rank measured to what all measured, and its timeline."""
+"""Measurements of a replay gathered from all ranks, and the timeline made of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,18 +17,18 @@ from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.world.alignment import Alignment
 
 STEP = "step"
-MOST_MET = 2048
-"""Of so many ranks the messages are put into the timeline: who meets whom takes a second."""
+_MOST_MATCHED = 2048
+"""With more ranks the timeline has no messages: matching their ends takes seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """What all ranks measured.
+    """The measurements of all ranks.
 
-    ``step_s``: shape (ranks, steps). ``spent``, ``under_way``: seconds as in RankReplay, each
-    of shape (ranks, steps). ``wire``: bytes sent and received in a step, shape (ranks, 2), None
-    where nothing went over TCP. ``resident``: bytes that each rank's process held after the last
-    step. ``timeline``: the last steps.
+    ``step_s``: shape (ranks, steps). ``spent``, ``under_way``: seconds as in RankReplay, each of
+    shape (ranks, steps). ``wire``: bytes sent and received in a step, shape (ranks, 2), None where
+    nothing went over TCP. ``resident``: bytes of each rank's process after the last step.
+    ``timeline``: the last steps.
     """
 
     step_s: Floats
@@ -42,7 +42,7 @@ class Replayed:
 
 
 def gathered(world: BenchTransport, own: RankReplay, program: Program) -> Replayed:
-    """What all ranks measured, on every rank; each calls it with its own."""
+    """Gather the measurements of all ranks on every rank; each calls it with its own."""
     labels, steps = labels_of(program), own.bounds.size - 1
     what, none = ("compute", "update", *labels), np.zeros(steps)
     spent = world.gather(np.stack([own.spent.get(one, none) for one in what]))
@@ -69,7 +69,7 @@ def gathered(world: BenchTransport, own: RankReplay, program: Program) -> Replay
 def _aligned(
     program: Program, bounds: Floats, rows: Sequence[NDArray[np.void]], alignment: Alignment
 ) -> Timeline:
-    """The timeline of all ranks by the clock of rank 0; of each its ``bounds`` and ``rows``."""
+    """The timeline of all ranks by rank 0's clock, from the ``bounds`` and ``rows`` of each."""
     for rank, own in enumerate(rows):
         for edge in ("start", "end"):
             own[edge] = alignment.on_rank_0(rank, own[edge])
@@ -139,8 +139,8 @@ def _timeline(program: Program, bounds: Floats, rows: Sequence[NDArray[np.void]]
 
 
 def _messages(program: Program, rows: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
-    """What Sends carried in the steps whose rows, dtype ROW, every rank has kept whole."""
-    if program.ranks > MOST_MET:
+    """The messages of Sends in the steps of which every rank has kept all rows, dtype ROW."""
+    if program.ranks > _MOST_MATCHED:
         return np.empty(0, MESSAGE)
     ends = message_ends(program, match_calls(program))
     lists = [program.lists[kind] for kind in program.class_of.tolist()]

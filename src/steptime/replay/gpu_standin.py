@@ -1,4 +1,4 @@
-"""What keeps a GPU busy in place of computing."""
+"""A stand-in for computing on a GPU: matrix products that keep it busy."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _BURSTS, _PRODUCTS = 10, 20
 
 
 def busy_gpu(device: torch.device) -> StandIn:
-    """As many products of matrices as this GPU does in the time when nothing else runs on it."""
+    """A stand-in that runs the matrix products which this GPU, otherwise idle, does in the time."""
     matrix = torch.ones(_WIDTH, _WIDTH, dtype=torch.bfloat16, device=device)
     product = torch.empty_like(matrix)
     stream = torch.cuda.Stream(device)

@@ -20,7 +20,7 @@ _ELEMENTS = BY_SHORT_NAME | {"bf16": _HALF, "fp16": _HALF}
 
 
 class _One:
-    """A request under way. Testing lets MPI go on with it."""
+    """A request in progress. Testing it lets MPI make progress."""
 
     __slots__ = ("done", "requests")
 
@@ -66,10 +66,10 @@ class MpiReplayTransport:
         self._groups[axes] = self._communicator.Split(color, place)
 
     def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Nothing: MPI connects ranks itself."""
+        """Do nothing: MPI connects ranks itself."""
 
     def collective(self, call: GroupCall) -> Begin:
-        """Make a collective ready."""
+        """Prepare a collective."""
         function, arguments = self._collective(call)
         return lambda: _One(function(*arguments))
 
@@ -98,16 +98,16 @@ class MpiReplayTransport:
         return group.Ibarrier, ()
 
     def blocking(self, call: GroupCall) -> Callable[[], object] | None:
-        """Nothing: MPI's blocking collectives do not meet the others, which other ranks may use."""
+        """None: MPI does not match a blocking collective with other ranks' non-blocking ones."""
         del call
         return None
 
     def send(self, pieces: Sequence[Array], to: int, tag: int) -> Begin:
-        """Make a message to a rank ready."""
+        """Prepare a message to a rank."""
         return self._message(self._communicator.Isend, pieces, to, tag)
 
     def receive(self, pieces: Sequence[Array], source: int, tag: int) -> Begin:
-        """Make a message from a rank ready."""
+        """Prepare a message from a rank."""
         return self._message(self._communicator.Irecv, pieces, source, tag)
 
     def _message(
@@ -121,8 +121,8 @@ class MpiReplayTransport:
     def wait_for_any(self, pending: Sequence[Any]) -> None:
         """Return when one of them is done.
 
-        Where ranks share cores Open MPI leaves the core to others while it waits. MPICH keeps it
-        until its time is up, though another rank may need it to send what is waited for.
+        Where ranks share cores Open MPI yields the core while it waits. MPICH keeps it until its
+        time slice ends, though another rank may need it to send what is awaited.
         """
         if self._yields:
             MPI.Request.Waitany([request for one in pending for request in one.requests])

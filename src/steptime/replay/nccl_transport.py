@@ -16,7 +16,7 @@ _LOOK_S = 20e-6
 
 
 class _Started:
-    """Calls that the library goes on with by itself."""
+    """Calls that NCCL runs by itself."""
 
     def __init__(self, works: Sequence[Any]) -> None:
         self._works = works
@@ -31,11 +31,11 @@ class _Started:
 
 
 class NcclReplayTransport(TorchReplayTransport):
-    """One rank of torch.distributed on ``device``, whose calls tell whether they are done.
+    """One rank of torch.distributed on ``device``, whose calls can be tested for their end.
 
-    NCCL runs the messages between two ranks of a group one after another, whatever their
-    direction: so those to higher ranks and those to lower ones have a group each. It knows no
-    tags: messages of one direction must begin in the same order at both ends.
+    NCCL runs the messages between two ranks of a group one after another, whatever their direction:
+    so messages to higher ranks and to lower ones have a group each. It has no tags: messages of one
+    direction must begin in the same order at both ends.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -43,35 +43,35 @@ class NcclReplayTransport(TorchReplayTransport):
         self._up, self._down = dist.new_group(), dist.new_group()
 
     def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Connect every sender to its receiver, in an order in which none waits in a circle."""
+        """Connect every sender to its receiver, in an order that cannot deadlock."""
         rank, device = self.world.rank, self.world.device
         for source, to in sorted(pairs):
             if rank in (source, to) and source != to:
-                group, probe = self._way(source, to), torch.zeros(1, device=device)
+                group, probe = self._group_for(source, to), torch.zeros(1, device=device)
                 if rank == source:
                     dist.send(probe, to, group)
                 else:
                     dist.recv(probe, source, group)
         self.world.finish()
 
-    def _way(self, source: int, to: int) -> Any:
+    def _group_for(self, source: int, to: int) -> Any:
         return self._up if source < to else self._down
 
     def blocking(self, call: GroupCall) -> Callable[[], object] | None:
-        """Nothing: on a GPU a call returns before it is done."""
+        """None: on a GPU a call returns before it is done anyway."""
         del call
         return None
 
     def send(self, pieces: Sequence[Tensor], to: int, tag: int) -> Begin:
-        """Make a message to a rank ready."""
+        """Prepare a message to a rank."""
         del tag
-        group = self._way(self.world.rank, to)
+        group = self._group_for(self.world.rank, to)
         return lambda: _Started([dist.isend(piece, to, group) for piece in pieces])
 
     def receive(self, pieces: Sequence[Tensor], source: int, tag: int) -> Begin:
-        """Make a message from a rank ready."""
+        """Prepare a message from a rank."""
         del tag
-        group = self._way(source, self.world.rank)
+        group = self._group_for(source, self.world.rank)
         return lambda: _Started([dist.irecv(piece, source, group) for piece in pieces])
 
     def _ended(self, works: Sequence[Any]) -> _Started:

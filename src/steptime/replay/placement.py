@@ -1,10 +1,10 @@
-"""Where in memory each call of a rank reads and writes: as little of it as is sound.
+"""Placement: where in memory each call of a rank reads and writes, with as little as is sound.
 
-What a call writes, no other call may touch while it is under way. What it only reads, others may
+What a call writes, no other call may touch while it is in progress. What it only reads, others may
 read too: all calls read one source, which nobody writes. Two calls may write to the same place
-where one has ended before the other begins, whatever the speed of anything: because they are on
-one stream, or because an op of the main stream lies between them. With data of its own for every
-call to check, what it reads is as much its own as what it writes.
+where one has ended before the other begins, whatever the speed of anything: because they are on one
+stream, or because an op of the main stream lies between them. Where received data is checked, each
+call has its own data, so what it reads is not shared either.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,26 +17,26 @@ from steptime.program import MAIN, Collective, Op, Recv, Send
 from steptime.replay.extent import Extent
 
 MESSAGE_BYTES = 128 << 20
-"""A larger message goes as several of half this size, from the same source."""
+"""A larger message is sent as several of half this size, from the same source."""
 
 IN_PLACE = ("all_reduce", "reduce", "broadcast")
-"""The collectives that write where they read."""
+"""The collectives whose output overwrites their input."""
 
 _FROM_PART = ("all_gather", "gather")
 _ALIGNED = 64  # elements
 _MOST_COUNTED = 8192
-"""Of so many ops it is worked out who waits for whom: that takes as many bits squared."""
+"""Limit of ops for which the order is computed: that takes the square of it in bits."""
 
 Areas = tuple[int, int]
-"""Elements that a call reads without changing them, and elements that it writes."""
+"""Elements that a call only reads, and elements that it writes."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """The memory of a rank: elements of each dtype that are only read, and that are written.
 
-    ``reads`` and ``writes``: where in them the areas of each op of the list are, which are empty
-    for an op that has none. Without a source all is in the target.
+    ``reads`` and ``writes``: where in them the areas of each op of the list are, empty for an op
+    that has none. Without a source all is in the target.
     """
 
     source: Mapping[str, int]
@@ -55,7 +55,7 @@ class Layout:
 
 
 def areas(op: Op, extent: Extent | None, *, distinct: bool = False) -> Areas:
-    """What an op reads and what it writes, in elements; what it sums in place it writes.
+    """The areas of an op, in elements; what it sums in place counts as written.
 
     An all_reduce reads too, unless it is large: MPI may be far slower in place.
     """
@@ -74,13 +74,13 @@ def areas(op: Op, extent: Extent | None, *, distinct: bool = False) -> Areas:
 
 
 def in_order(kind: str, read: Vector, written: Vector) -> tuple[Vector, Vector]:
-    """The whole and the part of a collective, from what it reads and what it writes."""
+    """The whole and the part of a collective, from the vectors that it reads and writes."""
     gathers = kind in IN_PLACE or kind in _FROM_PART
     return (written, read) if gathers else (read, written)
 
 
 def pieces(elements: int, dtype: str) -> list[slice]:
-    """The messages that one message of so many elements goes as."""
+    """The sizes of the messages as which one message of so many elements is sent."""
     if elements * item_bytes(dtype) <= MESSAGE_BYTES:
         return [slice(0, elements)]
     most = MESSAGE_BYTES // 2 // item_bytes(dtype)
@@ -88,7 +88,7 @@ def pieces(elements: int, dtype: str) -> list[slice]:
 
 
 def layout(ops: Sequence[Op], extents: Sequence[Extent | None], *, distinct: bool) -> Layout:
-    """Where the areas of all ops are; ``distinct``: what is read is not shared either."""
+    """Place the areas of all ops; ``distinct``: what is read is not shared either."""
     source: dict[str, int] = {}
     wanted: dict[str, list[_Wanted]] = {}
     ended = _ended(ops)
@@ -121,16 +121,16 @@ def layout(ops: Sequence[Op], extents: Sequence[Extent | None], *, distinct: boo
 
 
 def lifetimes(ops: Sequence[Op]) -> list[tuple[float, float]]:
-    """Between which two ops of the main stream, counted from 0, each op is under way.
+    """Between which two ops of the main stream, counted from 0, each op may be in progress.
 
-    The one has surely ended before it begins, and the other surely begins after it has ended. An op
-    for which nothing on the main stream waits in the same step may be under way at any time.
+    The first has surely ended before it begins, and the second surely begins after it has ended. An
+    op for which nothing on the main stream waits in the same step may be in progress at any time.
     """
     return _between(ops, _before(ops))
 
 
 def _before(ops: Sequence[Op]) -> list[list[int]]:
-    """The ops of the same step that must end before each begins: on its stream, and by name."""
+    """The ops of the same step that must end before each: on its stream, and in ``after``."""
     before: list[list[int]] = []
     last: dict[str, int] = {}
     for place, op in enumerate(ops):
@@ -194,25 +194,25 @@ class _Taken:
 
 
 def _place(wanted: Sequence[_Wanted], put: Callable[[int, int], None]) -> int:
-    """Put each area at the lowest place that is free while it is needed; how much that takes."""
+    """Put each area at the lowest place that is free while it is needed; returns the size."""
     taken: list[_Taken] = []
     most = 0
     for one in sorted(wanted, key=lambda one: one.since):
         taken = [other for other in taken if other.until > one.since]
         size = _aligned(one.elements)
-        beside = [
+        concurrent = [
             other for other in taken if other.stream != one.stream and other.users & ~one.ended
         ]
         own = [
             other
             for other in taken
             if other.stream == one.stream and other.end - other.at >= size
-            if _lowest(beside, size, other.at) == other.at
+            if _lowest(concurrent, size, other.at) == other.at
         ]
         if own:
             spot = own[0]
         else:
-            at = _lowest(beside, size)
+            at = _lowest(concurrent, size)
             spot = _Taken(one.stream, at, at + size, 0, one.until)
             taken.append(spot)
         spot.users |= 1 << one.place
@@ -223,7 +223,7 @@ def _place(wanted: Sequence[_Wanted], put: Callable[[int, int], None]) -> int:
 
 
 def _lowest(taken: Sequence[_Taken], size: int, at: int = 0) -> int:
-    """The lowest place from ``at`` on where so many elements are free of what is taken."""
+    """The lowest place from ``at`` on where so many elements are free of ``taken`` areas."""
     for other in sorted(taken, key=lambda other: other.at):
         if at + size <= other.at:
             break

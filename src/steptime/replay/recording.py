@@ -1,4 +1,4 @@
-"""What a rank writes down while it runs, in memory that is taken before the first step."""
+"""Recording: a rank's measurements while it runs, in memory allocated before the first step."""
 
 from array import array
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ ROW = np.dtype(
 )
 _PACKED = Struct("=iidd")  # the same, for a write that takes a tenth of NumPy's time
 _KEPT_ROWS = 5_000
-"""So many intervals of a rank are kept, or those of two steps: the last ones."""
+"""Intervals that are kept of a rank, the last ones; but at least those of two steps."""
 
 
 class Recording:
-    """Seconds of each step by what they were spent on, and when the last ops began and ended.
+    """Seconds of each step by what they were spent on, and the intervals of the last ops.
 
-    Steps count from 0, warm-up included; what is left of the last one counts as one step more.
+    Steps count from 0, warm-up included; the time after the last one counts as one step more.
     ``labels``: the axes of each op as one word, empty where it does not communicate.
     """
 
@@ -43,11 +43,11 @@ class Recording:
         ]
 
     def spend(self, what: str, step: int, seconds: float) -> None:
-        """The main stream spent time in a step waiting for the axes ``what``."""
+        """Add seconds that the main stream waited in a step for the axes ``what``."""
         self._spent[what][step] += seconds
 
     def ran(self, place: int, step: int, start: float, end: float, spent_in: int) -> None:
-        """The op at a place of the list, of ``step``, ran; its time counts in ``spent_in``."""
+        """Record that the op at a place of the list ran in ``step``; the time is ``spent_in``'s."""
         at = self._written * ROW.itemsize % len(self._rows)
         _PACKED.pack_into(self._rows, at, place, step, start, end)
         self._written += 1
@@ -60,7 +60,7 @@ class Recording:
         return _of(self._spent, first, steps)
 
     def under_way(self, first: int, steps: int) -> dict[str, Floats]:
-        """Seconds that the calls of some steps took, by axes, arrays of shape (steps,)."""
+        """Seconds that calls were in progress in some steps, by axes, arrays of shape (steps,)."""
         return _of(self._under_way, first, steps)
 
     def rows(self, first: int) -> NDArray[np.void]:

@@ -27,17 +27,17 @@ from steptime.world.wire import wire_traffic
 
 @dataclass(frozen=True, kw_only=True)
 class RankReplay:
-    """What a rank measured over the timed steps.
+    """The measurements of a rank over the timed steps.
 
     ``bounds``: when each step began and the last ended, shape (steps + 1,), in seconds of the
     host's clock. ``spent``: the seconds of each step by what the main stream did, arrays of shape
     (steps,): ``compute``, ``update``, and the axes whose communication it waited for.
     ``under_way``: the seconds that the calls of each step took, added up by axes. ``rows``: when
     each op of the last steps began and ended, dtype ROW, ``place`` being that in the rank's list.
-    ``wire``: bytes over TCP in all timed steps, None where the kernel does not say. ``alignment``:
-    how the clocks of all hosts stand to that of rank 0. ``checked`` elements were compared,
-    warm-up included, of which ``wrong`` were not what they must be.
-    ``resident_bytes``: memory that the process held after the last step, 0 where not known.
+    ``wire``: bytes over TCP in all timed steps, None where the kernel has no count. ``alignment``:
+    the clocks of all hosts relative to rank 0's. ``checked`` elements were compared, warm-up
+    included, of which ``wrong`` were wrong. ``resident_bytes``: memory of the process after the
+    last step, 0 where unknown.
     """
 
     bounds: NDArray[np.float64]
@@ -65,10 +65,10 @@ def replay(
 ) -> RankReplay:
     """Run this rank's part of ``program``, which must have passed ``check`` and ``match_calls``.
 
-    Every rank calls it alike. After ``warmup`` steps and a barrier ``steps`` are timed, with
-    nothing between one and the next. ``compute`` stands in for what computing takes on ``device``.
-    With ``verify`` every call gets data of its own and everything received is compared: that takes
-    time within the steps. ``messages``: the dtype of what Sends carry.
+    Every rank calls it alike. After ``warmup`` steps and a barrier ``steps`` are timed, without a
+    pause between them. ``compute`` stands in for computing on ``device``. With ``verify`` every
+    call gets data of its own and all received data is compared, which takes time within the steps.
+    ``messages``: the dtype of what Sends carry.
 
     Raises what the library raises.
     """
@@ -107,7 +107,7 @@ def replay(
 
 
 def _pairs(program: Program) -> list[tuple[int, int]]:
-    """Every rank that sends, with each rank that it sends to."""
+    """Every pair of a sending rank and its receiver."""
     found: set[tuple[int, int]] = set()
     for kind, ops in enumerate(program.lists):
         own = (program.class_of == kind).nonzero()[0]
@@ -117,7 +117,7 @@ def _pairs(program: Program) -> list[tuple[int, int]]:
 
 
 class _Run:
-    """One rank under way."""
+    """One rank's run in progress."""
 
     def __init__(
         self,
@@ -158,11 +158,11 @@ class _Run:
         }
 
     def make_ready(self) -> None:
-        """Make every call ready, once the groups are there."""
+        """Prepare every call, once the groups exist."""
         self.begins = [self._begin_of(place, op) for place, op in enumerate(self.ops)]
 
     def _begin_of(self, place: int, op: Op) -> Begin | None:
-        """What begins the call of an op; None where it calls nothing."""
+        """The function that begins the call of an op; None where it has no call."""
         size = self.extents[place]
         if size is None or size.members == 1 or isinstance(op, Compute | Wait):
             return None
@@ -181,7 +181,7 @@ class _Run:
         return self.transport.send([read[cut] for cut in cuts], peer, op.tag)
 
     def steps(self, first: int, count: int) -> list[float]:
-        """Run some steps to their very end; when each began and the last ended on MAIN."""
+        """Run ``count`` steps to their end; when each began and the last ended on MAIN."""
         streams = self.streams
         bounds = [perf_counter()]
         for step in range(first, first + count):
@@ -203,7 +203,7 @@ class _Run:
                 self._await()
 
     def _see_to_calls(self) -> None:
-        """Advance while nothing computes: what that takes is spent on what main waits for."""
+        """Advance calls while nothing computes; the time counts to what the main stream awaits."""
         start = perf_counter()
         self.waited_for = self.streams.held_up_by() if self.pending else ""
         if self._advance() and not self.waited_for:
@@ -226,7 +226,7 @@ class _Run:
         self.kept.ran(turn.place, turn.step.number, began, ended, self.step)
 
     def _advance(self) -> bool:
-        """End what is done and begin what may begin; whether anything is under way."""
+        """End calls that are done and begin those that can; returns whether any is in progress."""
         pending, calls = self.pending, self.streams.calls
         while pending or calls:
             for turn in [turn for turn in pending if turn.pending and turn.pending.done()]:
@@ -264,7 +264,7 @@ class _Run:
         self.streams.end(turn)
 
     def _prepare(self, turn: Turn) -> None:
-        """See to the data of a call before it begins."""
+        """Fill or refresh the data of a call before it begins."""
         if not self.verify and turn.place not in self.growing:
             return
         op, size = turn.op, self.extents[turn.place]
@@ -293,7 +293,7 @@ class _Run:
     def _data(
         self, turn: Turn, op: Collective | Send | Recv, size: Extent
     ) -> tuple[int, ExactData]:
-        """Which member this rank is, and the data of this one call among all."""
+        """The data of this call, distinct from any other's, and this rank's place in the group."""
         dtype, trial = self.transport.element(size.dtype), self.seed
         if isinstance(op, Collective):
             group, member = self.place_in[op.group]

@@ -1,4 +1,4 @@
-"""What stands in for computing: sleeping, products of matrices that keep a core busy, nothing."""
+"""Stand-ins for computing: sleeping, matrix products that keep a core busy, or nothing."""
 
 import ctypes
 import time
@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 Poll: TypeAlias = Callable[[], bool]
-"""Sees to the communication under way; whether there is any that it must see to again."""
+"""Makes communication progress; returns whether any is left that needs polling."""
 
 StandIn: TypeAlias = Callable[[float, Poll], None]
-"""Computes for so many seconds, and polls now and then."""
+"""Stands in for so many seconds of computing, polling now and then."""
 
 Kind: TypeAlias = Literal["sleep", "busy", "nothing"]
 
@@ -23,24 +23,24 @@ _BURSTS = 30
 
 
 def nothing(seconds: float, poll: Poll) -> None:
-    """Computing takes no time."""
+    """The stand-in that takes no time."""
 
 
 def sleep_exactly() -> None:
-    """Have Linux end this thread's sleeping when it should, not up to 50 µs later."""
+    """Have Linux wake this thread in time, not up to 50 µs late."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
 
 
 def sleep(seconds: float, poll: Poll) -> None:
-    """Leave the core to others for ``seconds``."""
+    """The stand-in that sleeps, which leaves the core to others."""
     end = time.perf_counter() + seconds
     while (rest := end - time.perf_counter()) > 0:
         time.sleep(min(rest, _SLICE_S) if poll() else rest)
 
 
 def busy() -> StandIn:
-    """As many products of matrices as this core does in the time when nothing else runs on it.
+    """A stand-in that runs the matrix products which this core, otherwise idle, does in the time.
 
     Where ranks share a core it takes longer, as computing would.
     """
@@ -64,7 +64,7 @@ def busy() -> StandIn:
 
 
 def _shortest(run: Callable[[], None]) -> float:
-    """The least of some runs, which no other process can have interrupted."""
+    """The least time of some runs, which presumably no other process interrupted."""
     run()
     shortest = float("inf")
     for _ in range(_BURSTS):

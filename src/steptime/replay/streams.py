@@ -1,7 +1,7 @@
-"""The streams of a rank: which op may begin when, as CUDA streams and events have it.
+"""Streams: which op of a rank may begin when, with the semantics of CUDA streams and events.
 
-Beside that, calls of one group and messages of one way begin in the order of the list: that is how
-they meet those of the other ranks.
+Besides, the calls of one *channel*, a group or messages of one direction, begin in the order of the
+list, since that is how they match those of other ranks.
 """
 
 from collections import Counter, deque
@@ -14,14 +14,14 @@ from steptime.replay.extent import axes_of, label_of
 from steptime.replay.transport import Pending
 
 _MOST_COUNTED = 8192
-"""Of so many ops it is worked out who waits for whom: that takes as many bits squared."""
+"""Limit of ops for which the order is computed: that takes the square of it in bits."""
 
 
 @dataclass(eq=False, slots=True)
 class Turn:
-    """One op of one step, which waits in ``queue`` from when it may begin.
+    """One op of one step, which goes into ``queue`` when it may begin.
 
-    ``missing`` counts the conditions that are not met; ``pending`` and ``began`` are the caller's.
+    ``missing`` counts its unmet conditions; ``pending`` and ``began`` are the caller's.
     """
 
     op: Op
@@ -46,7 +46,7 @@ class _Condition(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Step:
-    """The turns of a step, one an op, of which ``left`` have not ended."""
+    """The turns of a step, one an op; ``left`` counts those that have not ended."""
 
     number: int = 0
     left: int = 0
@@ -55,7 +55,7 @@ class _Step:
 
 
 class _Next:
-    """Of each op: those that one of its events lets begin, in the same step and in the next."""
+    """For each op, the ops that one of its events may let begin, in this step and the next."""
 
     def __init__(self, ops: int) -> None:
         self.same: list[list[int]] = [[] for _ in range(ops)]
@@ -65,10 +65,10 @@ class _Next:
 class Streams:
     """The ops that are still to be done, in the order in which they may begin.
 
-    What an op waits for is counted down as others begin and end, so that an event costs as much as
-    there are ops that wait for it. ``calls`` and ``computations`` have those that may begin. All of
-    it happens between one call and the next, on a core whose caches the calls have emptied: it
-    makes nothing anew, and calls little.
+    Each op counts down the conditions that it waits for as others begin and end, so an event costs
+    as much as ops wait for it. ``calls`` and ``computations`` have the ops that may begin. All of
+    this runs between calls, on a core whose caches the calls have emptied: so it allocates nothing,
+    and calls little.
     """
 
     def __init__(self, ops: Sequence[Op]) -> None:
@@ -96,7 +96,7 @@ class Streams:
         self._left = self._main_left = self._unbegun = 0
 
     def add_step(self, number: int) -> None:
-        """Add a step behind what is there, of which the main stream has come to the end."""
+        """Add a step, when the main stream has finished the steps before it."""
         step = self._new_step(number)
         self._left += step.left
         self._unbegun += step.left
@@ -113,7 +113,7 @@ class Streams:
                 turn.queue.append(turn)
 
     def _new_step(self, number: int) -> _Step:
-        """A step of which nothing has begun; one that is over is taken again."""
+        """A step in which nothing has begun, reusing a finished one."""
         if len(self._steps) > 1 and not self._steps[0].left:
             step = self._steps.popleft()
         else:
@@ -128,25 +128,25 @@ class Streams:
         return step
 
     def number(self, turn: Turn) -> int:
-        """How many before it had to begin in its order, from the first step on."""
+        """The position of a turn in its channel, counted from the first step on."""
         return turn.step.number * self._in_a_step[turn.place] + self._numbers[turn.place]
 
     def main_is_done(self) -> bool:
-        """Whether the main stream has come to the end of the steps that were added."""
+        """Whether the main stream has finished all steps that were added."""
         return not self._main_left
 
     def done(self) -> bool:
-        """Whether everything has been done."""
+        """Whether all ops of all steps have ended."""
         return not self._left
 
     def begin(self, turn: Turn) -> None:
-        """The op, which may begin, begins."""
+        """Note that the op, which may begin, begins."""
         turn.begun = True
         self._unbegun -= 1
         self._event(turn, self._at_begin)
 
     def end(self, turn: Turn) -> None:
-        """The op, which has begun, is done."""
+        """Note that the op, which has begun, has ended."""
         turn.ended = True
         turn.step.left -= 1
         self._left -= 1
@@ -165,11 +165,11 @@ class Streams:
                     other.queue.append(other)
 
     def all_wait_for(self, turn: Turn) -> bool:
-        """Whether nothing can begin before this op, which has begun, is done."""
+        """Whether nothing can begin before this op, which has begun, has ended."""
         return self._unbegun == self._behind[turn.place]
 
     def held_up_by(self) -> str:
-        """The axes whose communication the main stream waits for in the end; empty if none."""
+        """The axes whose communication the main stream ultimately waits for; empty if none."""
         if not self._main_left:
             return ""
         turn: Turn | None = self._steps[-1].turns[self._main[-self._main_left]]
@@ -178,7 +178,7 @@ class Streams:
         return self._labels[turn.place] if turn else ""
 
     def _unmet(self, turn: Turn) -> Turn | None:
-        """The op of a condition that is not met; None where none is known."""
+        """The op of an unmet condition; None where none is known."""
         newest = turn.step is self._steps[-1]
         for at, back, ended in self._conditions[turn.place]:
             if back and (not newest or len(self._steps) < 2):
@@ -210,36 +210,36 @@ def _behind(
 
 
 def _conditions(ops: Sequence[Op]) -> list[list[_Condition]]:
-    """What each op waits for; the first of a stream or way for the last of the step before."""
+    """The conditions of each op; the first of a stream or channel follows the last step's last."""
     found = []
     streams: dict[object, int] = {op.stream: place for place, op in enumerate(ops)}
-    ways: dict[object, int] = {_way(op): place for place, op in enumerate(ops)}
+    channels: dict[object, int] = {_channel(op): place for place, op in enumerate(ops)}
     seen: set[object] = set()
     for place, op in enumerate(ops):
         conditions = [_Condition(at % len(ops), at < 0, ended=True) for at in op.after]
         conditions.append(_Condition(streams[op.stream], op.stream not in seen, ended=True))
-        way = _way(op)
-        if way is not None:
-            conditions.append(_Condition(ways[way], way not in seen, ended=False))
+        channel = _channel(op)
+        if channel is not None:
+            conditions.append(_Condition(channels[channel], channel not in seen, ended=False))
         found.append(conditions)
-        seen |= {op.stream, way}
-        streams[op.stream] = ways[way] = place
+        seen |= {op.stream, channel}
+        streams[op.stream] = channels[channel] = place
     return found
 
 
 def _numbers(ops: Sequence[Op]) -> tuple[list[int], list[int]]:
-    """How many come before each op on its way in a step, and how many there are on it."""
+    """The position of each op in its channel within a step, and the length of that channel."""
     counts: Counter[object] = Counter()
     before = []
     for op in ops:
-        way = _way(op)
-        before.append(counts[way])
-        counts[way] += 1
-    return before, [counts[_way(op)] for op in ops]
+        channel = _channel(op)
+        before.append(counts[channel])
+        counts[channel] += 1
+    return before, [counts[_channel(op)] for op in ops]
 
 
-def _way(op: Op) -> tuple[object, ...] | None:
-    """What ops must have in common to begin in the order of the list."""
+def _channel(op: Op) -> tuple[object, ...] | None:
+    """The channel of an op, whose ops begin in the order of the list; None for computing."""
     if isinstance(op, Collective):
         return ("group", frozenset(axes_of(op)))
     if isinstance(op, Send | Recv):

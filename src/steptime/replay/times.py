@@ -1,4 +1,4 @@
-"""Times of computing that were given: a measured table, or how long a step computes."""
+"""Computing times given by the user: a measured table, or the duration of a step's computing."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping
@@ -17,18 +17,21 @@ _NAMED = 3  # of many names in an error
 
 
 def with_times(program: Program, options: ProxyOptions) -> tuple[Program, str]:
-    """The program with the times that were asked for, and where they come from, in words.
+    """The program with the times that the user gave, and their source in words.
 
-    The same program and no words where none were. Raises UsageError as the functions below do.
+    The same program and no words where none were given. Raises UsageError as the functions below
+    do.
     """
     if options.times is not None:
         source = str(options.times)
-        times = read_times(options.times)
-        source_text = f"computing takes the times of {source}, given"
-        return timed_by_table(program, times, source), source_text
+        timed = timed_by_table(program, read_times(options.times), source)
+        return timed, f"computing takes the times of {source}, given"
     if options.compute_time is not None:
         seconds = options.compute_s
-        return timed_in_all(program, seconds), said_in_all(seconds)
+        return timed_in_all(program, seconds), (
+            f"computing takes {format_seconds(seconds)} a step, given, shared out by FLOP; "
+            "updates none"
+        )
     return program, ""
 
 
@@ -69,10 +72,10 @@ def timed_by_table(program: Program, times: Mapping[str, float], source: str) ->
     """The program whose computing takes the times of a table.
 
     A name is that of an op, or how it begins up to a blank, and * stands for anything: with
-    ``forward block 3`` or ``forward *`` each op so called takes that long. The longest name that
-    fits counts. What has nothing to compute takes no time where no name fits.
+    ``forward block 3`` or ``forward *`` each op so called takes that long. The longest matching
+    name counts. An op with nothing to compute takes no time where no name matches.
 
-    Raises UsageError where an op has no time, and where a name is that of no op.
+    Raises UsageError where an op has no time, and where a name matches no op.
     """
     used: set[str] = set()
     missing: dict[str, None] = {}
@@ -102,8 +105,7 @@ def timed_by_table(program: Program, times: Mapping[str, float], source: str) ->
 def timed_in_all(program: Program, seconds: float) -> Program:
     """The program whose forward and backward take ``seconds`` on the rank that has the most FLOP.
 
-    They are shared out by FLOP, and updates take no time. Raises UsageError where there are no
-    FLOP to share them out by.
+    They are divided by FLOP, and updates take no time. Raises UsageError where there are no FLOP.
     """
     most = max(
         sum(op.flops for op in ops if isinstance(op, Compute) and _of_model(op))
@@ -115,13 +117,6 @@ def timed_in_all(program: Program, seconds: float) -> Program:
             "own: leave --compute-time out"
         )
     return _timed(program, lambda op: op.flops / most * seconds if _of_model(op) else 0.0)
-
-
-def said_in_all(seconds: float) -> str:
-    """Where the times of ``timed_in_all`` come from, in words."""
-    return (
-        f"computing takes {format_seconds(seconds)} a step, given, shared out by FLOP; updates none"
-    )
 
 
 def _of_model(op: Compute) -> bool:

@@ -18,7 +18,7 @@ _MOST_AT_ONCE = 64
 
 
 class _Ended:
-    """A call that some thread waits for: gloo does not say of a message whether it is done."""
+    """A call that a thread waits for: gloo cannot tell whether a message is done."""
 
     def __init__(self, future: "Future[Any]") -> None:
         self.future = future
@@ -47,7 +47,7 @@ class TorchReplayTransport:
         return DTYPES[_NAMES[dtype]]
 
     def vector(self, elements: int, dtype: Dtype) -> Tensor:
-        """A new tensor; of the backend steptime one that lies where ranks of a host reach it."""
+        """A new tensor; with the backend steptime in its arena."""
         return self.world.buffer(elements, dtype)
 
     def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
@@ -58,16 +58,16 @@ class TorchReplayTransport:
                 self._groups[axes] = group
 
     def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Nothing: ranks of a CPU are connected."""
+        """Do nothing: ranks on CPUs are connected."""
 
     def collective(self, call: GroupCall) -> Begin:
-        """Make a collective ready."""
+        """Prepare a collective."""
         function, arguments = self._collective(call)
         group = self._groups[call.axes]
         return lambda: self._ended([function(*arguments, group=group, async_op=True)])
 
     def blocking(self, call: GroupCall) -> Callable[[], object] | None:
-        """Make a collective ready that returns when it is done."""
+        """Prepare a collective that returns when it is done."""
         function, arguments = self._collective(call)
         group = self._groups[call.axes]
         return lambda: function(*arguments, group=group)
@@ -96,11 +96,11 @@ class TorchReplayTransport:
         return dist.barrier, ()
 
     def send(self, pieces: Sequence[Tensor], to: int, tag: int) -> Begin:
-        """Make a message to a rank ready."""
+        """Prepare a message to a rank."""
         return lambda: self._ended([dist.isend(piece, to, tag=tag) for piece in pieces])
 
     def receive(self, pieces: Sequence[Tensor], source: int, tag: int) -> Begin:
-        """Make a message from a rank ready."""
+        """Prepare a message from a rank."""
         return lambda: self._ended([dist.irecv(piece, source, tag=tag) for piece in pieces])
 
     def _ended(self, works: Sequence[Any]) -> Pending:
@@ -111,7 +111,7 @@ class TorchReplayTransport:
         wait([one.future for one in pending], return_when=FIRST_COMPLETED)
 
     def close(self) -> None:
-        """Give back the groups and the threads."""
+        """Free the groups and the threads."""
         self._threads.shutdown()
         self._groups.clear()
 

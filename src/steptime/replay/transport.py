@@ -1,4 +1,4 @@
-"""What a replay needs of a library: to begin calls of sub-groups and learn when they are done."""
+"""ReplayTransport: the calls that a replay makes of a communication library."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from steptime.measure.transport import BenchTransport
 class GroupCall:
     """A collective of the group along ``axes``.
 
-    ``whole`` holds all ranks' data, or what every rank reduces or is sent; ``part`` one rank's, in
-    or out, the output of an all_to_all, and the input of an all_reduce that is not in place, else
-    empty. ``root`` counts within the group.
+    ``whole`` holds all ranks' data, or what every rank reduces or is sent. ``part`` holds one
+    rank's data, in or out, or the output of an all_to_all, or the input of an all_reduce that is
+    not in place; else it is empty. ``root`` counts within the group.
     """
 
     kind: str
@@ -27,14 +27,14 @@ class GroupCall:
 
 
 class Pending(Protocol):
-    """A call under way."""
+    """A call in progress."""
 
     def done(self) -> bool:
-        """Whether this rank's part is done; raises what made it fail."""
+        """Whether this rank's part is done; raises the error of a failed call."""
 
 
 Begin: TypeAlias = Callable[[], Pending]
-"""Begins a call that was made ready before, and may do so again once it is done."""
+"""Begins a prepared call, and may do so again once it is done."""
 
 
 class ReplayTransport(Protocol):
@@ -45,41 +45,41 @@ class ReplayTransport(Protocol):
 
     @property
     def world(self) -> BenchTransport:
-        """The transport among all ranks, which has the rank's vectors too."""
+        """The BenchTransport among all ranks, which has the rank's vectors too."""
 
     @property
     def sums_in_place(self) -> bool:
-        """Whether an all_reduce reads what it writes even where it has an input of its own."""
+        """Whether an all_reduce reads its output even where it has an input of its own."""
 
     def element(self, dtype: str) -> Dtype:
-        """What carries elements of a program's dtype."""
+        """The dtype that carries elements of a program's dtype."""
 
     def vector(self, elements: int, dtype: Dtype) -> Vector:
-        """A new 1-D vector, where the library reaches it best."""
+        """A new 1-D vector, where the library is fastest."""
 
     def form_groups(self, axes: tuple[str, ...], groups: Ints) -> None:
         """Make the sub-groups along ``axes``: ranks in order, shape (groups, members)."""
 
     def connect(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Get ready for messages from one rank to another, given all such pairs of the program."""
+        """Prepare for messages, given all pairs of sender and receiver in the program."""
 
     def collective(self, call: GroupCall) -> Begin:
-        """Make a collective ready."""
+        """Prepare a collective."""
 
     def blocking(self, call: GroupCall) -> Callable[[], object] | None:
-        """Make a collective ready that returns when this rank's part is done.
+        """Prepare a collective that returns when this rank's part is done.
 
         None where that is no faster than to begin it and wait.
         """
 
     def send(self, pieces: Sequence[Vector], to: int, tag: int) -> Begin:
-        """Make a message to a rank ready, which goes in pieces, one after another."""
+        """Prepare a message to a rank, sent in ``pieces``, one after another."""
 
     def receive(self, pieces: Sequence[Vector], source: int, tag: int) -> Begin:
-        """Make a message from a rank ready, which comes in the same pieces."""
+        """Prepare a message from a rank, in the same ``pieces``."""
 
     def wait_for_any(self, pending: Sequence[Any]) -> None:
         """Return when one of them may be done."""
 
     def close(self) -> None:
-        """Give back the groups."""
+        """Free the groups."""

@@ -1,4 +1,4 @@
-"""What the main stream of a simulated rank waited for, judged as a live rank judges it."""
+"""What the main stream of a simulated rank waited for, by the same rules as on live ranks."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -65,7 +65,7 @@ class RankTimes:
         return turns[at] if at < len(turns) else None
 
     def _before(self, turn: Instance, op: Op, now: float) -> Instance | None:
-        """One that must end before an op can start."""
+        """An op that must end before another can start."""
         first = self._first(op.stream, now)
         if first != turn:
             return first

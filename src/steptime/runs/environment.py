@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from steptime import __version__
+from steptime.version import __version__
 
 ALWAYS: Mapping[str, Any] = {"always": True}
 """Metadata of a field that JSON holds even where nothing is known of it."""

@@ -15,13 +15,13 @@ from steptime.timeline import Clock, Source
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls of one kind in a step, and the sum of their counts."""
+    """How many calls of one kind a step has, and the sum of their counts."""
 
     calls: int = 0
     elements: int = 0
 
     def plus(self, count: int) -> "Calls":
-        """One call more."""
+        """These and one call more."""
         return Calls(self.calls + 1, self.elements + count)
 
 

@@ -1,4 +1,4 @@
-"""Carrying out one collective on a cluster that has nothing else to do."""
+"""Simulating one collective alone on a cluster."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +10,15 @@ from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.collectives.schedule import Schedule
 from steptime.simulate.network.series import LinkSeries
-from steptime.simulate.network.under_way import Traffic
+from steptime.simulate.network.simulator import NetworkSimulator
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Carried:
-    """How a collective went.
+    """The simulation of one collective.
 
     ``ends``: when each rank was done, in seconds, shape (ranks,); ``seconds``: when the last was.
-    ``link_bytes``: shape (links,). ``kept``: its messages, dtype KEPT, if they were to be kept.
+    ``link_bytes``: shape (links,). ``kept``: its messages, dtype KEPT, if asked for.
     """
 
     seconds: float
@@ -37,23 +37,23 @@ def carry(
     *,
     keep_messages: bool = False,
 ) -> Carried:
-    """Carry out a collective for a vector of ``nbytes`` bytes a rank; all ranks start at 0.
+    """Simulate a collective on a vector of ``nbytes`` bytes a rank; all ranks start at 0.
 
-    ``devices``: that of each rank, shape (ranks,). Raises UsageError for a cluster whose links
-    cannot be, and where the messages under way at once do not fit into memory.
+    ``devices``: that of each rank, shape (ranks,). Raises UsageError for a link of the cluster with
+    impossible figures, and where the concurrent messages do not fit into memory.
     """
-    traffic = Traffic(cluster, keep_messages=keep_messages)
-    token = traffic.begin(schedule, devices, nbytes)
+    network = NetworkSimulator(cluster, keep_messages=keep_messages)
+    token = network.begin(schedule, devices, nbytes)
     for rank in range(schedule.ranks):
-        traffic.enter(token, rank, 0.0)
-    done = traffic.finish()
+        network.enter(token, rank, 0.0)
+    done = network.finish()
     ends = np.empty(schedule.ranks)
     ends[done["rank"]] = done["at"]
     return Carried(
         seconds=float(ends.max()),
         ends=ends,
-        messages=traffic.messages,
-        link_bytes=traffic.link_bytes,
-        link_series=traffic.link_series,
-        kept=traffic.kept if keep_messages else None,
+        messages=network.messages,
+        link_bytes=network.link_bytes,
+        link_series=network.link_series,
+        kept=network.kept if keep_messages else None,
     )

@@ -1,4 +1,4 @@
-"""Which algorithm carries out a collective, and what it takes each group."""
+"""Choosing the algorithm of a collective, and what it takes each group."""
 
 from contextlib import suppress
 from typing import TypeAlias
@@ -15,17 +15,17 @@ from steptime.program import Call
 from steptime.simulate.price import Offer, group_seconds, offer
 
 Offers: TypeAlias = list[tuple[Ints, Offer]]
-"""Offers of one algorithm, each with the numbers of the groups that it is for."""
+"""Offers of one algorithm, each with the numbers of the groups that would run it."""
 
 
 def chosen(
     cluster: Cluster, kinds: Ints, call: Call, name: str, groups: Ints, *, priced: bool
 ) -> tuple[Offers, Floats]:
-    """How ``call`` is carried out on its groups of devices, shape (groups, members).
+    """The offers by which ``call`` runs on groups of devices, shape (groups, members).
 
-    ``name``: the algorithm or, where that is empty, the cheapest is looked for: see ``cheapest``.
-    With the offers comes what each group takes, in seconds, shape (groups,): zeros where it is not
-    asked to be ``priced``. ``kinds``: those of the cluster's links.
+    ``name``: the algorithm; where it is empty, the ``cheapest``. Also returns what each group
+    takes, in seconds, shape (groups,): zeros unless ``priced`` or the cheapest was looked for.
+    ``kinds``: the kind of each link of the cluster, as ``link_kinds`` numbers them.
 
     Raises UsageError where the algorithm cannot be simulated, or none can.
     """
@@ -38,36 +38,36 @@ def chosen(
 def cheapest(cluster: Cluster, kinds: Ints, call: Call, groups: Ints) -> tuple[Offers, Floats]:
     """The algorithm that takes the least time on the slowest group.
 
-    Not asked are those of more than MOST_TRANSFERS transfers; those that look at hosts, where
-    groups lie on one host or every member on its own; and ``flat``: what its root spends on each
-    of its messages is not in the network's model.
+    Left out are algorithms of more than MOST_TRANSFERS transfers; those that depend on hosts, where
+    groups lie on one host or every member on its own; and ``flat``, because the network model has
+    no cost of a message at its root.
     """
     hosts = np.sort(cluster.host_of[groups], axis=1)
     most = int((np.diff(hosts, axis=1) > 0).sum(axis=1).max()) + 1
     two_levels = 1 < most < groups.shape[1]
-    asked: list[Offers] = []
+    candidates: list[Offers] = []
     for algorithm in algorithms(call.kind).values():
         sensible = algorithm.name != "flat" and (two_levels or "hosts" not in algorithm.takes)
         if sensible and algorithm.serves(groups.shape[1]):
             with suppress(UsageError):
-                asked.append(_offers(cluster, call, algorithm.name, groups))
-    if not asked:
+                candidates.append(_offers(cluster, call, algorithm.name, groups))
+    if not candidates:
         raise UsageError(
             f"no {call.kind} for {groups.shape[1]} ranks has few enough transfers to be simulated: "
             "ask for fewer ranks in a group"
         )
-    bounds = [max(one.least for _, one in offers) for offers in asked]
-    best = asked[0], np.full(len(groups), np.inf)
+    bounds = [max(one.least for _, one in offers) for offers in candidates]
+    best = candidates[0], np.full(len(groups), np.inf)
     for number in np.argsort(bounds, kind="stable"):
         if bounds[number] < best[1].max():  # else it cannot be cheaper
-            seconds = _seconds(asked[number], kinds)
+            seconds = _seconds(candidates[number], kinds)
             if seconds.max() < best[1].max():
-                best = asked[number], seconds
+                best = candidates[number], seconds
     return best
 
 
 def _offers(cluster: Cluster, call: Call, name: str, groups: Ints) -> Offers:
-    """An offer for each pattern in which groups lie on hosts, if the algorithm looks at hosts."""
+    """One offer for each pattern in which groups lie on hosts, if the algorithm asks for hosts."""
     algorithm = find_algorithm(call.kind, name)
     hosts = cluster.host_of[groups]
     if "hosts" not in algorithm.takes:
@@ -88,7 +88,7 @@ def _offers(cluster: Cluster, call: Call, name: str, groups: Ints) -> Offers:
 
 
 def _seconds(offers: Offers, kinds: Ints) -> Floats:
-    """What each group takes, shape (groups,)."""
+    """What each group takes, in seconds, shape (groups,)."""
     seconds = np.empty(sum(own.size for own, _ in offers))
     for own, one in offers:
         seconds[own] = group_seconds(one, kinds)
@@ -96,7 +96,7 @@ def _seconds(offers: Offers, kinds: Ints) -> Floats:
 
 
 def _relabelled(hosts: Ints) -> Ints:
-    """Hosts of groups, shape (groups, members), numbered in each in the order of appearance."""
+    """Number the hosts of each group, shape (groups, members), in the order of appearance."""
     rows, which = np.unique(hosts, axis=0, return_inverse=True)
     for row in rows:
         numbers = {host: number for number, host in enumerate(dict.fromkeys(row.tolist()))}

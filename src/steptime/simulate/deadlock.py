@@ -1,4 +1,4 @@
-"""Why the ranks of a program wait for each other for ever."""
+"""Deadlocks: why the ranks of a program wait for each other for ever."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ _MOST_NAMED = 4
 
 @dataclass(frozen=True, eq=False)
 class Deadlock:
-    """Where the streams of a program stand when nothing goes on.
+    """The state of a program's streams when none can go on.
 
-    ``done``: how many ops of a step each has done, shape (ranks, streams). ``never``: whether an op
-    of a rank never ends, shape (rank ops,).
+    ``done``: how many ops of a step each stream has done, shape (ranks, streams). ``never``:
+    whether a rank op never ends, shape (rank ops,).
     """
 
     program: Program
@@ -26,7 +26,7 @@ class Deadlock:
     never: Flags
 
     def reason(self) -> str:
-        """A sentence that names ranks and ops that wait for each other in a circle."""
+        """A sentence that names the ranks and ops of a circle of waits."""
         kinds = self.queues.class_of
         lengths = np.diff(self.queues.queue_of, axis=1)[kinds]
         rank, stream = np.argwhere(self.done < lengths)[0].tolist()
@@ -43,7 +43,7 @@ class Deadlock:
         )
 
     def _place(self, rank: int, stream: int) -> int:
-        """Where in its list the op is that a stream is stuck in."""
+        """The place in its list of the op at which a stream is stuck."""
         first = self.queues.queue_of[self.queues.class_of[rank], stream]
         return int(self.queues.queue[first + self.done[rank, stream]])
 
@@ -52,7 +52,7 @@ class Deadlock:
         return ops[self._place(rank, stream)]
 
     def _blocking(self, rank: int, stream: int) -> tuple[int, int]:
-        """The stream, stuck itself, that another one waits for."""
+        """The stuck stream that another one waits for."""
         missing = self._missing(rank, stream)
         if missing is not None:
             return rank, self._stream_of(rank, missing)
@@ -70,7 +70,7 @@ class Deadlock:
         raise AssertionError("all members have reached a call that never began")
 
     def _missing(self, rank: int, stream: int) -> int | None:
-        """The first op of a rank that a stream's op comes after and that never ends."""
+        """The first op that a stream's op comes after and that never ends."""
         base = self.queues.rank_ops_of[rank]
         after = [place for place in self._head(rank, stream).after if place >= 0]
         return next((place for place in after if self.never[base + place]), None)

@@ -1,4 +1,4 @@
-"""What an op takes on a device: the roofline."""
+"""Device time: what an op takes on a device, by the roofline model."""
 
 from math import inf
 
@@ -28,10 +28,10 @@ def seconds_on(device: Device, op: Op) -> float:
 
 
 def roofline_seconds(op: Compute, flops: float, memory_bandwidth: float) -> float:
-    """The op's own seconds or, where it has none, what the device takes that has these rates.
+    """The op's own seconds or, where it has none, its time on a device with these rates.
 
-    That is the longer of computing, at ``flops`` FLOP/s, and of moving the op's bytes through the
-    memory, at ``memory_bandwidth`` bytes/s (Williams, Waterman and Patterson 2009).
+    The longer of computing, at ``flops`` FLOP/s, and of moving the op's bytes through the memory,
+    at ``memory_bandwidth`` bytes/s (Williams, Waterman and Patterson 2009).
     """
     if op.seconds is not None:
         return op.seconds

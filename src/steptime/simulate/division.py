@@ -1,4 +1,4 @@
-"""How each rank's step divides into phases, for very many ranks.
+"""Dividing each rank's step into phases, compiled for very many ranks.
 
 Compiled code, all in this file.
 """
@@ -22,8 +22,8 @@ WAIT = int(Phase.WAIT)
 def starts_of(queues: Queues, ends: Floats, rank: int) -> Floats:
     """When the ops of a rank started, shape (steps, ops); ``ends`` of shape (steps, rank ops).
 
-    That is when both the one before on its stream had ended and all that it comes after; a wait
-    starts when its stream comes to it.
+    An op starts when the one before it on its stream and all ops that it comes after have ended; a
+    wait starts when its stream comes to it.
     """
     kind, base = queues.class_of[rank], queues.rank_ops_of[rank]
     first_op = queues.ops_of[kind]
@@ -57,8 +57,8 @@ def divide(
 ) -> Floats:
     """Seconds of compute, exposed communication, update and other of a step, shape (ranks, 4).
 
-    As ``phases_of_steps`` divides it, in the time from ``begin`` to ``finish``, both of shape
-    (ranks,). ``phase``: of each op, shape (ops,). ``ends``: shape (steps, rank ops).
+    Divided as by ``phases_of_steps``, between ``begin`` and ``finish``, both of shape (ranks,).
+    ``phase``: of each op, shape (ops,). ``ends``: shape (steps, rank ops).
     """
     ranks = begin.size
     totals = np.zeros((ranks, 4))

@@ -1,7 +1,7 @@
-"""Equivalent ranks, whose steps take the same times: at fidelity ``collective`` one is enough.
+"""Equivalent ranks take the same times in a step: fidelity ``collective`` simulates one a kind.
 
 Two ranks are equivalent when they run the same ops on devices of the same speed, and their calls
-take as long and join them with equivalent ranks. The coarsest such division of the ranks is found
+take as long and join them with equivalent ranks. The coarsest such partition of the ranks is found
 by partition refinement (Paige and Tarjan 1987): divide by what each rank runs, look at the kinds of
 ranks in each group that it is in, divide further, until nothing changes. It is exact: a slow device
 or an odd placement makes further kinds of ranks.
@@ -21,10 +21,9 @@ from steptime.simulate.recurrence import Prices
 
 @dataclass(frozen=True, eq=False)
 class EquivalentRanks:
-    """One rank of each kind, and what the instances of its calls take.
+    """A reduced program with one rank of each kind, and what the instances of its calls take.
 
-    ``of``: the kind of each rank, shape (ranks,). ``queues`` and ``prices`` are those of programs
-    with one rank a kind.
+    ``of``: the kind of each rank, shape (ranks,). ``queues`` and ``prices``: of that program.
     """
 
     of: Ints
@@ -50,14 +49,14 @@ def kinds_of_ranks(queues: Queues, matching: Matching, seconds: Floats) -> Equiv
 
 
 def _price_of_group(instances: Instances, seconds: Floats) -> Floats:
-    """What each group's instances take, shape (groups,)."""
+    """What the instances of each group take, in seconds, shape (groups,)."""
     price = np.empty(len(instances.groups))
     price[instances.group] = seconds[instances.numbers]
     return price
 
 
 def _kinds_of_groups(kind: Ints, instances: Instances, price: Floats) -> Ints:
-    """A number for each group that tells which kinds are in it and what its instances take."""
+    """A number for each group: the same for the same kinds of ranks and the same price."""
     members = kind[instances.groups]
     if not instances.ordered:
         members = np.sort(members, axis=1)
@@ -66,7 +65,7 @@ def _kinds_of_groups(kind: Ints, instances: Instances, price: Floats) -> Ints:
 
 
 def _signatures(kind: Ints, instances: Sequence[Instances], groups: Sequence[Ints]) -> Ints:
-    """What is known of each rank: its kind, and the kinds of the groups that it is in."""
+    """For each rank a row of its kind and the kinds of its groups."""
     columns = [kind]
     for one, of_group in zip(instances, groups, strict=True):
         for places in one.groups.T[:, None] if one.ordered else [one.groups.T]:
@@ -77,7 +76,7 @@ def _signatures(kind: Ints, instances: Sequence[Instances], groups: Sequence[Int
 
 
 def _numbered(rows: NDArray[np.integer]) -> Ints:
-    """The number of each row among those that differ, shape (rows,)."""
+    """Number the distinct rows, shape (rows,)."""
     if rows.ndim > 1:
         rows = np.ascontiguousarray(rows, np.int32)
         rows = rows.view(f"V{rows.itemsize * rows.shape[1]}").reshape(-1)
@@ -87,7 +86,7 @@ def _numbered(rows: NDArray[np.integer]) -> Ints:
 def _quotient(
     kind: Ints, groups: Sequence[Ints], queues: Queues, matching: Matching, seconds: Floats
 ) -> EquivalentRanks:
-    """Programs of one rank a kind, with the instances of one group of each kind of groups."""
+    """The program of one rank a kind, with the instances of one group of each kind of groups."""
     ranks = np.unique(kind, return_index=True)[1]
     sizes = np.diff(matching.parts_of)[ranks]
     parts_of = np.concatenate([[0], np.cumsum(sizes)])

@@ -1,4 +1,4 @@
-"""Steps message by message: an event loop over the streams of all ranks and the network."""
+"""The event loop of fidelity ``message``: streams of all ranks, and messages on the network."""
 
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -8,7 +8,7 @@ import numpy as np
 
 from steptime.arrays import Ints
 from steptime.program import Matching
-from steptime.simulate.network.under_way import Traffic
+from steptime.simulate.network.simulator import NetworkSimulator
 from steptime.simulate.plan import Assignment, Plan
 from steptime.simulate.queues import COMMUNICATE, Queues
 
@@ -22,19 +22,19 @@ MESSAGE = -1  # the rank of a Done that is a message
 
 
 class Loop:
-    """Streams that run ops one after the other, and what each is doing now.
+    """The streams of all ranks, each with the op it runs now.
 
-    ``ends``: when each rank op did, in seconds, shape (steps, rank ops). The streams of a rank
+    ``ends``: when each rank op ended, in seconds, shape (steps, rank ops). The streams of a rank
     may be in different steps.
     """
 
     def __init__(
-        self, queues: Queues, matching: Matching, plan: Plan, traffic: Traffic, steps: int
+        self, queues: Queues, matching: Matching, plan: Plan, network: NetworkSimulator, steps: int
     ) -> None:
         ranks, streams = queues.class_of.size, queues.queue_of.shape[1] - 1
         rank_ops = int(queues.rank_ops_of[-1])
         self.ends = np.full((steps, rank_ops), np.nan)
-        self._traffic = traffic
+        self._network = network
         self._steps = steps
         self._now = 0.0
         self._ops = _Ops(queues)
@@ -53,23 +53,23 @@ class Loop:
         self._waiting: dict[tuple[int, int], tuple[Stream, ...]] = {}  # by token and rank of a Done
 
     def run(self) -> None:
-        """Run all steps, until nothing happens any more."""
+        """Run all steps, until no event is left."""
         self._start(
             [(rank, stream) for rank, on in enumerate(self._busy) for stream in range(len(on))]
         )
         while True:
             until = self._computing[0][0] if self._computing else inf
-            done = self._traffic.advance(until)
+            done = self._network.advance(until)
             if not done and not self._computing:
                 return
-            self._now = self._traffic.now if done else until
+            self._now = self._network.now if done else until
             over = [s for one in done for s in self._waiting.pop((one.token, one.rank))]
             while self._computing and self._computing[0][0] <= self._now:
                 over.append(heappop(self._computing)[1])
             self._start([free for stream in over for free in self._end(stream)])
 
     def _start(self, free: list[Stream]) -> None:
-        """Start the next op of each of these streams if it can start now, and what follows."""
+        """Start the next op of each of these streams if it can start, and what follows at once."""
         while free:
             rank, number = stream = free.pop()
             kind = self._class_of[rank]
@@ -95,12 +95,12 @@ class Loop:
                 free += self._end(stream)
 
     def _blocked(self, rank: int, step: int, after: list[int]) -> bool:
-        """Whether one of these ops of a rank, where negative of the step before, is not done."""
+        """Whether an op in ``after`` has not ended: of this step or, if negative, the last."""
         ended = self._ended[rank]
         return any(ended[op] < step + (op >= 0) for op in after)
 
     def _end(self, stream: Stream) -> list[Stream]:
-        """The op that a stream runs is done now; the streams that may go on."""
+        """End the op that a stream runs; returns the streams that may go on."""
         rank, number = stream
         kind = self._class_of[rank]
         queue = self._ops.queues[kind][number]
@@ -113,7 +113,7 @@ class Loop:
         return [stream, *((rank, other) for other in self._ops.wakes[kind][op])]
 
     def _reach(self, key: StepInstance, place: int, stream: Stream) -> bool:
-        """A rank's stream has reached its part, as member ``place``; whether it is done at once."""
+        """Let a stream reach its part, as member ``place``; returns whether that ends at once."""
         instance = key[1]
         if instance in self._ends_of:
             other = self._alone.pop(key, None)
@@ -121,26 +121,26 @@ class Loop:
                 self._alone[key] = stream
                 return False
             src, dst, nbytes = self._ends_of[instance]
-            token = self._traffic.send(src, dst, nbytes, self._now)
+            token = self._network.send(src, dst, nbytes, self._now)
             self._waiting[token, MESSAGE] = (other, stream)
         elif instance in self._group_of:
             if key not in self._tokens:
                 assignment, group = self._group_of[instance]
                 devices = assignment.devices[group]
-                begun = self._traffic.begin(
+                begun = self._network.begin(
                     assignment.schedule, devices, assignment.effective_bytes
                 )
                 self._tokens[key] = begun
             token = self._tokens[key]
             self._waiting[token, place] = (stream,)
-            self._traffic.enter(token, place, self._now)
+            self._network.enter(token, place, self._now)
         else:
             return True  # a group of one rank
         return False
 
 
 class _Ops:
-    """Queues as lists, which a loop in Python reads faster: first by class, then by op."""
+    """The queues as Python lists, which a loop reads faster: first by class, then by op."""
 
     def __init__(self, queues: Queues) -> None:
         lists = [slice(*bounds) for bounds in pairwise(queues.ops_of.tolist())]
@@ -163,7 +163,7 @@ def _split(values: Ints, bounds: Ints) -> list[list[int]]:
 
 
 def _groups_of(plan: Plan) -> dict[int, tuple[Assignment, int]]:
-    """How each collective is carried out, and by which of the groups of an assignment."""
+    """The Assignment of each instance of a collective, and the number of its group."""
     return {
         instance: (assignment, group)
         for assignment in plan.assignments
@@ -174,7 +174,7 @@ def _groups_of(plan: Plan) -> dict[int, tuple[Assignment, int]]:
 
 
 def _ends_of(plan: Plan) -> dict[int, tuple[int, int, float]]:
-    """Devices of sender and receiver, and bytes as they count on the links, of each message."""
+    """By instance of a message: devices of sender and receiver, and its effective bytes."""
     return {
         instance: (src, dst, nbytes)
         for instance, (src, dst), nbytes in zip(

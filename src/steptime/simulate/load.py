@@ -1,4 +1,4 @@
-"""What a step puts on ranks and links, counted from its plan."""
+"""Load: the bytes that a step moves by rank and by link, counted from its plan."""
 
 from dataclasses import dataclass
 
@@ -17,8 +17,8 @@ _AT_ONCE = 1 << 18  # paths held at a time
 class Load:
     """Bytes of one step: ``sent`` and ``received`` by each rank, shape (ranks,), and on each link.
 
-    ``links``: shape (links,). ``messages``: how many there are. ``pairs``: what goes from each rank
-    to each other, shape (ranks, ranks), None where there are more than MOST_PAIRED.
+    ``links``: shape (links,). ``messages``: their number. ``pairs``: bytes from each rank to each
+    other, shape (ranks, ranks), None where there are more ranks than MOST_PAIRED.
     """
 
     sent: Floats

@@ -1,8 +1,8 @@
-"""Calls whose times were measured on a cluster: the bytes that they count as.
+"""Measured calls: the effective bytes that make a simulated call take its measured time.
 
 A library's call takes more than its messages: it copies, wakes threads and, where ranks share
-cores, waits for them. All of it is work that what is under way shares, as it shares the links. So
-a call counts as so many bytes as make its simulation, alone, take as long as was measured.
+cores, waits for them. Concurrent calls share that work as they share the links. So a call counts as
+so many bytes as make its simulation, alone, take as long as was measured.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from steptime.simulate.price import message_seconds
 
 
 def library_algorithm(cluster: Cluster, kind: str, ranks: int) -> str:
-    """The algorithm by which the library's collective goes; empty where that is not known.
+    """The algorithm that the cluster's library uses for a collective; empty where unknown.
 
     Raises UsageError where no such algorithm is shipped.
     """
@@ -35,7 +35,7 @@ def library_algorithm(cluster: Cluster, kind: str, ranks: int) -> str:
 def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
     """The bytes that a call among so many ranks counts as; its own where none was measured.
 
-    Its messages, with so many bytes, take in the simulation, alone, what was measured.
+    With so many bytes its messages, simulated alone, take the measured time.
     """
     measured = _nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
     if measured is None or measured.ranks > cluster.devices or not call.nbytes:
@@ -50,7 +50,7 @@ def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
 
 
 def simulated_seconds(cluster: Cluster, kind: str, measured: CallTimes, nbytes: int) -> float:
-    """What the messages of a call take on the ranks on which it was measured, as it was."""
+    """The simulated time of a call alone on as many ranks as it was measured on."""
     devices = np.arange(measured.ranks, dtype=np.int32)
     if kind == MESSAGE:
         return float(message_seconds(cluster, devices, np.roll(devices, -1), nbytes).max())
@@ -60,5 +60,5 @@ def simulated_seconds(cluster: Cluster, kind: str, measured: CallTimes, nbytes: 
 
 
 def _nearest(measured: Sequence[CallTimes], ranks: int) -> CallTimes | None:
-    """The times on the nearest number of ranks, by their ratio."""
+    """The measured times on the number of ranks nearest to ``ranks``, by their ratio."""
     return min(measured, key=lambda one: abs(log(one.ranks / ranks)), default=None)

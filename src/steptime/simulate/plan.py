@@ -23,12 +23,12 @@ _KEPT = 1 << 16  # messages of a schedule whose rounds are kept for the next gro
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """A schedule that is assigned to a call, and the groups that carry it out.
+    """A schedule assigned to a call, and the groups of ranks that run it.
 
     ``effective_bytes``: the bytes as which the call's vector counts on the links, see ``measured``.
     ``sent``: what the members send each other. ``ranks`` of the groups and their ``devices``: shape
-    (groups, members). ``instances``: the numbers of those that are carried out so, shape (n,), and
-    ``group``: by which of the groups, shape (n,).
+    (groups, members). ``instances``: the numbers of the call's instances that run so, shape (n,),
+    and ``group``: the group that runs each, shape (n,).
     """
 
     call: Call
@@ -46,9 +46,9 @@ class Plan:
     """How all instances of the calls of a step are carried out.
 
     ``assignments``: those of collectives of at least two ranks. ``messages``: the instances that
-    are a message, shape (messages,), and the ``ends``, ``nbytes`` and ``effective_bytes`` of each:
-    devices of sender and receiver, shape (messages, 2), and bytes and what they count as, shape
-    (messages,). ``seconds``: what each instance takes, shape (instances,), where that was asked.
+    are a message, shape (messages,). Of each message ``ends``, the devices of sender and receiver,
+    shape (messages, 2), and ``nbytes`` and ``effective_bytes``, shape (messages,). ``seconds``:
+    what each instance takes, shape (instances,), where that was asked for.
     """
 
     assignments: tuple[Assignment, ...]
@@ -60,7 +60,7 @@ class Plan:
 
 
 def check_algorithms(matching: Matching, named: Mapping[str, str]) -> None:
-    """Raise UsageError where an algorithm that is asked for cannot carry out a collective.
+    """Raise UsageError where a requested algorithm cannot carry out a collective.
 
     ``named``: algorithms by collective; they go before those that a program names itself.
     """
@@ -82,10 +82,10 @@ def check_algorithms(matching: Matching, named: Mapping[str, str]) -> None:
 def make_plan(
     cluster: Cluster, matching: Matching, devices: Ints, named: Mapping[str, str], *, priced: bool
 ) -> Plan:
-    """How to carry out the instances of ranks that are on ``devices``, shape (ranks,).
+    """Plan the instances of ranks that are on ``devices``, shape (ranks,).
 
     A collective takes the algorithm that is ``named`` for its kind, else its own, else that of the
-    cluster's library, else the ``cheapest``. ``priced``: say also what each takes.
+    cluster's library, else the ``cheapest``. ``priced``: fill in ``seconds``.
 
     Raises UsageError where an algorithm cannot be simulated.
     """
@@ -110,9 +110,9 @@ def make_plan(
             name = own_name or library_algorithm(cluster, call.kind, members)
             offers, taken = chosen(cluster, kinds, counts_as, name, groups, priced=priced)
             for own, one in offers:
-                met_here = np.isin(group, own)
-                which = np.searchsorted(own, group[met_here]).astype(np.int32)
-                served = instances[met_here]
+                taking_part = np.isin(group, own)
+                which = np.searchsorted(own, group[taking_part]).astype(np.int32)
+                served = instances[taking_part]
                 ranks = when.groups[own]
                 sent = _of_all(one.sent, call.nbytes, counts_as.nbytes)
                 assignments.append(
@@ -137,7 +137,7 @@ def make_plan(
 
 
 def _of_all(sent: Pairs, nbytes: int, effective_bytes: int) -> Pairs:
-    """What a call itself sends, of what it sends when it counts as ``effective_bytes``."""
+    """What a call really sends, from what it sends when it counts as ``effective_bytes``."""
     return (
         sent
         if nbytes == effective_bytes
@@ -146,7 +146,7 @@ def _of_all(sent: Pairs, nbytes: int, effective_bytes: int) -> Pairs:
 
 
 def _kept(one: Offer) -> Schedule:
-    """Its schedule, which does not make its rounds anew for every group unless there are many."""
+    """The schedule with its rounds cached for all groups, unless they are many."""
     if one.sent.messages > _KEPT:
         return one.schedule
     return replace(one.schedule, generate=partial(iter, one.schedule.all_rounds))

@@ -1,4 +1,4 @@
-"""What must hold before a step is simulated: the program, the cluster and the algorithms fit."""
+"""Preparing a simulation: check that program, cluster and algorithms fit, and plan the step."""
 
 import time
 from collections.abc import Mapping
@@ -28,11 +28,9 @@ _OTHER_BYTES = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
-    """A program that can be simulated on a cluster, and what is known of it.
+    """A program that was checked for simulation on a cluster, and the plan of its step.
 
-    ``devices``: that of each rank, shape (ranks,). ``plan``: how its collectives and messages
-    are carried out.
-    ``wall_s``: how long it took to find out.
+    ``devices``: that of each rank, shape (ranks,). ``wall_s``: how long preparing took.
     """
 
     program: Program
@@ -54,7 +52,7 @@ def prepare(
     algorithms: Mapping[str, str] = NOTHING_NAMED,
     steps: int = 2,
 ) -> Prepared:
-    """Look whether some steps of ``program`` can be simulated, as ``simulate`` does first of all.
+    """Check and plan the simulation of some steps of ``program``; ``simulate`` begins with it.
 
     Raises UsageError where the program does not fit the cluster or contradicts itself, an algorithm
     cannot serve or makes too many transfers to be simulated, or there is too little memory.
@@ -86,7 +84,7 @@ def prepare(
 
 
 def _require_memory(program: Program, kept_steps: int) -> None:
-    """Raise UsageError where the ops of all ranks, in so many steps that are kept, do not fit."""
+    """Raise UsageError where the ops of all ranks, in ``kept_steps`` steps, do not fit."""
     sizes = np.array([len(ops) for ops in program.lists], np.int64)
     instances = float(sizes[program.class_of].sum())
     require_memory(

@@ -1,4 +1,4 @@
-"""What a collective takes on the devices of its group, simulated once for equivalent groups."""
+"""Price: what a collective takes on its group's devices, simulated once for equivalent groups."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from steptime.errors import UsageError
 from steptime.simulate.carry import carry
 
 MOST_TRANSFERS = 2_500_000
-"""Of a schedule that is simulated message by message: what one core does in a few seconds."""
+"""Limit of a schedule that is simulated message by message: some seconds on one core."""
 
 RINGS: Mapping[tuple[str, str], Callable[[int], int]] = MappingProxyType(
     {
@@ -24,7 +24,7 @@ RINGS: Mapping[tuple[str, str], Callable[[int], int]] = MappingProxyType(
         ("all_gather", "ring"): lambda ranks: ranks - 1,
     }
 )
-"""Rounds of the schedules whose rounds all take as long."""
+"""The number of rounds of each ring algorithm, whose rounds all take as long."""
 
 _PACED = (32, 64)  # rounds of a long ring that are simulated: by the first its pace is steady
 _AT_ONCE = 1 << 20  # links of paths held at a time
@@ -32,10 +32,10 @@ _AT_ONCE = 1 << 20  # links of paths held at a time
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What a schedule sends in all from rank ``src`` to ``dst``; arrays of shape (pairs,).
+    """The total that a schedule sends from rank ``src`` to ``dst``; arrays of shape (pairs,).
 
-    ``messages``: how many there are in all rounds; ``rounds``: in how many of them the busiest rank
-    takes part.
+    ``messages``: their number in all rounds; ``rounds``: the rounds in which the busiest rank takes
+    part.
     """
 
     src: Ints
@@ -46,9 +46,9 @@ class Pairs:
 
 
 def pairs(schedule: Schedule, nbytes: int) -> Pairs:
-    """What ``schedule`` sends for a vector of ``nbytes`` bytes a rank.
+    """The bytes between each pair of ranks by ``schedule`` for ``nbytes`` bytes a rank.
 
-    Of a ring of more than MOST_TRANSFERS transfers the first rounds are taken for all.
+    Of a ring of more than MOST_TRANSFERS transfers the first rounds are counted for all.
 
     Raises UsageError when another schedule has so many.
     """
@@ -97,11 +97,11 @@ def _first_rounds(schedule: Schedule, count: int) -> Schedule:
 
 
 def seconds(schedule: Schedule, cluster: Cluster, devices: Ints, nbytes: int) -> float:
-    """What ``schedule`` takes alone on ``devices``, shape (ranks,), when all start at once.
+    """The time of ``schedule`` alone on ``devices``, shape (ranks,), when all start at once.
 
-    Each message is simulated, but of a ring of more than MOST_TRANSFERS those of the first rounds:
-    all move the same bytes between the same neighbours, so after a few each takes as long as the
-    one before.
+    Each message is simulated, but of a ring of more than MOST_TRANSFERS only those of the first
+    rounds: all move the same bytes between the same neighbours, so after a few rounds each takes as
+    long as the one before.
     """
     rounds = _long_ring(schedule)
     if not rounds:
@@ -132,7 +132,7 @@ class Offer:
 
     @property
     def least(self) -> float:
-        """Seconds that it takes the slowest group at least."""
+        """A lower bound of the seconds that the slowest group takes."""
         latency = np.append(self.cluster.links.latency, 0.0)
         paths = latency[self.rows].reshape(self.rows.shape[0] * self.sent.src.size, -1)
         quickest = float(paths.sum(axis=1).min(initial=np.inf)) if paths.size else 0.0
@@ -140,7 +140,7 @@ class Offer:
 
 
 def offer(cluster: Cluster, schedule: Schedule, groups: Ints, nbytes: int) -> Offer:
-    """What ``schedule`` puts on the links of a cluster; raises UsageError as ``pairs`` does."""
+    """The Offer of ``schedule`` on a cluster; raises UsageError as ``pairs`` does."""
     sent = pairs(schedule, nbytes)
     paths = cluster.paths(groups[:, sent.src].ravel(), groups[:, sent.dst].ravel())
     rows = paths.reshape(len(groups), -1)
@@ -151,10 +151,10 @@ def offer(cluster: Cluster, schedule: Schedule, groups: Ints, nbytes: int) -> Of
 def group_seconds(one: Offer, kinds: Ints) -> Floats:
     """What an offer takes each of its groups, in seconds, shape (groups,).
 
-    What a group takes alone is simulated once for all groups of one shape. It cannot be done before
-    the busiest of its links has carried the bytes of all groups; alone, it waited for its own. So
-    it takes longer by the difference, which is right where it waits for that link all the time.
-    ``kinds``: those of the cluster's links.
+    What a group takes alone is simulated once for all groups of one shape. A group cannot be done
+    before the busiest of its links has carried the bytes of all groups, while alone it waits only
+    for its own bytes. So it takes longer by the difference, which is exact where it waits for that
+    link all the time. ``kinds``: the kind of each link of the cluster.
     """
     shape = shapes(kinds, one.rows) if len(one.groups) > 1 else np.zeros(1, np.int64)
     alone = np.empty(len(one.groups))
@@ -165,21 +165,21 @@ def group_seconds(one: Offer, kinds: Ints) -> Floats:
 
 
 def message_seconds(cluster: Cluster, src: Ints, dst: Ints, nbytes: int) -> Floats:
-    """What a message takes between each two devices, all at the same time: shape (messages,)."""
+    """The time of each message where all are sent at the same time: shape (messages,)."""
     links = cluster.paths(src, dst)
     latency = np.append(cluster.links.latency, 0.0)[links].sum(axis=1)
     return np.asarray(latency + loads(cluster, links, np.full(links.shape[1], float(nbytes)))[1])
 
 
 def link_kinds(cluster: Cluster) -> Ints:
-    """A number for each link's bandwidth and latency, and one for NO_LINK: shape (links + 1,)."""
+    """Number the distinct links by bandwidth and latency, NO_LINK last: shape (links + 1,)."""
     bandwidth = np.unique(cluster.links.bandwidth, return_inverse=True)[1]
     latencies, latency = np.unique(cluster.links.latency, return_inverse=True)
     return np.append(bandwidth * latencies.size + latency, NO_LINK).astype(np.int32)
 
 
 def shapes(kinds: Ints, rows: Ints) -> Longs:
-    """For each group the first of the same shape, shape (groups,).
+    """For each group the first group of the same shape, shape (groups,).
 
     ``rows``: the links that the messages of each group take, shape (groups, n). Two groups are of
     one shape when their messages share links in the same pattern, and the links in the same place
@@ -196,10 +196,11 @@ def shapes(kinds: Ints, rows: Ints) -> Longs:
 
 
 def loads(cluster: Cluster, rows: Ints, nbytes: Floats) -> tuple[Floats, Floats]:
-    """How long the busiest link of each group is busy, in seconds, twice of shape (groups,).
+    """How long the busiest link of each group is busy, in seconds: two arrays of shape (groups,).
 
-    First with the bytes of that group, then with those of all. ``rows``: the links that the
-    messages of each group take, shape (groups, n); ``nbytes``: what goes over each, shape (n,).
+    The first counts the bytes of that group alone, the second those of all groups. ``rows``: the
+    links that the messages of each group take, shape (groups, n); ``nbytes``: the bytes over the
+    link in each column, shape (n,).
     """
     bandwidth = np.append(cluster.links.bandwidth, np.inf)  # NO_LINK, -1, is the last
     of_all = np.zeros(bandwidth.size)
@@ -220,13 +221,13 @@ def loads(cluster: Cluster, rows: Ints, nbytes: Floats) -> tuple[Floats, Floats]
 
 
 def _batches(rows: Ints) -> Iterator[slice]:
-    """Parts of the rows that are small enough to be worked on at once."""
+    """Slices of the rows, small enough to be worked on at once."""
     size = max(_AT_ONCE // max(rows.shape[1], 1), 1)
     return (slice(start, start + size) for start in range(0, len(rows), size))
 
 
 def _first_places(rows: Ints) -> Ints:
-    """For each entry the first place in its row that has the same, of the same shape."""
+    """For each entry the first place in its row with the same value, of the same shape."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
     begins = np.ones(rows.shape, np.bool_)

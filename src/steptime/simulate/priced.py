@@ -1,4 +1,4 @@
-"""Steps whose calls take known times, for very many ranks."""
+"""Fidelity ``collective``: steps whose calls take known times, for very many ranks."""
 
 import numpy as np
 
@@ -15,9 +15,9 @@ from steptime.simulate.simulation import Times
 def priced(
     program: Program, queued: Queues, matching: Matching, seconds: Floats, steps: int
 ) -> Times:
-    """Steps in which each instance of a call takes ``seconds``, shape (instances,).
+    """The times of steps in which each instance of a call takes ``seconds``, shape (instances,).
 
-    Raises UsageError where ranks wait for each other for ever; it names them.
+    Raises UsageError that names ranks which wait for each other for ever.
     """
     kinds = kinds_of_ranks(queued, matching, seconds)
     ranks, rank_ops = kinds.queues.class_of.size, int(kinds.queues.rank_ops_of[-1])

@@ -49,7 +49,7 @@ def streams_of(program: Program) -> tuple[str, ...]:
 
 
 def queues(program: Program, device: Device, speed: Floats) -> Queues:
-    """The queues of a program whose ranks are on devices that are so fast, shape (ranks,).
+    """The queues of a program on devices of these relative speeds, shape (ranks,).
 
     Raises UsageError when an op is of a dtype that the device has no rate for.
     """
@@ -86,13 +86,13 @@ def _code(op: Op) -> int:
 
 
 def _parts(ops: Sequence[Op]) -> Longs:
-    """How many of a list's ops before each are parts of calls, shape (ops,)."""
+    """The number of parts of calls before each op of a list, shape (ops,)."""
     communicates = np.array([_code(op) == COMMUNICATE for op in ops], np.int64)
     return np.asarray(np.cumsum(communicates) - communicates)
 
 
 def _wakes(ops: Sequence[Op], streams: Mapping[str, int]) -> list[set[int]]:
-    """For each op of a list the other streams on which one comes after it."""
+    """For each op of a list the other streams with an op that comes after it."""
     found: list[set[int]] = [set() for _ in ops]
     for op in ops:
         for place in op.after:

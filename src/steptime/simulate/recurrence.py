@@ -1,4 +1,4 @@
-"""Priced steps: when every op of every rank runs, where each call takes a known time.
+"""The times of all ops of every rank where each call takes a known time, by one recurrence.
 
 Compiled code, all in this file.
 """
@@ -15,7 +15,7 @@ NONE = -1
 
 
 class Prices(NamedTuple):
-    """Who takes part in which instance of a call, as Matching has it, and what each takes.
+    """The parts of each instance of a call, as in Matching, and its duration.
 
     ``missing``: how many parts each instance has; ``seconds``: what it takes; both of shape
     (instances,).
@@ -28,11 +28,12 @@ class Prices(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """How far the instances of calls are.
+    """The progress of the instances of calls in a step.
 
-    ``missing``: how many members have not reached each; ``finish``: when it ends or, until all are
-    there, when the last so far came; ``waiting``: the first stream that waits in it; all of shape
-    (instances,). ``following``: the one after each stream that waits, shape (streams of all,).
+    ``missing``: the members that have not reached each yet; ``finish``: when it ends or, until all
+    are there, when the latest so far came; ``waiting``: the first stream that waits in it; all of
+    shape (instances,). ``following``: the next stream after each waiting one, shape (streams of
+    all,).
     """
 
     missing: Longs
@@ -43,7 +44,7 @@ class Calls(NamedTuple):
 
 @compiled
 def unreached(prices: Prices, streams: int) -> Calls:
-    """No stream has reached any instance."""
+    """The progress before any stream has reached an instance."""
     instances = prices.missing.size
     return Calls(
         prices.missing.copy(),
@@ -55,7 +56,7 @@ def unreached(prices: Prices, streams: int) -> Calls:
 
 @in_place
 def instance_of(queues: Queues, prices: Prices, rank: int, op: int) -> int:
-    """The instance that an op of a rank has a part in, NONE where it does not communicate."""
+    """The instance that a rank's op is a part of, NONE where it does not communicate."""
     if queues.code[op] != COMMUNICATE:
         return NONE
     return int(prices.instance[prices.parts_of[rank] + queues.part[op]])
@@ -63,7 +64,7 @@ def instance_of(queues: Queues, prices: Prices, rank: int, op: int) -> int:
 
 @in_place
 def reach(calls: Calls, instance: int, stream: int, time: float) -> bool:
-    """A stream reaches an instance and, if it is not the last to, waits there; whether it is."""
+    """Let a stream reach an instance, and wait there if others are missing; else return True."""
     calls.missing[instance] -= 1
     calls.finish[instance] = max(calls.finish[instance], time)
     if calls.missing[instance]:
@@ -78,8 +79,8 @@ def startable(
 ) -> float:
     """When an op of a rank can start on a stream that is ``free`` from then on.
 
-    That is when all has ended that it comes after, in the step ``before`` or in this one; NaN if
-    something has not yet.
+    That is when all ops that it comes after have ended, in the step ``before`` or in this one; NaN
+    if one has not yet.
     """
     start = free
     for number in range(queues.after_of[op], queues.after_of[op + 1]):
@@ -96,7 +97,7 @@ def startable(
 
 @in_place
 def push(stack: Longs, listed: Flags, top: int, stream: int) -> int:
-    """Put a stream onto the stack of those to look at, unless it is there; the new top."""
+    """Push a stream onto the stack of those to look at, unless it is there; returns the new top."""
     if listed[stream]:
         return top
     stack[top], listed[stream] = stream, True
@@ -105,7 +106,7 @@ def push(stack: Longs, listed: Flags, top: int, stream: int) -> int:
 
 @in_place
 def push_waiting(stack: Longs, listed: Flags, top: int, calls: Calls, instance: int) -> int:
-    """Put all streams that wait in an instance onto the stack; the new top."""
+    """Push all streams that wait in an instance onto the stack; returns the new top."""
     stream = calls.waiting[instance]
     while stream != NONE:
         top = push(stack, listed, top, stream)

@@ -1,8 +1,8 @@
-"""Which link or device bounds a step: make each a little faster or slower, and simulate again.
+"""Sensitivity: which link or device bounds a step, by simulating it with each slightly changed.
 
 Kinds of links and devices are made faster: what the step gains is what an upgrade is worth. A
-single one among others that carry as much cannot speed the step up, but each of them slows it
-down: so these are made slower.
+single link or device among others that are as busy cannot speed the step up when it alone gets
+faster, but slows it down when it gets slower: so single ones are made slower.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +17,7 @@ from steptime.cluster.cluster import Fabric
 from steptime.cluster.what_if import ALL, Change, changed
 
 CHANGE = 0.01
-"""By which part each is changed: enough to be above rounding, and too little to move the bound
-elsewhere."""
+"""The relative change: enough to be above rounding, too little to move the bound elsewhere."""
 
 _MOST_KINDS = 6
 _MOST_LINKS = 3
@@ -28,7 +27,7 @@ _STICKS_OUT = 1.005  # a device is asked about alone when it is busier than the 
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """What is changed, in words, whether it is made faster, and the cluster in which it is."""
+    """A changed cluster, what was changed in words, and whether it was made faster."""
 
     what: str
     kind: str
@@ -52,7 +51,7 @@ class Sensitivity:
 
 
 def probes(cluster: Cluster, link_bytes: Floats, busy: Floats, devices: Ints) -> list[Probe]:
-    """What is worth asking about.
+    """The changes that are worth simulating.
 
     Faster: all devices, the bandwidths and latencies of all links, and each kind of link in use.
     Slower: the most used links one by one, and the devices that compute longer than the others.
@@ -92,10 +91,10 @@ def _probe(
 
 
 def sensitivities(
-    base_s: float, asked: Sequence[Probe], step_s: Callable[[Cluster], float]
+    base_s: float, candidates: Sequence[Probe], step_s: Callable[[Cluster], float]
 ) -> Iterator[Sensitivity]:
-    """Each probe's answer, as it comes; ``step_s`` gives the seconds of a step on a cluster."""
-    for probe in asked:
+    """The result of each probe in turn; ``step_s`` simulates a step on a cluster, in seconds."""
+    for probe in candidates:
         change = step_s(probe.cluster) - base_s
         lost = -change if probe.faster else change
         yield Sensitivity(
@@ -104,7 +103,7 @@ def sensitivities(
 
 
 def link_kinds(cluster: Cluster) -> list[tuple[str, Ints]]:
-    """The links by what they are: label and numbers.
+    """The links of each kind: a label and their numbers.
 
     Links of one label in all hosts are of one kind, and so are both directions.
     """
@@ -119,7 +118,7 @@ def link_kinds(cluster: Cluster) -> list[tuple[str, Ints]]:
 
 
 def _labels(fabric: Fabric | None) -> NDArray[np.str_]:
-    """What each link of a fabric is, shape (links,)."""
+    """The label of each link of a fabric, shape (links,)."""
     if fabric is None:
         return np.empty(0, np.str_)
     texts = [text.removesuffix(" up").removesuffix(" down") for text, _ in fabric.labels]

@@ -1,4 +1,4 @@
-"""What a simulation of steps yields, and how it is put together from the times of all ops."""
+"""Simulation: the result of simulated steps, assembled from the times of all ops."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from steptime.timeline import INTERVAL, Phase, Timeline
 Fidelity: TypeAlias = Literal["message", "collective"]
 
 MOST_SHOWN = 64
-"""Ranks that a timeline shows; of more, it shows one of each class."""
+"""Ranks that a timeline shows; of more ranks, it shows one of each class."""
 
 STEP_STREAM = "step"
 
@@ -65,8 +65,9 @@ class Simulation:
 class Times:
     """When every rank op of ``queues`` ended, in seconds, shape (steps, rank ops).
 
-    ``bounds``, shape (steps + 1, ranks of queues): when the steps of each begin, and the last one
-    ends. ``like``: which of these ranks each rank of the program fares like, shape (ranks,).
+    ``bounds``, shape (steps + 1, ranks of queues): when each rank's steps begin, and the last one
+    ends. ``like``: for each rank of the program the rank of ``queues`` that has its times, shape
+    (ranks,).
     """
 
     queues: Queues
@@ -75,7 +76,7 @@ class Times:
     bounds: Floats
 
 
-def shown(program: Program) -> Ints:
+def ranks_to_show(program: Program) -> Ints:
     """The ranks that a timeline shows, in order."""
     if program.ranks <= MOST_SHOWN:
         return np.arange(program.ranks, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Simulating training steps: a program on a cluster."""
+"""Simulating training steps: a Program on a Cluster."""
 
 import time
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_
 from steptime.simulate.division import divide
 from steptime.simulate.events import Loop
 from steptime.simulate.load import load
-from steptime.simulate.network.under_way import Traffic
+from steptime.simulate.network.simulator import NetworkSimulator
 from steptime.simulate.plan import Plan
 from steptime.simulate.prepare import NOTHING_NAMED, Prepared, prepare
 from steptime.simulate.priced import priced
@@ -26,7 +26,7 @@ from steptime.simulate.simulation import (
     Simulation,
     Times,
     phases_of,
-    shown,
+    ranks_to_show,
     timeline,
 )
 from steptime.timeline import MESSAGE
@@ -43,13 +43,13 @@ def simulate(
 ) -> Simulation:
     """Simulate some steps of ``program`` with its ranks on the places of ``cluster`` in order.
 
-    ``message``: every message of every collective flows on the links of the cluster, which all that
-    is under way shares. ``collective``: a collective starts when all its members have reached it,
-    takes what it would alone, more where the same op of other groups crowds its links, and ends for
-    all of them at once; other ops do not hold it up.
+    Fidelity ``message``: every message of every collective is a flow on the links of the cluster,
+    shared with all others in progress. Fidelity ``collective``: a collective starts when all its
+    members have reached it and ends for all of them at once. It takes what it would alone, more
+    where the same op of other groups uses the same links; other ops do not delay it.
 
-    ``algorithms``: by collective, before those that the program names; else the fastest is chosen.
-    A step of a rank begins when its stream MAIN begins with its list. ``keep_messages``: put the
+    ``algorithms``: by collective; they go before those that the program names; else the fastest is
+    chosen. A step of a rank begins when its stream MAIN begins its list. ``keep_messages``: put the
     messages into the timeline, at fidelity ``message``.
 
     Raises UsageError, before it simulates anything, as ``prepare`` does.
@@ -59,19 +59,19 @@ def simulate(
 
 
 def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Simulation:
-    """Simulate what has been prepared, as ``simulate`` does."""
+    """Simulate what ``prepare`` has checked and planned."""
     began = time.perf_counter()
     program, cluster, matching = prepared.program, prepared.cluster, prepared.matching
     devices, by_message = prepared.devices, prepared.fidelity == "message"
-    traffic = Traffic(cluster, keep_messages=keep_messages) if by_message else None
+    network = NetworkSimulator(cluster, keep_messages=keep_messages) if by_message else None
     kept = np.empty(0, MESSAGE)
-    if traffic is None:
+    if network is None:
         times = priced(program, prepared.queues, matching, prepared.plan.seconds, prepared.steps)
     else:
-        times = _by_messages(prepared.queues, matching, prepared.plan, traffic, prepared.steps)
-        kept = _messages(traffic, devices, cluster) if keep_messages else kept
+        times = _by_messages(prepared.queues, matching, prepared.plan, network, prepared.steps)
+        kept = _messages(network, devices, cluster) if keep_messages else kept
     carried = load(prepared.plan, matching, cluster, devices)
-    some = shown(program)
+    some = ranks_to_show(program)
     line = timeline(program, times, some, kept)
     if not keep_messages:
         line = replace(line, messages=_point_to_point(program, matching, line.intervals, some))
@@ -85,16 +85,16 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         bytes_received=carried.received,
         messages=carried.messages,
         link_bytes=carried.links,
-        link_series=traffic.link_series if traffic else None,
+        link_series=network.link_series if network else None,
         pairs=carried.pairs,
         wall_s=prepared.wall_s + time.perf_counter() - began,
     )
 
 
 def _by_messages(
-    queued: Queues, matching: Matching, plan: Plan, traffic: Traffic, steps: int
+    queued: Queues, matching: Matching, plan: Plan, network: NetworkSimulator, steps: int
 ) -> Times:
-    loop = Loop(queued, matching, plan, traffic, steps)
+    loop = Loop(queued, matching, plan, network, steps)
     loop.run()
     ranks = np.arange(queued.class_of.size, dtype=np.int32)
     bounds = np.zeros((steps + 1, ranks.size))
@@ -106,21 +106,21 @@ def _by_messages(
     return Times(queued, ranks, loop.ends, bounds)
 
 
-def _messages(traffic: Traffic, devices: Ints, cluster: Cluster) -> NDArray[Any]:
-    """The messages that were kept, between ranks rather than devices."""
+def _messages(network: NetworkSimulator, devices: Ints, cluster: Cluster) -> NDArray[Any]:
+    """The kept messages, between ranks rather than devices."""
     rank_on = np.zeros(cluster.devices, np.int32)
     rank_on[devices] = np.arange(devices.size, dtype=np.int32)
-    rows = np.empty(traffic.kept.size, MESSAGE)
+    rows = np.empty(network.kept.size, MESSAGE)
     for field in ("sent", "received", "bytes"):
-        rows[field] = traffic.kept[field]
-    rows["src"], rows["dst"] = rank_on[traffic.kept["src"]], rank_on[traffic.kept["dst"]]
+        rows[field] = network.kept[field]
+    rows["src"], rows["dst"] = rank_on[network.kept["src"]], rank_on[network.kept["dst"]]
     return rows
 
 
 def _point_to_point(
     program: Program, matching: Matching, rows: NDArray[Any], some: Ints
 ) -> NDArray[Any]:
-    """What Sends carry between the ranks ``some``, from the intervals of these, dtype INTERVAL."""
+    """The messages of Sends between the ranks ``some``, from their intervals, dtype INTERVAL."""
     ends = message_ends(program, matching)
     ends = ends[np.isin(ends["src"], some) & np.isin(ends["dst"], some)]
     steps = int(rows["step"].max(initial=-1)) + 1

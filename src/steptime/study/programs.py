@@ -30,7 +30,7 @@ def simulated_programs(study: Study) -> list[StoredProgram]:
 
 
 def proxy_programs(proxy: Proxy) -> list[StoredProgram]:
-    """The step of a proxy, with what its computing was to take."""
+    """The program of a proxy, with the seconds its computing stood for."""
     return [_stored(proxy.program, proxy.seconds_of)]
 
 

@@ -53,10 +53,6 @@ class _Reason:
     stream: int
 
 
-def _whose(rows: NDArray[np.void]) -> tuple[list[int], list[float]]:
-    return rows["rank"].tolist(), rows["start"].tolist()
-
-
 class _Walk:
     """The intervals of one step, indexed for walking back."""
 
@@ -160,7 +156,7 @@ class _Walk:
             late = (members["start"] > start) & (members["start"] < time)
             late &= members["end"] > start
             later = members[late]
-            later = later[[self.begin[r] < came for r, came in zip(*_whose(later), strict=True)]]
+            later = later[[self.begin[r] < came for r, came in later[["rank", "start"]].tolist()]]
             if len(later):
                 last = later[int(np.argmax(later["start"]))]
                 return _Reason(int(last["rank"]), float(last["start"]), int(last["stream"]))

@@ -92,7 +92,7 @@ class _Trace:
 
     @cached_property
     def visible(self) -> Timeline:
-        """What has a state: no steps, and nothing that is over at once."""
+        """The intervals that set a state: no steps, and none without duration."""
         rows = self.timeline.intervals
         lasting = nanoseconds(rows["start"]) < nanoseconds(rows["end"])
         return replace(self.timeline, intervals=rows[lasting & (rows["phase"] != Phase.STEP)])
@@ -193,7 +193,7 @@ class _Trace:
         ]
 
     def _steps(self) -> Iterator[tuple[int, str]]:
-        """Where steps begin and end; numbers count from 1, since 0 is the end of one."""
+        """Events of the begin and end of steps; numbers count from 1, since 0 ends a step."""
         rows = self.timeline.intervals
         steps = np.sort(rows[rows["phase"] == Phase.STEP], order=["rank", "start"])
         ranks, numbers = steps["rank"].tolist(), steps["step"].tolist()

@@ -1,4 +1,4 @@
-"""What a machine is: its GPUs, NICs and NUMA nodes, and what lies between them."""
+"""Topology of a machine: its GPUs, NICs and NUMA nodes, and the paths between them."""
 
 from steptime.topo.topology import Kind, Part, Topology
 

@@ -1,4 +1,4 @@
-"""Writing a cluster file of what was measured: one host whose pairs each have their own link."""
+"""Writing a cluster file from measurements: one host with a link for each pair of ranks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,9 +18,9 @@ def cluster_file(
 
     ``device``: name, flops by dtype (FLOP/s), memory (bytes), memory_bandwidth and reduction
     (bytes/s). ``pairs``: every two ranks, both ways, each with src, dst, latency_s and bandwidth
-    (bytes/s). Ranks are devices of one host, whichever hosts they were on. Of a single rank there
-    are no pairs. ``together``: the bytes/s of all pairs at once, and ``port``: those that a device
-    sends and receives together; None where they are no limit.
+    (bytes/s); none for a single rank. Ranks become devices of one host, whichever hosts they were
+    on. ``together``: the bytes/s of all pairs at once, and ``port``: those that a device sends and
+    receives together; None where they are no limit.
     """
     ranks = 1 + max((pair.dst for pair in pairs), default=0)
     rates = ", ".join(
@@ -58,7 +58,7 @@ def cluster_file(
 
 
 def calls_section(calls: Mapping[str, Sequence[CallTimes]]) -> str:
-    """What follows in the file where the calls of the library were measured too."""
+    """The section of the file with the measured times of the library's calls."""
     lines = ["", "[calls]"]
     for kind, measured in calls.items():
         lines.append(f"{kind} = [")

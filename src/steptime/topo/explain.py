@@ -1,4 +1,4 @@
-"""What the marks of a matrix mean for training."""
+"""Explaining the marks of a matrix: what each path means for training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,11 @@ from steptime.topo.topology import Kind, Topology
 
 @dataclass(frozen=True)
 class Explained:
-    """One mark of a matrix. ``least`` and ``most``: bytes/s each way, computed; inf: no limit."""
+    """A mark of a matrix explained.
+
+    ``least`` and ``most``: bytes/s each way over such paths, computed; inf where nothing limits
+    them.
+    """
 
     mark: str
     kind: Mark
@@ -25,7 +29,7 @@ class Explained:
 
     @property
     def meaning(self) -> str:
-        """What the mark says of the way."""
+        """The mark's kind of path, in words."""
         return "1 NVLink" if self.mark == "NV1" else self.kind.meaning.replace("#", self.mark[2:])
 
     @property
@@ -38,7 +42,7 @@ class Explained:
 
 
 def explained(topology: Topology, rates: Floats) -> list[Explained]:
-    """Each mark that stands in the matrix, from near to far. ``rates``: those of ``expected``."""
+    """Each mark that occurs in the matrix, from near to far. ``rates``: those of ``expected``."""
     cells: dict[str, list[float]] = {}
     for a, b in zip(*np.triu_indices(len(topology.parts), 1), strict=True):
         cells.setdefault(topology.marks[a][b], []).append(float(rates[a, b]))
@@ -49,7 +53,7 @@ def explained(topology: Topology, rates: Floats) -> list[Explained]:
 
 
 def basis(topology: Topology) -> str:
-    """On what the bandwidths stand."""
+    """What the bandwidths are computed from, as a sentence."""
     guess = assumed(topology).words
     return (
         "Bandwidth each way, of one transfer alone: computed from NCCL's table of links"
@@ -59,7 +63,7 @@ def basis(topology: Topology) -> str:
 
 
 def findings(topology: Topology, ring: Ring | None) -> Iterator[str]:
-    """Sentences on this host: its ring, its GPUs' peers and NICs."""
+    """Sentences about this host: its best ring, its GPUs' peers and its NICs."""
     if ring:
         yield _of_ring(topology, ring)
     else:
@@ -93,7 +97,7 @@ def _of_cpus(topology: Topology) -> str:
 
 
 def _of_islands(topology: Topology) -> Iterator[str]:
-    """What NVLinks do not reach, where some GPUs have them."""
+    """Sentences on the groups of GPUs that NVLinks join, where these do not join all."""
     gpus = topology.of_kind(Kind.GPU)
     cells = [topology.marks[a][b] for a in gpus for b in gpus if a < b]
     linked = sum(cell.startswith("NV") for cell in cells)

@@ -12,7 +12,7 @@ _MOST_BYTES = 16 << 20
 
 
 def read_topology(path: Path) -> Topology:
-    """What a file holds: the output of ``nvidia-smi topo -m``, or NCCL's topology in XML.
+    """The topology in a file: the output of ``nvidia-smi topo -m``, or NCCL's topology in XML.
 
     Raises UsageError where it cannot be read or is neither.
     """
@@ -21,7 +21,7 @@ def read_topology(path: Path) -> Topology:
 
 
 def parse_topology(text: str, name: str) -> Topology:
-    """The topology that ``text``, called ``name``, holds; see ``read_topology``."""
+    """The topology in ``text``, which errors call ``name``; see ``read_topology``."""
     if text.lstrip().startswith("<"):
         return parse_nccl(text, name)
     if looks_like_matrix(text):

@@ -16,8 +16,8 @@ _TO_GPU, _TO_SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
 class Gpu:
     """One GPU. ``address``: its PCI function, as /sys names it; ``sm``: such as 90 for 9.0.
 
-    ``nvlinks``: how many NVLinks lead to each other GPU, by number. ``marks``: the way over PCIe to
-    each other GPU, as NVML names it.
+    ``nvlinks``: how many NVLinks lead to each other GPU, by number. ``marks``: NVML's name of the
+    PCIe path to each other GPU.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Gpu:
 
 
 def read_gpus() -> tuple[Sequence[Gpu], str]:
-    """The GPUs of this machine, and where there are none the sentence that says why."""
+    """The GPUs of this machine, or where there are none a sentence that says why."""
     try:
         import pynvml
     except ImportError:
@@ -47,7 +47,7 @@ def read_gpus() -> tuple[Sequence[Gpu], str]:
 
 
 def gpus_of(nvml: Any) -> list[Gpu]:
-    """The GPUs that the module ``nvml``, pynvml or one like it, shows. Raises its NVMLError."""
+    """The GPUs seen by the module ``nvml``, pynvml or one like it. Raises its NVMLError."""
     count = nvml.nvmlDeviceGetCount()
     handles = [nvml.nvmlDeviceGetHandleByIndex(n) for n in range(count)]
     addresses = [_address(nvml.nvmlDeviceGetPciInfo(handle)) for handle in handles]
@@ -73,7 +73,7 @@ def _text(name: str | bytes) -> str:
 
 
 def _address(pci: Any) -> str:
-    """``00000000:3B:00.0`` as /sys has it, ``0000:3b:00.0``."""
+    """A PCI address as /sys has it: ``0000:3b:00.0`` for ``00000000:3B:00.0``."""
     domain, _, rest = _text(pci.busId).lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 

@@ -1,4 +1,4 @@
-"""Reading this machine: NUMA nodes, CPUs and NICs from the kernel, GPUs from NVML."""
+"""This machine's topology: NUMA nodes, CPUs and NICs from the kernel, GPUs from NVML."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ _ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 def this_machine(root: Path = Path("/")) -> Topology:
     """The topology of this host, whose /sys and /proc are below ``root``.
 
-    Without a GPU its NUMA nodes stand in the matrix in their place; a note says why there is none.
+    On a host without a GPU the matrix has its NUMA nodes instead; a note says why there is none.
     """
     gpus, why_none = read_gpus()
     numa = _numa_nodes(root)
@@ -40,7 +40,7 @@ def this_machine(root: Path = Path("/")) -> Topology:
 
 
 def _marks(parts: Sequence[Part], gpus: Sequence[Gpu]) -> Marks:
-    """By NVML between GPUs, as nvidia-smi has it, and by the kernel's paths to all others."""
+    """The marks of all pairs: NVML's between GPUs, as nvidia-smi's, the kernel's for all others."""
     links = {(a, b): n for b, gpu in enumerate(gpus) for a, n in gpu.nvlinks.items() if a < b}
     marks = [list(row) for row in marks_of(parts, links)]
     for a, gpu in enumerate(gpus):
@@ -76,7 +76,7 @@ def _gpu_part(root: Path, number: int, gpu: Gpu, numa: Sequence[int]) -> Part:
 
 
 def _placed(part: Part, device: Path, numa: Sequence[int]) -> Part:
-    """The part with what its folder below /sys/devices tells."""
+    """The part with its place in the PCI tree and NUMA node, read from /sys/devices."""
     function = _pci_function(device)
     node = _numa_of(function, numa)
     return replace(
@@ -104,7 +104,7 @@ def _numa_of(function: Path, numa: Sequence[int]) -> int | None:
 
 
 def _above(function: Path, node: int | None) -> tuple[Place, ...]:
-    """The places above a device: every second bridge is the upward port of a switch."""
+    """The places above a device: every second bridge is the upstream port of a switch."""
     places = [] if node is None else [Place(Level.NUMA, f"NUMA {node}")]
     if bridge := next((part for part in function.parts if _ROOT.fullmatch(part)), None):
         places.append(Place(Level.BRIDGE, f"host bridge {bridge.removeprefix('pci')}"))
@@ -123,7 +123,7 @@ def _link_rate(folder: Path) -> float | None:
 
 
 def _nics(root: Path, numa: Sequence[int]) -> list[Part]:
-    """InfiniBand and RoCE devices, then the Ethernet ports that are none of these."""
+    """InfiniBand and RoCE devices, then all other Ethernet ports."""
     found: dict[Path, tuple[str, float | None]] = {}
     for device in sorted((root / "sys/class/infiniband").glob("*/device")):
         found[device.resolve()] = device.parent.name, _infiniband_rate(device.parent)
@@ -165,7 +165,7 @@ def _cores(root: Path) -> int:
 
 
 def _read(path: Path) -> str:
-    """What a file of the kernel's says; empty where it is not there or refuses."""
+    """The content of a kernel file; empty where it is missing or cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The marks of the matrix: their order, their meaning and the colour each has in every figure."""
+"""Marks: the entries of a matrix, with their order, meaning and colour."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from steptime.errors import UsageError
 
 @dataclass(frozen=True)
 class Mark:
-    """One mark. ``advice``: what it means for training; colours are Okabe and Ito's (2008)."""
+    """One mark. ``advice``: its consequence for training; colours are Okabe and Ito's (2008)."""
 
     name: str
     meaning: str
@@ -67,7 +67,7 @@ MARKS = (
 
 
 MOST_LINKS = 100
-"""More NVLinks than any GPU has."""
+"""An upper bound of the NVLinks of a GPU."""
 
 
 def is_mark(text: str) -> bool:
@@ -79,7 +79,7 @@ def is_mark(text: str) -> bool:
 
 
 def mark_named(text: str) -> Mark:
-    """The mark of a cell; NV12 is NV#. Raises UsageError for an unknown one."""
+    """The mark of a cell; NV12 is an NV#. Raises UsageError for an unknown one."""
     name = "NV#" if text.startswith("NV") else text
     for mark in MARKS:
         if mark.name == name:
@@ -88,7 +88,7 @@ def mark_named(text: str) -> Mark:
 
 
 def distance(text: str) -> tuple[int, int]:
-    """What sorts cells from near to far: NV18 before NV12 before PIX, SYS last; X is nearest."""
+    """A sort key of cells from near to far: X, NV18, NV12, PIX, …, SYS."""
     if text == "X":
         return -1, 0
     links = -int(text[2:]) if text.startswith("NV") else 0

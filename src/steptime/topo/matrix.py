@@ -1,4 +1,4 @@
-"""The matrix and the parts as lines of a terminal: coloured there, plain ASCII in a pipe."""
+"""A topology's matrix and parts as lines of a terminal: coloured there, plain ASCII in a pipe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class Row:
 def matrix_lines(
     topology: Topology, columns: int, slowest: tuple[int, int] | None = None
 ) -> list[Text]:
-    """The matrix within so many columns; a star marks the cells of the pair ``slowest``.
+    """The matrix in at most so many columns; a star marks the cells of the pair ``slowest``.
 
     Where it has 16 rows or more, or does not fit, parts that are at the same distance from all
-    others share a row. What is still too wide is printed in blocks of columns, then without rows of
-    NICs.
+    others share a row. If it is still too wide, it is printed in blocks of columns, then without
+    rows of NICs.
     """
     rows = [Row(part.name, (number,)) for number, part in enumerate(topology.parts)]
     if len(rows) >= _MOST_ROWS or _width(topology, rows) > columns:
@@ -77,18 +77,15 @@ def span(names: Sequence[str]) -> str:
 
 
 def cell(topology: Topology, row: Row, column: Row) -> str:
-    """The mark between two rows; of a row towards itself that between its members."""
+    """The mark between two rows; of a row with itself the mark between its members."""
     if row.members != column.members:
         return topology.marks[row.members[0]][column.members[0]]
     return topology.marks[row.members[0]][row.members[1]] if row.members[1:] else "X"
 
 
 def _width(topology: Topology, rows: Sequence[Row]) -> int:
-    return _head(topology) + sum(_cell_width(row) for row in rows)
-
-
-def _head(topology: Topology) -> int:
-    return max(len(row.name) for row in shared_rows(topology))
+    head = max(len(row.name) for row in shared_rows(topology))
+    return head + sum(_cell_width(row) for row in rows)
 
 
 def _cell_width(row: Row) -> int:
@@ -138,7 +135,7 @@ def mark_style(mark: str) -> str:
 
 
 def part_lines(topology: Topology) -> list[Text]:
-    """What each part is and where; parts that only differ in their number share a line."""
+    """Each part and its place; parts that only differ in their number share a line."""
     described: dict[tuple[str, str], list[int]] = {}
     for number, part in enumerate(topology.parts):
         title = "" if part.kind is Kind.NIC else part.title
@@ -158,7 +155,7 @@ def part_lines(topology: Topology) -> list[Text]:
 
 
 def legend_lines(topology: Topology, columns: int) -> list[Text]:
-    """The marks that stand in the matrix and what each means, as few lines as these need."""
+    """The marks that occur in the matrix and their meaning, in as few lines as possible."""
     present = {mark_named(m).name for row in topology.marks for m in row if m != "X"}
     lines, text = [], Text()
     for mark in (mark for mark in MARKS if mark.name in present):

@@ -1,4 +1,4 @@
-"""Reading the topology file of NCCL, as NCCL_TOPO_DUMP_FILE writes it."""
+"""Reading NCCL's topology file, as NCCL_TOPO_DUMP_FILE writes it."""
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from steptime.topo.topology import Kind, Level, Part, Place, Topology, marks_of
 _SWITCH, _NVSWITCH = "0x0604", "0x068000"
 
 Links = dict[str, int]
-"""How many NVLinks of a GPU go to each target, by its bus id."""
+"""How many NVLinks of a GPU lead to each target, by its bus id."""
 
 
 def parse_nccl(text: str, name: str) -> Topology:
     """The topology that ``text``, a topology file of NCCL, describes.
 
-    NCCL knows no host bridges: what one CPU joins is PHB to it. Raises UsageError when the text is
-    no such file or holds no GPU.
+    NCCL's file has no host bridges: a path within one CPU is PHB to it. Raises UsageError when the
+    text is no such file or holds no GPU.
     """
     try:
         # Only what expands entities could harm; ElementTree loads none from outside.
@@ -44,7 +44,7 @@ def parse_nccl(text: str, name: str) -> Topology:
 
 
 def _topology(system: ElementTree.Element, name: str) -> Topology:
-    """What the element ``system`` describes. Raises ValueError or TypeError for a bad number."""
+    """The topology in the element ``system``. Raises ValueError or TypeError for a bad number."""
     cpus = system.findall("cpu")
     leaves = [leaf for cpu in cpus for leaf in _leaves(cpu)]
     gpus = sorted((leaf for leaf in leaves if leaf[0].kind is Kind.GPU), key=_number)
@@ -121,7 +121,7 @@ def _nets(nic: ElementTree.Element, part: Part, bus: str) -> Iterator[tuple[Part
 
 
 def _links(gpu: ElementTree.Element) -> Links:
-    """NVLinks by target; those to NVSwitches together, since every GPU reaches each through all."""
+    """NVLinks by target; those to NVSwitches together, since each GPU reaches all through them."""
     links: Links = {}
     for link in gpu.findall("nvlink"):
         switch = link.get("tclass", "") == _NVSWITCH
@@ -132,16 +132,16 @@ def _links(gpu: ElementTree.Element) -> Links:
 
 def _nvlinks(gpus: list[tuple[str, Links]]) -> dict[tuple[int, int], int]:
     found = {}
-    for (a, (_, mine)), (b, (bus, theirs)) in combinations(enumerate(gpus), 2):
-        direct = mine.get(bus, 0)
-        switched = min(mine.get(_NVSWITCH, 0), theirs.get(_NVSWITCH, 0))
+    for (a, (_, own)), (b, (bus, others)) in combinations(enumerate(gpus), 2):
+        direct = own.get(bus, 0)
+        switched = min(own.get(_NVSWITCH, 0), others.get(_NVSWITCH, 0))
         if direct or switched:
             found[a, b] = direct or switched
     return found
 
 
 def _cpu_list(mask: str) -> str:
-    """``000000ff,ffff0000`` as ``16-39``: a mask of the kernel's as a list of CPUs."""
+    """The CPUs of a kernel's mask: ``16-39`` for ``000000ff,ffff0000``."""
     bits = int(mask.replace(",", "") or "0", 16)
     cpus = [cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1]
     firsts = [cpu for cpu in cpus if cpu == 0 or not bits >> (cpu - 1) & 1]

@@ -1,7 +1,7 @@
-"""What a way between two devices should carry: computed, from NCCL's own table of links.
+"""Expected rates of paths between two parts, computed from NCCL's own table of links.
 
-Figures: NCCL, src/graph/topo.h and topo.cc; bytes/s one way, as NCCL expects to reach, not the
-sum of both directions that data sheets print.
+Figures: NCCL, src/graph/topo.h and topo.cc; bytes/s one way, as NCCL expects to reach, not the sum
+of both directions that data sheets print.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def _newest(table: Sequence[tuple[int, float]], number: int) -> float:
 
 
 def between_sockets(cpu: Processor) -> float | None:
-    """Bytes/s each way between two such CPUs; None for one that is not known."""
+    """Bytes/s each way between two such CPUs; None where NCCL's table has none."""
     if cpu.vendor == "GenuineIntel":
         return _newest(_INTEL, cpu.model)
     if cpu.vendor == "AuthenticAMD":
@@ -64,7 +64,7 @@ def pcie_rate(speed: str, width: int) -> float:
 
 @dataclass(frozen=True)
 class Assumed:
-    """What counts where a source says nothing; ``words`` say what, empty where it says all.
+    """Rates to assume where the topology gives none; ``words`` list them, empty if there are none.
 
     Rates are bytes/s each way: of one NVLink, of a GPU's PCIe link, between CPUs.
     """
@@ -90,7 +90,7 @@ _ERAS = (
 
 
 def assumed(topology: Topology) -> Assumed:
-    """What must be assumed of ``topology`` to say what its links carry."""
+    """The rates that must be assumed of ``topology`` to compute those of its paths."""
     gpus = topology.of_kind(Kind.GPU)
     if not gpus:
         return Assumed(np.inf, np.inf, np.inf, False, "")
@@ -110,7 +110,7 @@ def assumed(topology: Topology) -> Assumed:
 def expected(topology: Topology) -> Floats:
     """Bytes/s each way from every part to every other, shape (parts, parts); inf to itself.
 
-    Of one transfer while no other is under way. A cable of a NIC is not part of a way.
+    Of one transfer while no other is in progress. A NIC's cable is not part of a path.
     """
     guess = assumed(topology)
     count = len(topology.parts)
@@ -134,7 +134,7 @@ def _expected(topology: Topology, a: int, b: int, guess: Assumed) -> float:
 
 
 def _upwards(ends: tuple[Part, Part], part: Part, guess: Assumed) -> float:
-    """The slowest link from a part up to the place that it shares with the other."""
+    """The rate of the slowest link from a part up to the place that it shares with the other."""
     if part.kind is Kind.CPU:
         return float("inf")
     own = part.above[len(common(*ends)) :]

@@ -10,7 +10,7 @@ from steptime.topo.topology import Part, Topology
 
 
 def record(topology: Topology, rates: Floats, ring: Ring | None) -> dict[str, Any]:
-    """What ``--json`` holds. ``rates``: those of ``expected``, bytes/s, shape (parts, parts)."""
+    """The output of ``--json``. ``rates``: those of ``expected``, bytes/s, shape (parts, parts)."""
     return {
         "verb": "topo",
         "source": "computed",

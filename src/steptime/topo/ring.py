@@ -10,12 +10,12 @@ from steptime.topo.marks import distance
 from steptime.topo.topology import Kind, Topology
 
 _MOST_STEPS = 100_000
-"""Steps of the search before a ring counts as not there; hosts in use need some hundred."""
+"""Limit of the search, after which no ring counts as found; real hosts need some hundred."""
 
 
 @dataclass(frozen=True)
 class Ring:
-    """A ring over parts, by number, whose slowest pair is as fast as any ring allows."""
+    """A ring over parts, by number, whose slowest pair is as fast as in any ring."""
 
     order: tuple[int, ...]
     slowest: tuple[int, int]
@@ -29,8 +29,8 @@ class Ring:
 def best_ring(topology: Topology, rates: Floats) -> Ring | None:
     """The ring over all GPUs whose slowest pair is the fastest; None for fewer than two GPUs.
 
-    ``rates``: as ``expected`` gives them. Among pairs that are equally fast the one that is
-    further apart counts as slower.
+    ``rates``: as ``expected`` gives them. Of pairs with equal rates the one that is further apart
+    counts as slower.
     """
     gpus = topology.of_kind(Kind.GPU)
     if len(gpus) < 2:
@@ -60,7 +60,7 @@ def _widest(rates: Floats) -> list[int]:
 
 
 def _ring_in(near: Flags, rates: Floats) -> list[int] | None:
-    """A ring over all nodes along ``near`` alone, found depth first, or None."""
+    """A ring over all nodes along the edges ``near`` alone, found depth first, or None."""
     count = len(near)
     if count == 2:
         return [0, 1] if near[0, 1] else None

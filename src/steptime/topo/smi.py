@@ -1,4 +1,4 @@
-"""Reading what ``nvidia-smi topo -m`` printed, on any driver, here or on another machine."""
+"""Reading the output of ``nvidia-smi topo -m`` of any driver version, of any machine."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class _Row:
 
 
 def looks_like_matrix(text: str) -> bool:
-    """Whether there is a line that heads a matrix."""
+    """Whether a line looks like the head of a matrix."""
     return any(_HEADER.match(line) for line in _plain(text))
 
 
@@ -29,8 +29,8 @@ def parse_matrix(text: str, name: str) -> Topology:
     """The topology that ``text``, the output of ``nvidia-smi topo -m``, describes.
 
     Columns may be separated by tabs or by blanks. ``name`` is what errors call the text. The places
-    above each part follow from the marks, as far as these tell. Raises UsageError where a row is
-    missing, cut short or names an unknown mark.
+    above each part are inferred from the marks. Raises UsageError where a row is missing, cut short
+    or names an unknown mark.
     """
     lines = _plain(text)
     start = next((n for n, line in enumerate(lines) if _HEADER.match(line)), None)
@@ -113,7 +113,7 @@ def _check_symmetric(marks: Marks, devices: Sequence[str], name: str) -> None:
 
 
 def _titles(words: Sequence[str]) -> list[str]:
-    """The columns behind the marks: their titles have blanks in them."""
+    """The titles of the columns behind the marks, which contain blanks."""
     text = " ".join(words)
     known = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
     return sorted((title for title in known if title in text), key=text.index)
@@ -130,7 +130,7 @@ def _part(device: str, rest: Sequence[str], columns: Sequence[str]) -> Part:
 
 
 def _placed(parts: Sequence[Part], marks: Marks) -> tuple[Part, ...]:
-    """The parts with the places above them, as far as the marks tell of them."""
+    """The parts with the places above them, as far as the marks determine them."""
 
     def joined(*near: str) -> list[int]:
         return _groups(len(parts), lambda a, b: marks[a][b] in near)
@@ -160,7 +160,7 @@ def _placed(parts: Sequence[Part], marks: Marks) -> tuple[Part, ...]:
 
 
 def _groups(count: int, near: Callable[[int, int], bool]) -> list[int]:
-    """The first member of the group of each of so many things that ``near`` joins."""
+    """Of each of ``count`` things the first one of its group; ``near`` pairs join groups."""
     group = list(range(count))
     for b in range(count):
         for a in range(b):

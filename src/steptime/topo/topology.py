@@ -1,4 +1,4 @@
-"""Topology: the GPUs, NICs and NUMA nodes of one host, and what lies between every two of them."""
+"""Topology: the GPUs, NICs and NUMA nodes of one host, and the path between every two of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 
 class Kind(StrEnum):
-    """What a part of the host is."""
+    """The kind of a part."""
 
     GPU = "GPU"
     NIC = "NIC"
@@ -16,7 +16,7 @@ class Kind(StrEnum):
 
 
 class Level(StrEnum):
-    """What an inner node of the host's tree is, from the root to the leaves."""
+    """The level of an inner node in the host's tree, from the root to the leaves."""
 
     NUMA = "NUMA node"
     BRIDGE = "host bridge"
@@ -26,7 +26,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """An inner node of the tree: it is what it is called. ``rate``: bytes/s of its link upwards."""
+    """An inner node of the host's tree: level and name. ``rate``: bytes/s of its link upwards."""
 
     level: Level
     name: str
@@ -59,10 +59,10 @@ Marks: TypeAlias = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Topology:
-    """One host; ``host`` is what it is called. ``origin`` says who described it.
+    """One host, called ``host``. ``origin``: where its description comes from.
 
-    ``between_sockets``: bytes/s each way from one CPU to another, where that is known; ``intel``:
-    whether the CPUs are Intel's, through which traffic between GPUs is slower.
+    ``between_sockets``: bytes/s each way from one CPU to another, where known; ``intel``: whether
+    the CPUs are Intel's, through which traffic between GPUs is slower.
     """
 
     origin: str
@@ -81,11 +81,11 @@ class Topology:
 def common(a: Part, b: Part) -> tuple[Place, ...]:
     """The places above both parts, from the root down."""
     pairs = zip(a.above, b.above, strict=False)
-    return tuple(mine for mine, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return tuple(place for place, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def mark_between(a: Part, b: Part) -> str:
-    """PIX, PXB, PHB, NODE or SYS: what ``nvidia-smi topo -m`` calls the way over PCIe."""
+    """PIX, PXB, PHB, NODE or SYS: the name of the PCIe path in ``nvidia-smi topo -m``."""
     shared = common(a, b)
     if not shared:
         return "SYS"
@@ -100,7 +100,7 @@ def mark_between(a: Part, b: Part) -> str:
 
 
 def marks_of(parts: Sequence[Part], nvlinks: Mapping[tuple[int, int], int]) -> Marks:
-    """The matrix of ``parts``, in which so many NVLinks join pairs of them (lower number first)."""
+    """The matrix of ``parts``; ``nvlinks``: the NVLinks between pairs (lower number first)."""
     marks = [["X"] * len(parts) for _ in parts]
     for a, b in combinations(range(len(parts)), 2):
         links = nvlinks.get((a, b), 0)

@@ -1,8 +1,9 @@
 """Checkpoints of a training, which any strategy on any number of ranks can resume.
 
 A checkpoint is a folder: ``model.bin`` has the weights in llm.c's format, ``state_<rank>.npz`` the
-fp32 weights and Adam's moments of what a rank owned, and ``DONE``, written last, all else. Without
-``DONE`` it is no checkpoint. What can be checked before ranks start needs no torch.
+fp32 weights and Adam's moments of the parameters that a rank owned, and ``DONE``, written last,
+everything else. A folder without ``DONE`` is no checkpoint. All checks before ranks start need no
+torch.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 
 _MARKER = "DONE"
 _MODEL = "model.bin"
-_STRETCH = np.dtype([("offset", "<i8"), ("length", "<i8"), ("updates", "<i8")])
+_SPAN = np.dtype([("offset", "<i8"), ("length", "<i8"), ("updates", "<i8")])
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointInfo:
-    """What a checkpoint's marker says.
+    """The content of a checkpoint's marker ``DONE``.
 
-    ``step`` counts the steps done, so it is the number of the next one. ``loss_scale`` holds the
-    fields of that step's LossScale, and is None where nothing was scaled.
+    ``step``: the steps done, and so the number of the next one. ``loss_scale``: the fields of that
+    step's LossScale, None where nothing was scaled.
     """
 
     step: int
@@ -92,22 +93,22 @@ def save_checkpoint(folder: Path, training: Training, step: int, loss_scale: Los
 
 
 def read_checkpoint_info(folder: Path) -> CheckpointInfo:
-    """What a checkpoint is of, once its state files have been looked through.
+    """The marker of a checkpoint, once its state files have been checked.
 
     Raises UsageError when the folder is missing or holds no complete checkpoint, or when its files
     are damaged, of different steps, or do not cover the model.
     """
     info = _read_marker(folder)
-    _stretches(folder, info)
+    _spans(folder, info)
     return info
 
 
 def load_checkpoint(folder: Path, training: Training) -> tuple[int, LossScale | None]:
-    """Bring a training that has not begun to where a checkpoint was made.
+    """Set a training that has not begun to the state in a checkpoint.
 
     Every rank fills all parameters and its own optimizer state from the files, one tensor at a
-    time, and communicates nothing. Returns the number of the next step and the loss scale that
-    ``training_steps`` takes with it: None where this or the former training scales nothing.
+    time, without communication. Returns the number of the next step and the loss scale for
+    ``training_steps``: None where this or the former training scales nothing.
 
     Raises UsageError as ``read_checkpoint_info`` does, and when the model's dimensions differ.
     """
@@ -115,14 +116,14 @@ def load_checkpoint(folder: Path, training: Training) -> tuple[int, LossScale | 
 
     info = _read_marker(folder)
     check_dimensions(folder, info.config, training.config)
-    updates = int(_stretches(folder, info)["updates"][0])
+    updates = int(_spans(folder, info)["updates"][0])
     places = _places(training)
     for path in _state_files(folder, info):
         with _reading(path), ZipFile(path) as archive:
             for row in _read(archive, "stretches"):
-                stretch = Span(int(row["offset"]), int(row["offset"] + row["length"]))
+                span = Span(int(row["offset"]), int(row["offset"] + row["length"]))
                 for field, targets in places.items():
-                    _fill(targets, stretch, archive, f"{field}_{stretch.start}")
+                    _fill(targets, span, archive, f"{field}_{span.start}")
     for segment in _segments(training):
         segment.step.fill_(updates)
     if info.loss_scale is None or not training.precision.scaled:
@@ -145,11 +146,11 @@ def _state_files(folder: Path, info: CheckpointInfo) -> list[Path]:
 def _write_state(path: Path, segments: Iterable[Segment]) -> None:
     """An ``.npz`` of each segment's tensors, written one after the other.
 
-    Its member ``stretches`` says where in the unpadded parameters each lies.
+    Its member ``stretches`` holds the span of each segment in the unpadded parameters.
     """
     rows = [(segment.offset, len(segment.weight), int(segment.step)) for segment in segments]
     with atomic_file(path) as file, ZipFile(file, "w") as archive:
-        _write(archive, "stretches", np.array(rows, _STRETCH))
+        _write(archive, "stretches", np.array(rows, _SPAN))
         for segment in segments:
             for field in ("weight", "mean", "square"):
                 values = getattr(segment, field).cpu().numpy()
@@ -181,12 +182,12 @@ def _read_marker(folder: Path) -> CheckpointInfo:
         return CheckpointInfo(**(fields | {"config": GPT2Config(**fields["config"])}))
 
 
-def _stretches(folder: Path, info: CheckpointInfo) -> NDArray[np.void]:
-    """Where the segments in all state files lie; together they are the whole model, once."""
-    found = [np.empty(0, _STRETCH)]
+def _spans(folder: Path, info: CheckpointInfo) -> NDArray[np.void]:
+    """The spans of the segments in all state files; together they cover the model exactly once."""
+    found = [np.empty(0, _SPAN)]
     for path in _state_files(folder, info):
         with _reading(path), ZipFile(path) as archive:
-            found.append(_read(archive, "stretches").astype(_STRETCH))
+            found.append(_read(archive, "stretches").astype(_SPAN))
     rows = np.sort(np.concatenate(found), order="offset")
     if [0, *(rows["offset"] + rows["length"])] != [*rows["offset"], info.config.parameters]:
         raise UsageError(
@@ -201,7 +202,7 @@ def _stretches(folder: Path, info: CheckpointInfo) -> NDArray[np.void]:
 
 
 def _places(training: Training) -> dict[str, list[tuple[Span, Tensor]]]:
-    """Of each saved field, the tensors that want it and where in the unpadded parameters they lie.
+    """For each saved field, the tensors to fill and their spans in the unpadded parameters.
 
     Weights go to all parameters, and to the fp32 weights of the segments where those are separate.
     """
@@ -219,27 +220,25 @@ def _places(training: Training) -> dict[str, list[tuple[Span, Tensor]]]:
     return places
 
 
-def _fill(
-    places: Iterable[tuple[Span, Tensor]], stretch: Span, archive: ZipFile, name: str
-) -> None:
-    """Copy a saved stretch into the places that it reaches; it is read only if there are any."""
+def _fill(places: Iterable[tuple[Span, Tensor]], saved: Span, archive: ZipFile, name: str) -> None:
+    """Copy a saved span into the tensors that it overlaps; it is read only if there are any."""
     import torch
 
-    reached = [(span, to, span.overlap(stretch)) for span, to in places]
+    reached = [(span, to, span.overlap(saved)) for span, to in places]
     reached = [(span, to, part) for span, to, part in reached if len(part)]
     if not reached:
         return
     values = torch.from_numpy(_read(archive, name))
-    if values.shape != (len(stretch),):
+    if values.shape != (len(saved),):
         raise ValueError(f"{name} has shape {tuple(values.shape)}")
     for span, to, part in reached:
-        saved = values[part.start - stretch.start : part.stop - stretch.start]
-        to[part.start - span.start : part.stop - span.start].copy_(saved)
+        piece = values[part.start - saved.start : part.stop - saved.start]
+        to[part.start - span.start : part.stop - span.start].copy_(piece)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn what a damaged or missing file raises into one sentence."""
+    """Convert the errors of a damaged or missing file into one sentence."""
     try:
         yield
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
@@ -249,7 +248,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _together(folder: Path, training: Training) -> Iterator[None]:
-    """Leave when every rank is done, and if one could not write, raise SteptimeError on all."""
+    """Wait for every rank; if one could not write, raise SteptimeError on all."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""The dimensions of a GPT-2 and the sizes it is known in."""
+"""GPT2Config: the dimensions of a GPT-2, and its named sizes."""
 
 import math
 from dataclasses import dataclass
@@ -64,13 +64,14 @@ SIZES = tuple(_LEARNING_RATES)
 """The sizes of GPT-2 that have a name, from small to large."""
 
 NANO = SIZES[0]
-"""The size that trains where none is named: within minutes on a CPU."""
+"""The default size, which trains within minutes on a CPU."""
 
 
 def gpt2_named(name: str) -> "Transformer":
-    """The model of that name or file, which is a GPT-2.
+    """The model of that name or file, which must be a GPT-2.
 
-    Raises UsageError where there is no such model, or it is of another kind: those are simulated.
+    Raises UsageError where there is no such model, or it is of another kind, which can only be
+    simulated.
     """
     from steptime.workloads.models import Transformer, model_named
 
@@ -96,7 +97,7 @@ def gpt2_of_size(size: str) -> "Transformer":
 
 
 def name_of(config: GPT2Config) -> str:
-    """The name of the size with these blocks, or their number and width: ``gpt2-2×64``."""
+    """The name of the size with these blocks, or else their number and width: ``gpt2-2×64``."""
     blocks = (config.layers, config.heads, config.embd)
     named = (
         name for name, own in _sizes().items() if blocks == (own.layers, own.heads, own.hidden)
@@ -105,7 +106,7 @@ def name_of(config: GPT2Config) -> str:
 
 
 def suitable_learning_rate(config: GPT2Config) -> float:
-    """The peak learning rate of the named size whose blocks hold the nearest number of weights."""
+    """The peak learning rate of the named size with the nearest number of weights in blocks."""
 
     def distance(size: "Transformer") -> float:
         return abs(math.log(size.layers * size.hidden**2 / (config.layers * config.embd**2)))

@@ -1,4 +1,4 @@
-"""Batches of rows of tokens: which rank trains on what at which step, and the checks before it."""
+"""Batches: the rows of tokens that each rank trains on at each step, and checks beforehand."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +15,11 @@ from steptime.train.tokenizer import TokenArray, check_tokenizer
 from steptime.train.tokens import Tokens, load_tokens, shard_paths
 
 Batch: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Inputs and targets, each ``(B, T)``: a target is the token after its input."""
+"""Inputs and targets, each ``(B, T)``: each target is the token after its input."""
 
 
 def check_data(options: DataOptions, *, context: int, batch: int, ranks: int) -> None:
-    """Read the data as every rank will, without the cost of a trained tokenizer.
+    """Read and check the data as every rank will, without the cost of training a tokenizer.
 
     ``batch`` counts rows of ``context`` tokens, all ranks together. Raises UsageError, naming the
     file, for whatever ``load_tokens`` and ``check_length`` refuse, and for ids beyond a shard's
@@ -45,13 +45,13 @@ def check_length(tokens: Tokens, *, context: int, batch: int, ranks: int) -> Non
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """The rows that one rank trains on at each step; the step is all the state there is.
+    """The rows that one rank trains on at each step, a function of the step alone.
 
-    A row is one of the windows of ``context`` tokens (and the next one, to predict) that follow
-    one another in an array of tokens. An epoch is one permutation of all windows by ``(seed,
-    epoch)``, cut into steps of ``batch`` rows; what does not fill a step is left out of that epoch.
-    Rank r of p holds rows r·batch/p to (r+1)·batch/p of a step, so that which rows a step trains on
-    does not depend on the number of ranks.
+    A row is one of the windows of ``context`` tokens (and the next one, to predict) that follow one
+    another in an array of tokens. An epoch is one permutation of all windows by ``(seed, epoch)``,
+    cut into steps of ``batch`` rows; a remainder is left out of that epoch. Rank r of p has rows
+    r·batch/p to (r+1)·batch/p of a step, so the rows of a step do not depend on the number of
+    ranks.
 
     Raises UsageError as ``check_length`` does.
     """
@@ -85,9 +85,9 @@ def validation_batches(
 ) -> Iterator[Batch]:
     """This rank's part of the first ``steps · batch`` held-out windows, in order, unshuffled.
 
-    Yields inputs and targets ``(batch / ranks, context)``, as many on every rank: at most
-    ``steps``, as far as whole batches go; where there is not one whole batch, one smaller batch of
-    as many rows as divide among the ranks. Raises UsageError as ``check_length`` does.
+    Yields inputs and targets ``(batch / ranks, context)``, as many on every rank: whole batches, at
+    most ``steps``. Where there is no whole batch, one smaller batch of as many rows as the ranks
+    can divide. Raises UsageError as ``check_length`` does.
     """
     check_length(tokens, context=context, batch=batch, ranks=ranks)
     windows = _window_count(tokens.validation, context)
@@ -97,7 +97,7 @@ def validation_batches(
 
 
 def _shortage(tokens: Tokens, context: int, batch: int, ranks: int) -> str | None:
-    """Why these tokens do not suffice, in one sentence; None when they do."""
+    """Why there are too few tokens, in one sentence; None when there are enough."""
     for arrays, part, needed, why, smaller in (
         (tokens.train, "training", batch, f"a batch needs {batch:,}", "a smaller --batch"),
         (tokens.validation, "validation", ranks, f"{ranks} ranks need one each", "fewer ranks"),
@@ -133,7 +133,7 @@ def _permutation(seed: int, epoch: int, windows: int) -> NDArray[np.int64]:
 
 
 def _gather(arrays: Sequence[TokenArray], context: int, windows: NDArray[np.int64]) -> Batch:
-    """The windows of these numbers, which run through all arrays, as inputs and targets."""
+    """The windows of these numbers, counted through all arrays, as inputs and targets."""
     ends = np.cumsum(_window_counts(arrays, context))
     inputs, targets = (np.empty((len(windows), context), np.int64) for _ in range(2))
     for row, window in enumerate(windows):

@@ -1,4 +1,4 @@
-"""From what every rank measured to what is printed of a strategy."""
+"""Figures of a strategy, from the measurements of every rank."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from steptime.timeline import Timeline, phases_of_steps
 
 @dataclass(frozen=True, kw_only=True)
 class RankRecord:
-    """What one rank brings home from training under a strategy.
+    """The measurements of one rank training under a strategy.
 
     ``losses`` has one entry a step, warm-up included; ``traffic`` and ``wire`` are bytes over the
-    ``steps`` timed steps, of which the first is number ``timed_from``: computed from the calls, and
-    measured on its sockets where the kernel tells.
+    ``steps`` timed steps, of which the first is number ``timed_from``: the former computed from the
+    calls, the latter measured on sockets, None where the kernel has no count.
     """
 
     rank: int
@@ -34,7 +34,7 @@ class RankRecord:
 def strategy_figures(
     strategy: Strategy, records: Sequence[RankRecord], *, tokens_per_step: int
 ) -> StepFigures:
-    """Sum up the ``records`` of all ranks; only timed steps count."""
+    """Combine the ``records`` of all ranks into figures; only timed steps count."""
     phases = []
     for record in records:
         steps = phases_of_steps(record.timeline, strategy.name)

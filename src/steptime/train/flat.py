@@ -1,4 +1,4 @@
-"""A model whose parameters are views into one flat buffer, and the buffer of its gradients."""
+"""FlatModel: a model whose parameters are views into one flat buffer, with one of gradients."""
 
 from dataclasses import dataclass
 
@@ -50,13 +50,14 @@ def flatten(model: nn.Module, layout: Layout, parameters: Tensor, gradients: Ten
 def own_buffers(weights: Tensor, precision: Precision) -> tuple[Tensor, Tensor]:
     """Buffers of parameters and of gradients, in this rank's own memory.
 
-    ``weights``, shape (layout.size,), is the first itself where it has the dtype of computation.
+    ``weights``, shape (layout.size,), becomes the buffer of parameters where its dtype is that of
+    computation.
     """
     return weights.to(precision.compute), torch.zeros_like(weights, dtype=precision.reduce)
 
 
 def shared_buffers(weights: Tensor, precision: Precision) -> tuple[Tensor, Tensor]:
-    """Parameters that are one memory for all ranks, and gradients that the others can read.
+    """Parameters in one memory shared by all ranks, and gradients that other ranks can read.
 
     A collective call; the weights are those of rank 0. Raises SteptimeError when the ranks are not
     all on one host.

@@ -1,4 +1,4 @@
-"""What the machine is good at, where the user leaves a choice to it."""
+"""Defaults that depend on the machine: the precision, and whether to compile."""
 
 import os
 import shutil
@@ -25,6 +25,6 @@ def native_precision(device: torch.device) -> DtypeName:
 
 
 def worth_compiling(config: GPT2Config, device: torch.device) -> bool:
-    """Whether the model is large enough for torch.compile, and its compiler is here."""
+    """Whether the model is large enough for torch.compile, and a compiler is installed."""
     compiler = device.type == "cuda" or shutil.which(os.environ.get("CXX", "g++")) is not None
     return compiler and config.parameters >= _WORTH_COMPILING

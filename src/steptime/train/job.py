@@ -1,4 +1,4 @@
-"""One training, ready to run on this rank, and what the rank brings home from it."""
+"""Job: one training, ready to run on this rank, and the measurements it leaves."""
 
 import gc
 import hashlib
@@ -29,7 +29,7 @@ from steptime.world.wire import wire_traffic
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for, with the model, the tokens and the device that this rank does it with."""
+    """The options of a training, with this rank's model, tokens and device."""
 
     options: JobOptions
     config: GPT2Config
@@ -39,7 +39,7 @@ class Job:
 
     @property
     def title(self) -> str:
-        """The model and its data in words, its name last."""
+        """The model and its data in words, the model's name last."""
         return (
             f"GPT-2 of {self.config.parameters:,} parameters on {self.tokens.description}; "
             f"{name_of(self.config)}"
@@ -64,7 +64,7 @@ def prepare_job(options: JobOptions, *, on_gpu: bool, stored: GPT2Config | None 
 
 
 def start_training(job: Job, strategy: Strategy, *, timed: bool = True) -> Training:
-    """This rank's part of the job under a strategy; ``timed`` records its timeline."""
+    """This rank's part of the job under a strategy; ``timed``: record a timeline."""
     options = job.options
     batches = Batches(
         tokens=job.tokens,
@@ -93,7 +93,7 @@ def start_training(job: Job, strategy: Strategy, *, timed: bool = True) -> Train
 def measure_strategy(
     job: Job, strategy: Strategy, on_step: Callable[[StepOutcome], None]
 ) -> RankRecord:
-    """Train from scratch under ``strategy`` and bring home what this rank measured."""
+    """Train from scratch under ``strategy`` and return this rank's measurements."""
     training = start_training(job, strategy)
     steps = training_steps(training, 0)
     losses: list[Tensor] = []
@@ -119,7 +119,7 @@ class Counters:
 
 
 def read_counters(training: Training) -> Counters:
-    """The counters once every rank has come here, so that nothing is under way."""
+    """The counters at a point that every rank has reached, with no call in progress."""
     training.sync.settle()
     dist.barrier()
     return Counters(training.comm.traffic, wire_traffic())
@@ -128,7 +128,7 @@ def read_counters(training: Training) -> Counters:
 def bring_home(
     training: Training, losses: Sequence[Tensor], before: Counters, timed_from: int
 ) -> RankRecord:
-    """The record of a training that read the counters ``before`` step ``timed_from``."""
+    """The record of a training; ``before``: the counters before step ``timed_from``."""
     after = read_counters(training)
     assert training.comm.recorder  # noqa: S101 - only a timed training is brought home
     return RankRecord(
@@ -145,7 +145,7 @@ def bring_home(
 
 
 def gather(record: RankRecord) -> list[RankRecord]:
-    """The records of all ranks, in order, on rank 0; nothing on the others."""
+    """The records of all ranks, in order, on rank 0; an empty list on the others."""
     everyone: list[RankRecord] | None = None
     if dist.get_rank() == 0:
         everyone = [record] * dist.get_world_size()
@@ -161,7 +161,7 @@ def parameter_hash(training: Training) -> str:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector out of the steps, where its pauses would count as theirs."""
+    """Disable the garbage collector in the block: its pauses would count to the steps."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Where each parameter lies in the flat buffers, and how those are cut into buckets."""
+"""Layout: where each parameter lies in the flat buffers, and how those are cut into buckets."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from steptime.workloads.buckets import cut
 class Slot:
     """One parameter's place in the flat buffer.
 
-    ``offset`` is its place if nothing were padded, which no strategy and no world size changes.
+    ``offset``: its place without padding, the same for any strategy and world size.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """All parameters in forward order, cut into buckets that any rank count can share equally."""
+    """All parameters in forward order, cut into buckets that the ranks can divide equally."""
 
     slots: tuple[Slot, ...]
     buckets: tuple[Span, ...]
@@ -34,7 +34,7 @@ class Layout:
         return self.buckets[-1].stop
 
     def slots_in(self, span: Span) -> Iterator[tuple[Slot, Span]]:
-        """Every slot that ``span`` touches, and the part of it that lies in ``span``."""
+        """Every slot that overlaps ``span``, with the overlap."""
         for slot in self.slots:
             part = slot.span.overlap(span)
             if len(part):
@@ -48,7 +48,7 @@ class Layout:
 def plan_layout(
     tensors: Sequence[tuple[str, tuple[int, ...]]], ranks: int, bucket_elements: int | None
 ) -> Layout:
-    """Lay out tensors (name, shape) in one bucket, or in several as ``cut`` makes them."""
+    """The layout of tensors (name, shape), in one bucket, or in several as ``cut`` makes them."""
     sizes = [prod(shape) for _, shape in tensors]
     slots, buckets, start, offset = [], [], 0, 0
     for bucket in cut(sizes, ranks, bucket_elements):

@@ -1,8 +1,8 @@
-"""llm.c's checkpoint format: all weights of a GPT-2 in one file.
+"""The checkpoint format of llm.c: all weights of a GPT-2 in one file.
 
 256 little-endian int32 and 16 tensors, those of the blocks stacked over the layers; the head is the
-token embedding (karpathy/llm.c, ``write_model`` of train_gpt2.py and
-``gpt2_build_from_checkpoint`` of train_gpt2.c). Reading the header needs no torch.
+token embedding (karpathy/llm.c, ``write_model`` of train_gpt2.py and ``gpt2_build_from_checkpoint``
+of train_gpt2.c). Reading the header needs no torch.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _STORED = {3: "<f4", 5: "<i2"}  # of each version; NumPy has no bf16, int16 carr
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The weights in a file, by the names that they have in ``GPT2``.
+    """The weights in a file, by their names in ``GPT2``.
 
-    The tensors are mapped, not read, and of the dtype that ``version`` stores: 3 fp32, 5 bf16.
+    The tensors are mapped, not read; ``version`` determines their dtype: 3 fp32, 5 bf16.
     """
 
     path: Path
@@ -47,10 +47,10 @@ class Checkpoint:
 
 
 def read_header(path: Path) -> tuple[GPT2Config, int]:
-    """The dimensions and the version of a checkpoint whose size agrees with them.
+    """The dimensions and the version of a checkpoint, if its size agrees with them.
 
-    Raises UsageError when the file cannot be read, is no checkpoint, has a version other than 3
-    and 5 or dimensions that are none, or is not exactly as long as they ask for.
+    Raises UsageError when the file cannot be read, is no checkpoint, has a version other than 3 and
+    5 or impossible dimensions, or has not exactly the size that they demand.
     """
     try:
         with path.open("rb") as file:

@@ -17,11 +17,11 @@ from steptime.train.training import Training
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What one step did.
+    """The result of one step.
 
     ``loss`` is this rank's mean over its rows and ``norm`` that of the whole gradient (0 where
-    nothing needed it), both of shape (): reading them waits for the device. ``loss_scale`` is
-    that of the step to come.
+    nothing needed it), both of shape (): reading them waits for the device. ``loss_scale`` is that
+    of the next step.
     """
 
     step: int
@@ -36,8 +36,8 @@ def training_steps(
 ) -> Iterator[StepOutcome]:
     """Train from step ``first`` to the last, one step each time the iterator is advanced.
 
-    Between two steps the parameters of an overlapped strategy may still be on their way:
-    ``training.sync.settle()`` waits for them.
+    Between two steps an overlapped strategy may still be sharing parameters:
+    ``training.sync.settle()`` waits for it.
     """
     scale = loss_scale or LossScale(scale=65536.0 if training.precision.scaled else 1.0)
     for step in range(first, training.steps):
@@ -79,7 +79,7 @@ def _forward_and_backward(training: Training, step: int, scale: float) -> Tensor
 
 
 def _norm_and_divisor(training: Training, scale: float) -> tuple[Tensor, Tensor | None]:
-    """Norm of the whole gradient, and what AdamW shall divide it by to unscale and clip it."""
+    """Norm of the whole gradient, and the divisor by which AdamW unscales and clips it."""
     clip = training.options.clip
     if not clip and not training.precision.scaled:
         return torch.zeros((), device=training.device), None
@@ -92,7 +92,7 @@ def _norm_and_divisor(training: Training, scale: float) -> tuple[Tensor, Tensor 
 
 @torch.no_grad()
 def evaluate(training: Training, batches: Iterator[Batch]) -> float:
-    """Mean loss in nats a token over the ``batches`` of all ranks, as many on each."""
+    """Mean loss in nats a token over the ``batches`` of all ranks, each with as many."""
     training.sync.settle()
     losses = [
         training.model(to_device(x, training.device), to_device(y, training.device))
@@ -102,7 +102,7 @@ def evaluate(training: Training, batches: Iterator[Batch]) -> float:
 
 
 def mean_over_ranks(value: Tensor) -> float:
-    """Mean over all ranks of a value of shape (); outside of steps, and so not accounted for."""
+    """Mean over all ranks of a value of shape (); outside of steps, so not counted as traffic."""
     total = value.detach().clone()
     dist.all_reduce(total)
     return float(total) / dist.get_world_size()

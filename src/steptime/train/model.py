@@ -39,7 +39,7 @@ class Attention(nn.Module):
         self.proj = nn.Linear(config.embd, config.embd)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Attend from every position to itself and those before it, shape (B, T, C)."""
+        """Attend from every position to itself and all before it, shape (B, T, C)."""
         B, T, C = x.shape
         qkv = self.qkv(x).view(B, T, 3, self.heads, C // self.heads)  # (B, T, 3, H, C/H)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, T, C/H)
@@ -82,8 +82,8 @@ class Block(nn.Module):
 class _TiedTable(torch.autograd.Function):
     """Rows of a table, and the table itself for a second use whose gradient is dense.
 
-    Left to autograd, the rows' gradient would be a second table, zero but for those rows, and a
-    third the sum of both. Here backward adds the rows into the dense gradient where it lies.
+    Left to autograd, the rows' gradient would be a second table, zero but for those rows, and the
+    sum of both a third. Here backward adds the rows into the dense gradient in place.
     """
 
     @staticmethod
@@ -149,7 +149,7 @@ class GPT2(nn.Module):
                     parameter.zero_()
 
     def units(self) -> Sequence[nn.Module]:
-        """The parts that forward runs one after the other."""
+        """The modules that forward runs one after the other."""
         return [self.embedding, *self.blocks, self.head]
 
     def hidden(self, tokens: Tensor) -> tuple[Tensor, Tensor]:

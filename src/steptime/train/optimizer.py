@@ -17,10 +17,10 @@ _ROW = 4096
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of one parameter that this rank owns, with its fp32 weights and Adam's moments.
+    """A part of one parameter that this rank owns, with its fp32 weights and Adam's moments.
 
-    ``offset`` says where it starts in the unpadded parameters: there it is the same for every
-    strategy and world size, so that a checkpoint of one serves all.
+    ``offset``: where it starts in the unpadded parameters: the same for every strategy and world
+    size, so that a checkpoint of one serves all.
     """
 
     offset: int
@@ -36,9 +36,9 @@ class Segment:
 class ShardedAdamW:
     """AdamW (arXiv 1711.05101), fused, with state for the owned spans alone.
 
-    ``weights`` are the fp32 values that training starts from, shape (layout.size,), and ``owned``
-    gives, for each bucket of the layout, the span that this rank updates. Tensors of two dimensions
-    decay, embeddings included; biases and norms do not, as in llm.c.
+    ``weights``: the initial fp32 values, shape (layout.size,). ``owned``: for each bucket of the
+    layout, the span that this rank updates. Tensors of two dimensions decay, embeddings included;
+    biases and norms do not, as in llm.c.
     """
 
     def __init__(

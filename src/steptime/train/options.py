@@ -1,4 +1,4 @@
-"""What a training run can be asked for: frozen, checked, and free of torch."""
+"""Options of a training run: frozen, checked, and free of torch."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path

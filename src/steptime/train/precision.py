@@ -20,7 +20,7 @@ DTYPES: dict[DtypeName, torch.dtype] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """``compute`` of the model's weights and activations, ``reduce`` of gradients on their way."""
+    """Dtypes: ``compute`` of weights and activations, ``reduce`` of communicated gradients."""
 
     name: DtypeName
     compute: torch.dtype
@@ -28,7 +28,7 @@ class Precision:
 
     @property
     def scaled(self) -> bool:
-        """Whether small gradients would vanish without loss scaling."""
+        """Whether loss scaling is needed, since small gradients would vanish."""
         return torch.float16 in (self.compute, self.reduce)
 
 

@@ -1,4 +1,4 @@
-"""A long training under one strategy: watched, validated, kept."""
+"""A long training under one strategy, with a log, validation and checkpoints."""
 
 import math
 import time
@@ -30,10 +30,10 @@ class Validation:
 def run_training(
     job: Job, strategy: Strategy, run: RunOptions, out: Path, tell: Callable[[str], None]
 ) -> tuple[RankRecord, list[Validation]]:
-    """Train to the job's last step; ``tell`` is given a line now and then, on every rank.
+    """Train to the job's last step; ``tell`` is called with lines of a log, on every rank.
 
-    Raises SteptimeError when the loss is no number any more, and UsageError when there is nothing
-    left to train.
+    Raises SteptimeError when the loss is no longer a number, and UsageError when no step is left to
+    train.
     """
     training = start_training(job, strategy)
     first, scale = load_checkpoint(run.resume, training) if run.resume else (0, None)
@@ -78,7 +78,7 @@ def _validate(training: Training, job: Job, run: RunOptions) -> float:
 
 
 class _Log:
-    """Lines as llm.c prints them, some twenty over a run."""
+    """A log as llm.c prints it, some twenty lines over a run."""
 
     def __init__(self, job: Job, first: int, tell: Callable[[str], None]) -> None:
         self._job = job
@@ -108,7 +108,7 @@ class _Log:
         self.note(f"step {validation.step} | held-out loss {validation.loss:.4f}")
 
     def note(self, text: str) -> None:
-        """Tell of something that is no step and takes none of its time."""
+        """Write a line about something that is no step; its time counts to none."""
         self._tell(text)
         self._restart()
 

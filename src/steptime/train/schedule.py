@@ -10,9 +10,9 @@ def learning_rate(
 ) -> float:
     """Learning rate of ``step``, counted from 0, of ``steps``.
 
-    It climbs in a line over ``warmup`` steps to ``peak``, then goes as the schedule says down to
-    ``final`` times the peak. wsd stays at the peak and decays over the last fifth as 1 - sqrt
-    (arXiv 2405.18392); constant knows neither warm-up nor decay.
+    It grows linearly over ``warmup`` steps to ``peak``, then follows the schedule down to ``final``
+    times the peak. wsd stays at the peak and decays over the last fifth as 1 - sqrt (arXiv
+    2405.18392); constant has neither warm-up nor decay.
     """
     if schedule == "constant":
         return peak

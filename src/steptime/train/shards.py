@@ -21,7 +21,7 @@ _LLMC_MAGICS = range(20240000, 20250000)  # as raw uint16 none begins with a GPT
 
 @dataclass(frozen=True)
 class _Format:
-    """What llm.c's magic says about the tokens behind it."""
+    """The vocabulary and dtype of the tokens in a shard, by llm.c's magic."""
 
     magic: int
     version: int
@@ -100,7 +100,7 @@ def open_token_shard(path: Path) -> TokenArray:
 
 
 def shard_vocabulary(tokens: TokenArray) -> tuple[str, int]:
-    """Name and size of the vocabulary that a shard's tokens are of: GPT-2's or Llama 3's."""
+    """Name and size of the vocabulary of a shard's tokens: GPT-2's or Llama 3's."""
     form = _LLAMA3 if tokens.dtype == np.uint32 else _GPT2
     return form.name, form.vocabulary
 

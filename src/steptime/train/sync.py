@@ -1,4 +1,4 @@
-"""Running a strategy: buckets are reduced when ready and shared when updated."""
+"""GradientSync: runs a strategy: reduces buckets when ready and shares them when updated."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -14,8 +14,8 @@ from steptime.world.communicator import Communicator
 class GradientSync:
     """Moves the gradients and parameters of one rank's model as its strategy says.
 
-    Backward hands over each parameter's gradient as soon as it is complete; hooks on the model's
-    units let forward wait for just the parameters that a unit needs.
+    A hook on each parameter gets its gradient as soon as backward completes it; hooks on the
+    model's units let forward wait for just the parameters that a unit needs.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class GradientSync:
                 unit.register_forward_pre_hook(partial(self._before_forward, sorted(needed)))
 
     def expect(self, *, first: bool, last: bool) -> None:
-        """Announce a backward pass: the first, the last, or both, of its step's micro-batches."""
+        """Announce a backward pass: whether its micro-batch is the step's first, last, or both."""
         self._first, self._last = first, last
         self._missing = list(self._slots_of_bucket)
         self._unreduced = len(self._missing)
 
     def reduce(self) -> None:
-        """Block until the gradients this rank owns are summed over all ranks."""
+        """Block until the gradients that this rank owns are summed over all ranks."""
         while self._unreduced:
             self._reduce_next()
         for work in self._reducing:
@@ -66,7 +66,7 @@ class GradientSync:
         self._reducing.clear()
 
     def share(self, bucket: int) -> None:
-        """Send the updated parameters of a bucket where they are needed."""
+        """Send the updated parameters of a bucket to the ranks that need them."""
         view = self._flat.parameters[self._flat.layout.buckets[bucket].slice]
         self._sharing[bucket] = list(self._strategy.share(self._comm, view))
         if not self._strategy.overlapped:

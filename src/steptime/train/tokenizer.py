@@ -30,13 +30,13 @@ _GPT2_SHA256 = {
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A vocabulary, and the way from text to its ids and back."""
+    """A vocabulary, with functions from text to its ids and back."""
 
     name: str
     vocabulary: int
     """Number of tokens, ``end_of_text`` among them."""
     end_of_text: int
-    """The token that stands before each document; no text encodes to it."""
+    """The token before each document; no text encodes to it."""
     encode: Callable[[str], TokenArray]
     """Text to ids ``(T,)`` of the smallest unsigned type that holds the vocabulary."""
     decode: Callable[[ArrayLike], str]
@@ -49,17 +49,14 @@ class Tokenizer:
 
 
 def make_tokenizer(options: DataOptions, documents: Iterable[str]) -> Tokenizer:
-    """The tokenizer asked for; a bpe learns from ``documents``, the others ignore them.
-
-    Raises UsageError as ``check_tokenizer`` does.
-    """
+    """The tokenizer that ``options`` name; a bpe learns from ``documents``."""
     if options.tokenizer == "bpe":
         return train_bpe(documents, options.vocabulary)
     return gpt2_tokenizer() if options.tokenizer == "gpt2" else byte_tokenizer()
 
 
 def check_tokenizer(options: DataOptions) -> None:
-    """Raise UsageError when the tokenizer's library or vocabulary is missing or too small."""
+    """Raise UsageError when the tokenizer's library is missing or its vocabulary too small."""
     if options.tokenizer == "bpe":
         _check_bpe_vocabulary(options.vocabulary)
         _import("tokenizers")
@@ -69,7 +66,7 @@ def check_tokenizer(options: DataOptions) -> None:
 
 
 def byte_tokenizer() -> Tokenizer:
-    """One token a byte of UTF-8: 256 tokens, of which 0, in no text, stands before documents."""
+    """One token a byte of UTF-8: 256 tokens; 0, which is in no text, comes before documents."""
     return Tokenizer(
         name="byte",
         vocabulary=256,
@@ -80,7 +77,7 @@ def byte_tokenizer() -> Tokenizer:
 
 
 def train_bpe(documents: Iterable[str], vocabulary: int) -> Tokenizer:
-    """A byte-level byte-pair encoding learnt from ``documents``; the same for the same text.
+    """A byte-level byte-pair encoding learnt from ``documents``; deterministic.
 
     ``vocabulary`` counts the 256 bytes and the end of a text; short text yields fewer tokens. The
     split into words and the byte alphabet are GPT-2's (Radford et al. 2019, section 2.2).
@@ -140,7 +137,7 @@ def gpt2_tokenizer() -> Tokenizer:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """The text in pieces of about a million characters, cut behind a line."""
+    """The text in pieces of about a million characters, each ending with a line."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + _BLOCK) + 1 or len(text)
@@ -157,7 +154,7 @@ def _check_bpe_vocabulary(vocabulary: int) -> None:
 
 
 def _check_gpt2_files() -> None:
-    """Refuse what tiktoken would download: files that its cache lacks or holds damaged."""
+    """Refuse to download: raise where files are missing in tiktoken's cache, or damaged."""
     folder = _tiktoken_cache()
     lacking = {}
     for name, sha256 in _GPT2_SHA256.items():
@@ -177,7 +174,10 @@ def _check_gpt2_files() -> None:
 
 
 def _tiktoken_cache() -> Path:
-    """Where tiktoken looks (tiktoken/load.py, read_file_cached): an empty value is no cache."""
+    """The folder of tiktoken's cache (tiktoken/load.py, read_file_cached).
+
+    Raises UsageError where the environment disables it.
+    """
     default = str(Path(tempfile.gettempdir()) / "data-gym-cache")
     name = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR", default))
     if not name:

@@ -1,4 +1,4 @@
-"""The tokens to train on: where they come from, and which of them are held out."""
+"""Tokens: the text to train on, tokenised, and the part of it that is held out."""
 
 import os
 import sysconfig
@@ -23,7 +23,7 @@ _NOT_LIBRARY = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """Tokens to train on and tokens held out, each as arrays ``(T,)`` that no row straddles.
+    """Tokens to train on and tokens held out, each as arrays ``(T,)``; no row crosses arrays.
 
     Arrays are uint8, uint16 or uint32; those of .bin shards are mapped, not read.
     """
@@ -32,9 +32,9 @@ class Tokens:
     validation: tuple[TokenArray, ...]
     vocabulary: int
     source: str
-    """What was read and how much of it, such as "Python standard library, 10.1 MB of text"."""
+    """The data and its size, such as "Python standard library, 10.1 MB of text"."""
     tokenizer: Tokenizer | None = None
-    """What made the tokens and can decode them; None for .bin shards."""
+    """The tokenizer that made the tokens and can decode them; None for .bin shards."""
 
     @property
     def description(self) -> str:
@@ -46,11 +46,11 @@ def load_tokens(options: DataOptions) -> Tokens:
     """The tokens that ``options`` name; the same on every rank that sees the same files.
 
     Held out are every 20th document, or the last 20th of each where there are fewer than 20
-    documents; of .bin shards those with "val" in their names, else the first (as llm.c has it), or
-    the last 20th of a single one.
+    documents; of .bin shards those with "val" in their names, else the first (as in llm.c), or the
+    last 20th of a single one.
 
-    Raises UsageError, naming the file, when data is missing, empty, unreadable, neither UTF-8 nor
-    a sound shard, or the tokenizer is not at hand.
+    Raises UsageError, naming the file, when data is missing, empty, unreadable, neither UTF-8 nor a
+    sound shard, or the tokenizer is not installed.
     """
     try:
         if options.data and (shards := shard_paths(options.data)):
@@ -64,7 +64,7 @@ def load_tokens(options: DataOptions) -> Tokens:
 
 
 def check_vocabulary(tokens: Tokens, model_vocabulary: int) -> None:
-    """Raise UsageError when the tokens have ids that a model of this vocabulary does not know."""
+    """Raise UsageError when tokens have ids beyond the model's vocabulary."""
     if tokens.vocabulary > model_vocabulary:
         raise UsageError(
             f"{tokens.description}, are of a vocabulary of {tokens.vocabulary:,}, and the model's "
@@ -115,7 +115,7 @@ def _load_text(options: DataOptions) -> Tokens:
 
 
 def _tokenise(documents: Iterable[str], tokenizer: Tokenizer) -> TokenArray:
-    """All documents in one array ``(T,)``, the end of a text before each, as llm.c has it."""
+    """All documents in one array ``(T,)``, each after an end-of-text token, as in llm.c."""
     end_of_text = np.array([tokenizer.end_of_text], tokenizer.dtype)
     parts = [part for text in documents for part in (end_of_text, tokenizer.encode(text))]
     return np.concatenate([end_of_text[:0], *parts])

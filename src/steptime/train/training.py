@@ -1,4 +1,4 @@
-"""The live parts of one rank's training, and how they are put together."""
+"""Training: the objects of one rank's training, and how they are put together."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ _SHORTEST_WARMUP = 20  # steps; AdamW's first ones follow the signs of single gr
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Everything that the training loop works with, on one rank."""
+    """All that the training loop works with, on one rank."""
 
     config: GPT2Config
     model: GPT2
@@ -40,7 +40,7 @@ class Training:
 
     @property
     def device(self) -> torch.device:
-        """Where the model lives."""
+        """The model's device."""
         return self.flat.parameters.device
 
     @property
@@ -77,7 +77,7 @@ def build_training(
     compiled: bool = False,
     recorder: Recorder | None = None,
 ) -> Training:
-    """Put ``model`` under ``strategy`` on this rank; its parameters move into a flat buffer."""
+    """Set up ``model`` for ``strategy`` on this rank; its parameters move into a flat buffer."""
     comm = Communicator(recorder)
     tensors = [(name, tuple(p.shape)) for name, p in model.named_parameters()]
     element = torch.empty(0, dtype=precision.reduce).element_size()

@@ -1,4 +1,4 @@
-"""Buckets: the flat buffer of a model's gradients, cut where a strategy overlaps."""
+"""Buckets: a model's gradients in a flat buffer, cut into parts where a strategy overlaps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ _FEWEST_BUCKETS = 8
 
 @dataclass(frozen=True)
 class Bucket:
-    """A stretch of the flat buffer: all from ``first`` to ``last``, by number.
+    """A part of the flat buffer: the tensors from number ``first`` to ``last``.
 
     ``elements`` counts them and the padding behind them.
     """
@@ -24,7 +24,7 @@ class Bucket:
 def cut(
     sizes: Sequence[int], ranks: int, bucket_elements: int | None, alignment: int = _ALIGNMENT
 ) -> tuple[Bucket, ...]:
-    """The buckets of tensors of such sizes in forward order; one of them all for None.
+    """The buckets of tensors of these sizes in forward order; without ``bucket_elements`` only one.
 
     A bucket is closed once it holds ``bucket_elements``, or an eighth of everything when that is
     less, so that a small model has something to overlap too. Buckets fill from the end, where
@@ -47,7 +47,7 @@ def cut(
 def cut_units(units: Sequence[Unit], ranks: int, bucket_elements: int | None) -> tuple[Bucket, ...]:
     """The buckets of the units' tensors, ``first`` and ``last`` of which are units.
 
-    Backward has filled a bucket when it is done with its first unit.
+    Backward has filled a bucket when it has finished the bucket's first unit.
     """
     unit_of = [place for place, unit in enumerate(units) for _ in unit.tensors]
     sizes = [tensor.size for unit in units for tensor in unit.tensors]
@@ -58,7 +58,7 @@ def cut_units(units: Sequence[Unit], ranks: int, bucket_elements: int | None) ->
 
 
 def by_unit(units: Sequence[Unit], ranks: int) -> tuple[Bucket, ...]:
-    """A bucket of each unit that has parameters."""
+    """One bucket for each unit that has parameters."""
     return tuple(
         Bucket(place, place, bucket.elements)
         for place, unit in enumerate(units)

@@ -14,12 +14,12 @@ from steptime.workloads.segment import Cut, Segment
 
 
 def attention(cut: Cut, part: Part) -> Sequence[Segment]:
-    """Attention of rows that ranks along ``context`` share, or of whole ones.
+    """Attention in blocks, where ranks along ``context`` may share each row's tokens.
 
-    Ranks gather each other's keys and values before they attend, and scatter the sums of their
-    gradients behind (Grattafiori et al., arXiv 2407.21783, section 3.3.2): small ones, where heads
-    share them. A rank holds the n-th chunk of a row from the front and from the back, so that all
-    attend to as many tokens.
+    Ranks gather each other's keys and values before they attend, and reduce-scatter their gradients
+    afterwards (Grattafiori et al., arXiv 2407.21783, section 3.3.2): small ones, where heads share
+    keys. A rank has the n-th chunk of a row from the front and from the back, so that all attend to
+    equally many tokens.
     """
     if cut.mesh.context == 1:
         return (Segment(part=part),)
@@ -35,7 +35,7 @@ def attention(cut: Cut, part: Part) -> Sequence[Segment]:
 
 
 def keys_bytes(cut: Cut) -> int:
-    """Bytes of the keys and values of whole rows, for the heads that a rank has."""
+    """Bytes of the keys and values of whole rows, for a rank's heads."""
     return cut.rows * cut.row * (cut.kv_width // cut.mesh.tensor) * element_bytes(cut.dtype)
 
 

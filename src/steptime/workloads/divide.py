@@ -1,4 +1,4 @@
-"""Numbers that must divide others: refused in one sentence that says the nearest valid choices."""
+"""Divisibility: refusing numbers in one sentence with the nearest valid choices."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ def check_at_least_1(counts: Iterable[tuple[str, int]]) -> None:
 
 
 def check_divides(what: str, count: int, of: str, total: int, model: str) -> None:
-    """Raise UsageError where ``count`` does not divide ``total``, saying the nearest that do."""
+    """Raise UsageError where ``count`` does not divide ``total``; it names the nearest that do."""
     if total % count:
         raise UsageError(
             f"{count} {what} do not divide the {total:,} {of} of {model}: the nearest that do are "
@@ -28,7 +28,7 @@ def divisors(total: int) -> list[int]:
 
 
 def nearest(count: int, able: Iterable[int]) -> str:
-    """Of the numbers that go, the next below and the next above ``count``, in words."""
+    """Of the valid numbers, the next below and the next above ``count``, in words."""
     choices = sorted(able)
     below = [n for n in choices if n < count][-1:]
     above = [n for n in choices if n > count][:1]

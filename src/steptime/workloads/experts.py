@@ -1,4 +1,4 @@
-"""Expert parallelism: ranks that hold some of a model's experts, and send tokens to the others."""
+"""Expert parallelism: each rank holds some experts, and tokens are sent to the ranks of theirs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,12 +14,12 @@ from steptime.workloads.tensor import among_tensor, summed
 
 
 def mixture(cut: Cut, part: Part) -> Sequence[Segment]:
-    """The MLP of a block, whose experts ranks along ``expert`` may have spread among them.
+    """The MLP of a block, whose experts may be spread over the ranks along ``expert``.
 
-    The router sends each token to ``top_k`` experts, as many to one as to another: an all_to_all
-    before the experts and one behind them, forward and backward (arXiv 2006.16668, section 3). Of
-    ranks along ``tensor`` each sends all its tokens; with sequence parallelism each sends its
-    share, and those that came are gathered before the experts and scattered behind (Megatron-LM,
+    The router sends each token to ``top_k`` experts, all equally loaded: an all_to_all before the
+    experts and one after them, forward and backward (arXiv 2006.16668, section 3). Each rank along
+    ``tensor`` sends all its tokens; with sequence parallelism it sends its share, and the received
+    tokens are gathered before the experts and scattered after them (Megatron-LM,
     MoEAlltoAllTokenDispatcher).
     """
     if cut.mesh.expert == 1 or not any(tensor.expert for tensor in part.tensors):
@@ -56,7 +56,7 @@ def _router(part: Part) -> Part:
 
 
 def _experts(cut: Cut, part: Part) -> Part:
-    """The experts of a rank, through which go as many tokens as it has itself."""
+    """The experts of a rank, which process as many tokens as the rank has itself."""
     tensors = tuple(tensor for tensor in part.tensors if tensor.expert)
     others = size(part.tensors) - size(tensors)
     used = None if part.multiply_adds is None else part.multiply_adds - others

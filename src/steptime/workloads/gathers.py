@@ -1,4 +1,4 @@
-"""Fully sharded parameters: gathered just before they are needed (ZeRO-3, PyTorch's FSDP)."""
+"""Fully sharded parameters, gathered just before they are needed (ZeRO-3, PyTorch's FSDP)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,9 +9,10 @@ from steptime.workloads.listing import add, follow_step_before
 
 
 def needed(unit: int, last: int, *, forward: bool, tied: bool) -> set[int]:
-    """The units whose parameters are gathered before one is computed: its own.
+    """The units whose parameters are gathered before one is computed: usually that unit alone.
 
-    A table that the ``last`` unit shares with the first stays from the one's use to the other's.
+    With a ``tied`` table, the ``last`` unit of forward, the first of backward, gathers the first
+    unit's parameters too, and they are kept until that unit's turn.
     """
     if forward or not tied or unit not in (0, last):
         return {unit}
@@ -19,11 +20,11 @@ def needed(unit: int, last: int, *, forward: bool, tied: bool) -> set[int]:
 
 
 class Gathers:
-    """Appends to ``ops`` the gathers of parameters, and behind them the sums of their gradients.
+    """Appends to ``ops`` the gathers of parameters, and the sums of their gradients.
 
-    The parameters of a unit are on their way while the unit before it is computed, and no earlier:
-    two units are there at a time. On the one stream of both kinds of calls the gather of a unit
-    comes before the sums of the unit before it, which are ready later.
+    The parameters of a unit are gathered while the unit before it is computed, and no earlier: two
+    units are held at a time. Both kinds of calls use one stream, where the gather of a unit comes
+    before the sums of the unit before it, which are ready later.
     """
 
     def __init__(self, ops: list[Op]) -> None:
@@ -34,7 +35,7 @@ class Gathers:
         self._summed: After = ()
 
     def before(self, gathers: Iterable[Collective]) -> After:
-        """Gather what the next unit needs; what its computing waits for."""
+        """Gather the next unit's parameters; returns the ops that its computing waits for."""
         begin = tuple(self._ends[-2:-1])
         places: After = ()
         for gather in gathers:
@@ -45,12 +46,12 @@ class Gathers:
         return places
 
     def computed(self, place: int, sums: Iterable[Collective]) -> None:
-        """A unit has been computed at ``place``, and the gradients of ``sums`` are ready."""
+        """Note that a unit was computed at ``place``, and the gradients of ``sums`` are ready."""
         self._ends.append(place)
         self._ready += (replace(one, after=(place,)) for one in sums)
 
     def finish(self) -> After:
-        """Sum what is left; where the last sum is."""
+        """Sum the remaining gradients; returns the place of the last sum."""
         self._sum()
         return self._summed
 

@@ -1,4 +1,4 @@
-"""The end of a step: gradients are summed among replicas, parameters updated and shared."""
+"""Gradients at the end of a step: summed over replicas, parameters updated and shared."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,9 +17,9 @@ _TABLE_TAG = 2
 
 
 class Summing:
-    """Appends to the ``ops`` of a step what becomes of its gradients.
+    """Appends to the ``ops`` of a step the calls that its gradients need.
 
-    It hears of every unit that is about to be computed and of every one that is done.
+    It is told of every unit before and after it is computed.
     """
 
     def __init__(self, plan: Gradients, ops: list[Op]) -> None:
@@ -32,7 +32,7 @@ class Summing:
         self._reduced: After = ()
 
     def before(self, unit: int, *, forward: bool) -> After:
-        """A unit is about to be computed; what it must wait for."""
+        """Note that a unit is about to be computed; returns the ops that it must wait for."""
         plan = self._plan
         if plan.sync.zero < 3:
             return ()
@@ -40,9 +40,10 @@ class Summing:
         return self._gathers.before(self._calls(plan.sync.gather, plan.dtype, units))
 
     def computed(self, unit: int, begin: int, place: int, *, final: bool, complete: bool) -> None:
-        """A unit was computed, from the op at ``begin`` to that at ``place``.
+        """Note that a unit was computed, from the op at ``begin`` to that at ``place``.
 
-        ``complete``: its gradients of this micro-batch are there; ``final``: it was the last.
+        ``complete``: whether its gradients of this micro-batch are complete; ``final``: whether
+        this was the last micro-batch.
         """
         self._first.setdefault(unit, begin)
         sync = self._plan.sync
@@ -79,7 +80,7 @@ class Summing:
                     yield from _of_bucket(pool, calls, dtype, number)
 
     def finish(self, after: After) -> None:
-        """Append what follows the last backward, which is done at ``after``."""
+        """Append all ops that follow the last backward, which ends at ``after``."""
         sync = self._plan.sync
         if sync.zero == 3:
             after = self._gathers.finish() or after
@@ -93,9 +94,9 @@ class Summing:
         self._update(self._norm(self._sum_unsplit(after)))
 
     def _sum_tables(self, after: After, *, reduced: bool) -> After:
-        """Let both ends of the pipeline add the gradient of the other's copy of the tied table.
+        """Add the gradients of the tied table's two copies, on the first and last stage.
 
-        Once that has been ``reduced``, only what a rank owns of it.
+        Once they have been ``reduced``, only the part that a rank owns.
         """
         plan = self._plan
         if plan.table is None:
@@ -114,7 +115,7 @@ class Summing:
         return places
 
     def _sum_unsplit(self, after: After) -> After:
-        """Let ranks that each had other tokens add the gradients of what they all have."""
+        """Sum gradients of unsplit parameters over ranks that computed with different tokens."""
         plan = self._plan
         if not plan.sequence_parallel or plan.mesh.tensor == 1:
             return after
@@ -130,7 +131,7 @@ class Summing:
         return after + add(self._ops, total)
 
     def _norm(self, after: After) -> After:
-        """The norm of the whole gradient: every rank's squares, added up over all that differ."""
+        """The norm of the whole gradient: every rank's squares, summed over all that differ."""
         plan = self._plan
         if not plan.clip:
             return after
@@ -155,7 +156,7 @@ class Summing:
         }
 
     def _update(self, after: After) -> None:
-        """Update what a rank owns, bucket by bucket, and share it."""
+        """Update the parameters that a rank owns, bucket by bucket, and share them."""
         plan, ops = self._plan, self._ops
         per_element = update_bytes(plan.dtype)
         shared: list[tuple[int, int, int]] = []  # first and last unit, and where they are shared
@@ -178,7 +179,7 @@ class Summing:
 
 
 def _of_bucket(pool: Pool, calls: Calls, dtype: str, number: int) -> Iterator[Collective]:
-    """The collectives that a bucket takes."""
+    """The collectives of one bucket."""
     words = (pool.name, str(number) if len(pool.buckets) > 1 else "")
     elements = pool.buckets[number].elements
     return collectives(

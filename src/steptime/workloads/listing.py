@@ -1,4 +1,4 @@
-"""Lists of ops under way: what every generator of steps does to one."""
+"""Appending ops to the list of a step, and linking it to the step before."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -10,15 +10,16 @@ from steptime.workloads.sync import Calls
 
 
 def add(ops: list[Op], op: Op) -> After:
-    """Append an op; its place, as ``after`` names it."""
+    """Append an op; returns its place as a value of ``after``."""
     ops.append(op)
     return (len(ops) - 1,)
 
 
 def follow_step_before(ops: list[Op], place: int, places: Iterable[int]) -> None:
-    """Let the op at ``place`` wait for those at ``places`` of the step before; the list is whole.
+    """Let the op at ``place`` wait for those at ``places`` of the step before.
 
-    So the gathers of a strategy that overlaps travel behind the next step's forward.
+    The list must be complete. So the gathers of a strategy that overlaps run behind the next step's
+    forward.
     """
     op = ops[place]
     ops[place] = replace(op, after=(*op.after, *(there - len(ops) for there in places)))

@@ -34,12 +34,12 @@ class Mesh:
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The ranks along every axis, the one that varies fastest first."""
+        """The number of ranks along every axis, the fastest varying first."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def axes(self) -> Mapping[str, int]:
-        """Those of a program: context and expert are left out where nobody shares them."""
+        """The axes of a program: without context and expert where these are not used."""
         named = (TENSOR, DATA, PIPELINE)
         return {name: size for name, size in self.sizes.items() if size > 1 or name in named}
 
@@ -50,11 +50,11 @@ class Mesh:
 
     @property
     def replicas(self) -> int:
-        """How many groups of ranks have rows of their own: experts are spread among replicas."""
+        """How many groups of ranks have rows of their own: ``data`` times ``expert``."""
         return self.data * self.expert
 
     def replicated(self, ranks: int, data: int | None) -> "Mesh":
-        """These ranks ``data`` times or, for None, as often as they go into so many ``ranks``.
+        """The mesh with ``data`` replicas or, for None, as many as fit into ``ranks``.
 
         Raises UsageError where that makes another number of ranks.
         """
@@ -70,11 +70,11 @@ class Mesh:
         return mesh
 
     def group(self, *axes: str) -> tuple[str, ...]:
-        """The axes among these that a program has, in its order."""
+        """Those of the given axes that a program has, in its order."""
         return tuple(name for name in self.axes if name in axes)
 
     def members(self, *axes: str) -> int:
-        """How many ranks differ along these axes alone."""
+        """How many ranks differ along the given axes alone."""
         return prod(self.sizes[name] for name in axes)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Memory: what a rank keeps of a model in a step, computed from the model and how it is cut.
+"""Memory of a rank in a step, computed from the model and how it is divided.
 
 Parameters, gradients and optimizer state as in ZeRO (Rajbhandari et al., arXiv 1910.02054, section
 3); activations as in Korthikanti et al. (arXiv 2205.05198, section 4), of any width of the MLP and
@@ -26,8 +26,8 @@ class Memory:
     """Bytes that a rank keeps.
 
     ``optimizer``: two moments and, beside parameters of another dtype, master weights in fp32.
-    ``passing``: what is there but for a while: gathered parameters, gradients to be scattered.
-    ``activations``: of as many micro-batches as are under way at a time, at most.
+    ``passing``: temporary buffers: gathered parameters, gradients to be scattered. ``activations``:
+    of as many micro-batches as are in flight at a time, at most.
     """
 
     parameters: int
@@ -38,7 +38,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all."""
         return sum(getattr(self, field.name) for field in fields(self))
 
 
@@ -51,7 +51,7 @@ class Activations:
     recompute: Recompute = "none"
 
     def of_unit(self, unit: Unit) -> int:
-        """Those of a block, the embedding or the head."""
+        """Bytes of a block, the embedding or the head."""
         model, cut = self.model, self.cut
         if _is_block(unit):
             if self.recompute == "full":
@@ -63,7 +63,7 @@ class Activations:
         return 2 * cut.activation_bytes(cut.tokens_held) + logits
 
     def passing(self, units: Iterable[Unit]) -> int:
-        """Those of a block among ``units``, the largest, while backward recomputes it."""
+        """Bytes of the largest block in ``units`` while backward recomputes it."""
         return max(
             self._all_but_scores(unit) + self._scores - self.of_unit(unit)
             for unit in units
@@ -71,7 +71,7 @@ class Activations:
         )
 
     def _all_but_scores(self, unit: Unit) -> int:
-        """Inputs of norms and products, of which tensor ranks split those within a half."""
+        """Inputs of norms and products; within a half tensor-parallel ranks divide them."""
         model, cut = self.model, self.cut
         width = element_bytes(cut.dtype)
         routed = any(tensor.expert for tensor in unit.tensors)
@@ -89,7 +89,7 @@ class Activations:
 
     @cached_property
     def _scores(self) -> int:
-        """Of every head and token, what it makes of each token of its row that it sees."""
+        """Attention's scores: of every head, for each token and each token it attends to."""
         model, cut = self.model, self.cut
         width = element_bytes(cut.dtype)
         each = 2 * width + 1 if model.architecture.dropout else width
@@ -102,7 +102,7 @@ def _is_block(unit: Unit) -> bool:
 
 
 def memory_of_stage(model: Transformer, stage: Stage) -> Memory:
-    """What a rank of a pipeline stage of ``model`` keeps, at the peak of its schedule."""
+    """The memory of a rank of a pipeline stage of ``model``, at the peak of its schedule."""
     plan = stage.gradients
     pools = [([bucket.elements for bucket in pool.buckets], pool.ranks) for pool in plan.pools]
     kept = Activations(model=model, cut=stage.cut, recompute=stage.recompute)
@@ -131,7 +131,7 @@ def memory_of_replica(
     dtype: str = "fp32",
     reduce_dtype: str = "fp32",
 ) -> Memory:
-    """What the rank that keeps most does in plain data parallelism, in micro-batches of ``rows``.
+    """The largest memory of a rank in data parallelism, in micro-batches of ``rows``.
 
     Of a model without rows of tokens activations are counted where they leave a unit.
 
@@ -166,7 +166,7 @@ def _memory(
     *,
     tied: bool,
 ) -> Memory:
-    """From the elements of each bucket of a pool, and how many ranks have the same."""
+    """Memory from the elements of each bucket of a pool, and how many ranks share each bucket."""
     width, of_gradient = element_bytes(dtype), element_bytes(reduce_dtype)
     parameters = gradients = optimizer = passing = 0
     for sizes, ranks in pools:

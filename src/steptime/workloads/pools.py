@@ -1,4 +1,4 @@
-"""Pools: the parameters of a stage, by which ranks add up their gradients, in buckets."""
+"""Pools: the parameters of a stage whose gradients the same ranks sum, in buckets."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from steptime.workloads.sync import Sync
 class Table:
     """The tied table, of which the first and the last stage hold a copy each.
 
-    ``tensor``: its name. ``by``: how many stages away the other copy is.
+    ``tensor``: its name. ``by``: the distance in stages to the other copy.
     """
 
     tensor: str
@@ -23,9 +23,10 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Parameters whose gradients the same ranks add up, in buckets of ``units`` by their numbers.
+    """Parameters whose gradients the same ranks sum, in buckets of ``units`` by their numbers.
 
-    ``axes``: those along which they are the same. ``table``: which bucket is the tied table alone.
+    ``axes``: those along which ranks hold the same parameters. ``table``: the bucket that is the
+    tied table alone.
     """
 
     name: str
@@ -42,12 +43,13 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Gradients:
-    """What the ranks of a stage do about the parameters of its ``units``, in forward order.
+    """The parameters and gradients of a stage's ``units``, in forward order.
 
     Experts that are spread over ranks are other parameters on each of them: their gradients are
-    added up along context and data alone, all others along expert too. ``bucket_elements`` count
-    where the strategy overlaps. ``tied``: the head multiplies with the table of the embedding, and
-    both are in this stage. ``table``: they are in two stages, and it is one of them.
+    summed along context and data alone, all others along expert too. ``bucket_elements`` count
+    where the strategy overlaps. ``tied``: whether the head multiplies with the table of the
+    embedding, and both are in this stage. ``table``: set where they are in two stages, and this is
+    one of them.
     """
 
     mesh: Mesh
@@ -63,7 +65,7 @@ class Gradients:
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
-        """All parameters of a rank: those of experts by themselves where experts are spread."""
+        """All parameters of a rank: experts in a pool of their own where they are spread."""
         everything = self._pool("", (CONTEXT, EXPERT, DATA), experts=False)
         if self.mesh.expert == 1:
             return (everything,)
@@ -81,7 +83,7 @@ class Gradients:
         return Pool(name=name, axes=shared or (DATA,), ranks=ranks, buckets=buckets, table=table)
 
     def _held(self, unit: Unit, *, experts: bool) -> Iterator[tuple[Tensor, int]]:
-        """The tensors of a unit that are in a pool, and how many elements a rank has of each."""
+        """The tensors of a unit that belong to a pool, and the elements of each on a rank."""
         spread = self.mesh.expert > 1
         of_pool = [t for t in unit.tensors if (t.expert and spread) == experts]
         for tensor in of_pool[: len(of_pool) // self.mesh.expert] if experts else of_pool:
@@ -90,7 +92,7 @@ class Gradients:
     def _cut(
         self, held: Sequence[tuple[int, str, int]], ranks: int
     ) -> tuple[tuple[Bucket, ...], int | None]:
-        """The buckets of tensors (unit, name, elements), and which of them is the table."""
+        """The buckets of tensors (unit, name, elements), and the number of the table's."""
         if self.sync.zero == 3:
             return tuple(self._of_units(held, ranks)), None
         if not self.sync.overlapped:

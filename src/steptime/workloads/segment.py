@@ -1,4 +1,4 @@
-"""Stretches: what is computed without a word to another rank, and what is said before and after."""
+"""Segments: parts of a model computed without communication, and the collectives around them."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -13,7 +13,7 @@ Recompute: TypeAlias = Literal["none", "selective", "full"]
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """How a micro-batch and the layers are cut among ranks.
+    """How a micro-batch and the layers are divided among ranks.
 
     A micro-batch is ``rows`` rows of ``row`` tokens, which the ranks along ``context`` share.
     ``hidden``: the width of the residual stream, ``kv_width`` that of all heads' keys and values,
@@ -49,8 +49,9 @@ class Cut:
 class Segment:
     """A part of the model, with the collectives that its ranks call around it.
 
-    A collective has the name of what it moves. Forward, those of ``enter`` come before computing
-    and those of ``leave`` after it; backward those of ``enter_backward`` and ``leave_backward``.
+    A collective is named after the data that it moves. Forward, those of ``enter`` come before
+    computing and those of ``leave`` after it; backward those of ``enter_backward`` and
+    ``leave_backward``.
     """
 
     part: Part

@@ -89,9 +89,9 @@ def spatial(
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """What the ops of a step are made of; ``samples`` of a replica's micro-batch.
+    """The quantities that the ops of a step depend on; ``samples`` of a replica's micro-batch.
 
-    ``cuts``: so many dimensions of a volume are halved.
+    ``cuts``: how many dimensions of a volume are halved.
     """
 
     model: VolumeNetwork
@@ -115,14 +115,14 @@ class _Plan:
         return zip(every, self.model.units, strict=True)
 
     def nbytes(self, elements: int) -> int:
-        """Bytes of so many elements of each sample of a micro-batch."""
+        """Bytes of ``elements`` elements of each sample of a micro-batch."""
         return self.samples * elements * element_bytes(self.dtype)
 
 
 def halos(layer: Convolution, cuts: int) -> tuple[int, ...]:
     """Elements of a sample that a rank sends its neighbour across each of the ``cuts``, in order.
 
-    A face of the input, with the rim that came across the cuts before.
+    A face of the input, extended by the halos received across the cuts before.
     """
     extents = [layer.side // 2] * cuts + [layer.side] * (len(_DIMENSIONS) - cuts)
     found = []
@@ -145,7 +145,7 @@ def _cuts(model: VolumeNetwork, tensor: int) -> int:
 
 
 def _divides(model: VolumeNetwork, cuts: int) -> bool:
-    """Whether pieces are alike: no pooling across a cut, as many outputs of each dense layer."""
+    """Whether pieces are equal: no pooling across a cut, dense outputs divided evenly."""
     whole = all(
         layer.kernel % 2 and layer.side % 4 == 0 and layer.side // 2 >= layer.reach
         for layer in model.convolutions
@@ -176,7 +176,7 @@ def _step(plan: _Plan, piece: int) -> tuple[Op, ...]:
 def _forward(
     plan: _Plan, ops: list[Op], layer: Layer, unit: Unit, piece: int, after: After
 ) -> After:
-    """What a layer needs from other ranks, then the layer."""
+    """Receive a layer's input from other ranks, then compute it."""
     if isinstance(layer, Convolution):
         if layer is not plan.model.convolutions[0]:
             crossed = enumerate(halos(layer, plan.cuts))
@@ -189,10 +189,10 @@ def _forward(
 def _backward(
     plan: _Plan, ops: list[Op], layer: Layer, unit: Unit, piece: int, after: After
 ) -> tuple[After, After]:
-    """The gradient of a layer's input on its way while that of its weights is computed.
+    """Send the gradient of a layer's input while that of its weights is computed.
 
-    Where the one will be, and where the other is. Of the first layer both are counted, as by
-    whoever counts backward as twice the forward.
+    Returns the ops after which each is there. Of the first layer both are counted, as in the
+    convention that backward is twice the forward.
     """
     if layer is plan.model.convolutions[0]:
         computed = add(ops, _compute(plan, "backward", 2, layer, unit, after))
@@ -250,7 +250,7 @@ def _exchange(
 
 
 def _along_pieces(plan: _Plan, kind: str, layer: Dense, after: After) -> Collective:
-    """The input of a dense layer, of which each piece's rank has a share, or its gradient."""
+    """Gather the input of a dense layer from the ranks of all pieces, or scatter its gradient."""
     return Collective(
         name=f"{kind} {layer.name}",
         kind=kind,
@@ -263,7 +263,7 @@ def _along_pieces(plan: _Plan, kind: str, layer: Dense, after: After) -> Collect
 
 
 def _copied(plan: _Plan, layer: Layer, unit: Unit) -> Copied | None:
-    """What backward has filled with a layer: all dense layers with the first of them."""
+    """The gradients complete after a layer: all dense layers count with the first of them."""
     if isinstance(layer, Convolution):
         axes = [TENSOR, DATA]
         name, elements = layer.name, unit.parameters

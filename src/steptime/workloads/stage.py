@@ -1,4 +1,4 @@
-"""What the ranks of one pipeline stage do in a step, op by op."""
+"""Stage: the ops of the ranks of one pipeline stage in a step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +23,12 @@ _TAGS = {"forward": 0, "backward": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage of a pipeline, and what a step asks of it.
+    """One stage of a pipeline, and the options of a step.
 
     ``chunks``: the units of each of its pieces of the model, in forward order. ``cut``: how a
-    micro-batch and the layers are cut among its ranks. ``gradients``: what becomes of those.
-    ``recompute``: what backward computes once more instead of keeping it, of attention its scores
-    (selective) or of blocks all but what goes in (full), which is then also communicated anew.
+    micro-batch and the layers are divided among its ranks. ``gradients``: how these are summed.
+    ``recompute``: what backward recomputes instead of keeping it: attention's scores (selective),
+    or all of a block but its input (full), whose communication is then repeated too.
     """
 
     number: int
@@ -39,20 +39,20 @@ class Stage:
     recompute: Recompute
 
     @cached_property
-    def stretches(self) -> tuple[tuple[tuple[Segment, ...], ...], ...]:
-        """The stretches of each unit of each chunk, in forward order."""
-        return tuple(tuple(stretches(self.cut, unit) for unit in chunk) for chunk in self.chunks)
+    def segments(self) -> tuple[tuple[tuple[Segment, ...], ...], ...]:
+        """The segments of each unit of each chunk, in forward order."""
+        return tuple(tuple(segments(self.cut, unit) for unit in chunk) for chunk in self.chunks)
 
     def unit(self, chunk: int, place: int) -> int:
-        """The number, among all units of the stage, of that at a place of a chunk."""
+        """The number, among all units of the stage, of the unit at a place of a chunk."""
         return sum(map(len, self.chunks[:chunk])) + place
 
     def recomputes(self, unit: Sequence[Segment]) -> bool:
-        """Whether backward begins with the forward of this unit: a block, of which all is gone."""
-        return self.recompute == "full" and any(stretch.part.attending for stretch in unit)
+        """Whether backward begins with this unit's forward: a block of which the input is kept."""
+        return self.recompute == "full" and any(segment.part.attending for segment in unit)
 
     def ends(self, run: Pass) -> tuple[bool, bool]:
-        """Whether a pass needs what another stage computed, and another what it computes."""
+        """Whether a pass needs another stage's output, and whether another stage needs its own."""
         if run.kind == "backward weight":
             return False, False
         shape = self.order.shape
@@ -61,12 +61,12 @@ class Stage:
         return (before, behind) if run.forward else (behind, before)
 
     def label(self, run: Pass) -> str:
-        """The micro-batch and, where a stage has several, the chunk."""
+        """The micro-batch and, where a stage has several chunks, the chunk, in words."""
         return f"{run.micro_batch}" + f".{run.chunk}" * (len(self.chunks) > 1)
 
 
-def stretches(cut: Cut, unit: Unit) -> tuple[Segment, ...]:
-    """What the ranks of a stage compute of a unit, and send each other, in forward order."""
+def segments(cut: Cut, unit: Unit) -> tuple[Segment, ...]:
+    """The segments that the ranks of a stage compute of a unit, in forward order."""
     found: list[Segment] = []
     for part in unit.parts:
         if part.attending:
@@ -77,7 +77,7 @@ def stretches(cut: Cut, unit: Unit) -> tuple[Segment, ...]:
 
 
 def stage_ops(stage: Stage) -> tuple[Op, ...]:
-    """The step of each rank of a stage."""
+    """The ops of a step of each rank of a stage."""
     ops: list[Op] = []
     summing = Summing(stage.gradients, ops)
     after: After = ()
@@ -90,9 +90,9 @@ def stage_ops(stage: Stage) -> tuple[Op, ...]:
 def _pass(stage: Stage, ops: list[Op], summing: Summing, run: Pass) -> After:
     """One micro-batch through a chunk of the stage: received, computed unit by unit, sent on.
 
-    Every movement has a stream of its own: it waits for what it moves, and computing waits for
-    what it needs, and for nothing else. Gradients of weights need what their stage has already
-    and nobody else needs them. Returns where the last unit is done.
+    Every movement has a stream of its own: it waits for the data that it moves, and computing waits
+    for the data that it needs, and for nothing else. Gradients of weights wait for no
+    communication. Returns where the last unit is done.
     """
     receives, sends = stage.ends(run)
     direction = "forward" if run.forward else "backward"
@@ -121,17 +121,17 @@ def _pass(stage: Stage, ops: list[Op], summing: Summing, run: Pass) -> After:
 def _unit(
     stage: Stage, ops: list[Op], summing: Summing, run: Pass, place: int, after: After
 ) -> After:
-    """A micro-batch through one unit; where it is done."""
+    """A micro-batch through one unit; returns where it is done."""
     unit, label = stage.unit(run.chunk, place), stage.label(run)
-    own = stage.stretches[run.chunk][place]
+    own = stage.segments[run.chunk][place]
     if run.kind != "backward weight":
         after += summing.before(unit, forward=run.forward)
     if run.kind in ("backward", "backward input") and stage.recomputes(own):
-        for stretch in own:
-            after, _ = _stretch(stage, ops, stretch, "forward", f"{label} again", after)
+        for segment in own:
+            after, _ = _segment(stage, ops, segment, "forward", f"{label} again", after)
     computed = []
-    for stretch in own if run.forward else reversed(own):
-        after, done = _stretch(stage, ops, stretch, run.kind, label, after)
+    for segment in own if run.forward else reversed(own):
+        after, done = _segment(stage, ops, segment, run.kind, label, after)
         computed.append(done)
     summing.computed(
         unit,
@@ -143,29 +143,29 @@ def _unit(
     return after
 
 
-def _stretch(
-    stage: Stage, ops: list[Op], stretch: Segment, kind: Kind, label: str, after: After
+def _segment(
+    stage: Stage, ops: list[Op], segment: Segment, kind: Kind, label: str, after: After
 ) -> tuple[After, int]:
-    """A stretch with the collectives around it: where all is done, and where it was computed."""
+    """A segment with the collectives around it: where all is done, and where it was computed."""
     around: dict[Kind, tuple[Sequence[Collective], Sequence[Collective]]] = {
-        "forward": (stretch.enter, stretch.leave),
-        "backward": (stretch.enter_backward, stretch.leave_backward),
-        "backward input": (stretch.enter_backward, stretch.leave_backward),
+        "forward": (segment.enter, segment.leave),
+        "backward": (segment.enter_backward, segment.leave_backward),
+        "backward input": (segment.enter_backward, segment.leave_backward),
         "backward weight": ((), ()),
     }
     before, behind = around[kind]
     for call in before:
         after = add(ops, replace(call, name=f"{kind} {call.name}", after=after))
-    after = add(ops, _compute(stage, stretch, kind, label, after))
+    after = add(ops, _compute(stage, segment, kind, label, after))
     done = len(ops) - 1
     for call in behind:
         after = add(ops, replace(call, name=f"{kind} {call.name}", after=after))
     return after, done
 
 
-def _compute(stage: Stage, stretch: Segment, kind: Kind, label: str, after: After) -> Compute:
-    """What a stretch computes; backward is a gradient of its input and one of its weights."""
-    cut, part = stage.cut, stretch.part
+def _compute(stage: Stage, segment: Segment, kind: Kind, label: str, after: After) -> Compute:
+    """The computing of a segment; backward is a gradient of its input and one of its weights."""
+    cut, part = stage.cut, segment.part
     forward, weights = part.forward_flops(cut.row), part.weight_flops
     again = part.score_flops(cut.row) if stage.recompute == "selective" else 0.0
     flops, passes = {

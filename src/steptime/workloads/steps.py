@@ -1,10 +1,11 @@
-"""Which generator makes the step of a model that ranks share in a way of its own.
+"""Steps of models that need a generator of their own.
 
-Transformers are cut by ``hybrid``, and any model is replicated by ``data_parallel``; a network on
-volumes is cut in space and one with tables of embeddings spreads these.
+``hybrid`` divides transformers, and ``data_parallel`` replicates any model; networks on volumes are
+divided in space and those with tables of embeddings spread the tables.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from steptime.errors import UsageError
 from steptime.program import Program
@@ -19,13 +20,13 @@ from steptime.workloads.sync import Sync, sync_named
 from steptime.workloads.tables import tables
 
 DEFAULT_STRATEGY = "overlapped"
-"""The strategy where none is asked for: as the C++ proxies and the references do it."""
+"""The default strategy: as the C++ proxies and the references."""
 
 
 def has_own_step(model: Model, *, shared: bool) -> bool:
-    """Whether ``own_step`` makes its step where ranks are to share it, or not even that is said.
+    """Whether ``own_step`` makes the step of a model; ``shared``: whether ranks are to divide it.
 
-    Tables of embeddings are spread in any case, a volume is cut where that is asked for.
+    Tables of embeddings are always spread, a volume is divided on request.
     """
     return isinstance(model, TableNetwork) or (shared and isinstance(model, VolumeNetwork))
 
@@ -52,29 +53,20 @@ def own_step(
                 f"{model.name} is shared along {' and '.join(axes)} alone, not in {size} along "
                 f"{axis}: leave {axis} out"
             )
+    make: Callable[..., Program]
     if isinstance(model, VolumeNetwork):
-        program = spatial(
-            model,
-            tensor=mesh.tensor,
-            data=mesh.data,
-            batch=batch,
-            accumulate=accumulate,
-            dtype=dtype,
-            reduce_dtype=reduce_dtype,
-            strategy=strategy,
-        )
+        make = partial(spatial, model, tensor=mesh.tensor, data=mesh.data)
     elif isinstance(model, TableNetwork):
-        program = tables(
-            model,
-            ranks=mesh.ranks,
-            batch=batch,
-            accumulate=accumulate,
-            dtype=dtype,
-            reduce_dtype=reduce_dtype,
-            strategy=strategy,
-        )
+        make = partial(tables, model, ranks=mesh.ranks)
     else:
         raise UsageError(f"{model.name} has no way of its own to be shared: choose another model")
+    program = make(
+        batch=batch,
+        accumulate=accumulate,
+        dtype=dtype,
+        reduce_dtype=reduce_dtype,
+        strategy=strategy,
+    )
     samples = batch // (mesh.data * accumulate)
     memory = _memory(model, mesh, samples, dtype, reduce_dtype, sync_named(strategy))
     return program, (memory,)

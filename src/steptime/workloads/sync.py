@@ -1,4 +1,4 @@
-"""Gradient sync in a Program: which collectives a strategy calls, and what each rank updates."""
+"""Sync: the collectives that a strategy calls in a Program, and the elements a rank updates."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from steptime.strategies.calls import Call, calls, not_simulated
 
 Updates: TypeAlias = Literal["root", "shard", "all"]
 Calls: TypeAlias = Callable[[int, int], tuple[Call, ...]]
-"""What a bucket of so many elements takes among so many ranks."""
+"""The calls for a bucket of so many elements among so many ranks."""
 
 
 @dataclass(frozen=True)
 class Sync:
-    """A strategy as the generators of steps ask about it."""
+    """A strategy, with the questions that generators of steps have about it."""
 
     strategy: Strategy
 
@@ -27,32 +27,32 @@ class Sync:
 
     @property
     def zero(self) -> int:
-        """The stage of ZeRO that it is, 0 where it is none."""
+        """Its stage of ZeRO, 0 where it has none."""
         return self.strategy.zero or 0
 
     @property
     def reduce(self) -> Calls:
-        """How gradients are summed."""
+        """The calls that sum gradients."""
         return partial(calls, self.strategy.reduce)
 
     @property
     def share(self) -> Calls:
-        """How updated parameters get to all ranks."""
+        """The calls that bring updated parameters to all ranks."""
         return partial(calls, self.strategy.share)
 
     @property
     def gather(self) -> Calls:
-        """How parameters get to all ranks before they are computed with, in ZeRO's stage 3."""
+        """The calls that bring parameters to all ranks before computing, in ZeRO's stage 3."""
         return partial(calls, self.strategy.gather or (lambda *_: ()))
 
     @cached_property
     def shares(self) -> bool:
-        """Whether updated parameters are moved at all."""
+        """Whether updated parameters are communicated at all."""
         return bool(self.share(2, 2))
 
     @cached_property
     def updates(self) -> Updates:
-        """Whether a rank updates all of a bucket, its shard of it, or all of it at the root alone.
+        """Which part of a bucket a rank updates: all, its shard, or at the root alone all.
 
         Raises UsageError where ranks own other parts than these.
         """
@@ -71,9 +71,9 @@ class Sync:
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether all ranks do the same, so that it serves any group of them."""
-        asked = (*self.reduce(2, 2), *self.share(2, 2))
-        rooted = any(call.kind in ("reduce", "broadcast", "barrier") for call in asked)
+        """Whether all ranks do the same, so that it can serve any group of them."""
+        calls = (*self.reduce(2, 2), *self.share(2, 2))
+        rooted = any(call.kind in ("reduce", "broadcast", "barrier") for call in calls)
         return not rooted and self.updates != "root" and not self.strategy.in_shared_memory
 
     def owned(self, elements: int, ranks: int, *, is_root: bool) -> int:
@@ -88,14 +88,14 @@ class Sync:
 
 
 def sync_named(name: str) -> Sync:
-    """The calls of the strategy ``name``; raises UsageError, naming all, where there is none."""
+    """The Sync of the strategy ``name``; raises UsageError, which lists all, for another name."""
     return Sync(simulated_strategy(name))
 
 
 def strategies_of_many_axes() -> tuple[str, ...]:
-    """The strategies of hybrid parallelism that ``train`` knows too: where all ranks do the same.
+    """The strategies of hybrid parallelism that ``train`` has too: symmetric ones.
 
-    ZeRO's stages 2 and 3 go with it besides.
+    ZeRO's stages 2 and 3 are possible besides.
     """
     return tuple(
         name
@@ -105,12 +105,12 @@ def strategies_of_many_axes() -> tuple[str, ...]:
 
 
 def strategies_of_zero(stage: int) -> tuple[str, ...]:
-    """The strategies that are this stage of ZeRO, the plainest first; none of a stage below 0."""
+    """The strategies that are this stage of ZeRO, the plainest first; none for a stage below 0."""
     return tuple(name for name, strategy in strategies().items() if strategy.zero == stage)
 
 
 def strategy_of_zero(stage: int | None, strategy: str | None) -> str | None:
-    """The strategy asked for by its name, by its ``stage`` of ZeRO, or both; None for neither.
+    """The strategy given by its name, by its ``stage`` of ZeRO, or both; None for neither.
 
     Raises UsageError where there is no such stage or the two contradict each other.
     """

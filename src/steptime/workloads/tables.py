@@ -94,7 +94,7 @@ def tables(
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """What the ops of a step are made of; ``samples`` of a rank's micro-batch.
+    """The quantities that the ops of a step depend on; ``samples`` of a rank's micro-batch.
 
     ``columns`` are those that a rank holds and ``exchanged`` the most that any does.
     """
@@ -111,7 +111,7 @@ class _Plan:
 
 
 def _spread(columns: int, ranks: int) -> str:
-    """What became of a remainder, in words."""
+    """How the remainder of the columns is spread, in words; empty where there is none."""
     each, over = divmod(columns, ranks)
     if not over:
         return ""
@@ -122,7 +122,7 @@ def _spread(columns: int, ranks: int) -> str:
 
 
 def _step(plan: _Plan) -> tuple[Op, ...]:
-    """The step of a rank that holds so many columns."""
+    """The ops of a rank that holds so many columns."""
     ops: list[Op] = []
     gradients = Summing(ops, plan.sync, dtype=plan.dtype, reduce_dtype=plan.reduce_dtype)
     _, *units = plan.model.units
@@ -177,7 +177,7 @@ def _compute(plan: _Plan, direction: _Direction, unit: Unit, after: After) -> Co
 
 
 def _look_up(plan: _Plan, direction: _Direction, after: After) -> Compute:
-    """Rows read and written down for all samples of all ranks, or their gradients."""
+    """Rows read and copied for all samples of all ranks, or their gradients written."""
     elements = plan.ranks * plan.samples * plan.columns
     return Compute(
         name=f"{direction} tables",
@@ -188,7 +188,7 @@ def _look_up(plan: _Plan, direction: _Direction, after: After) -> Compute:
 
 
 def _swap(plan: _Plan, ops: list[Op], what: str, after: After) -> After:
-    """Every rank's columns of all samples become all columns of every rank's samples, or back."""
+    """All-to-all from each rank's columns of all samples to all columns of its samples, or back."""
     if plan.ranks == 1:
         return ()
     elements = plan.ranks * plan.samples * plan.exchanged
@@ -208,5 +208,5 @@ def _swap(plan: _Plan, ops: list[Op], what: str, after: After) -> After:
 
 def _update(plan: _Plan) -> Compute:
     """SGD of the rows that were looked up, as the reference does."""
-    met = plan.accumulate * plan.ranks * plan.samples * plan.columns
-    return Compute(name="update tables", nbytes=met * _SGD_BYTES, phase=Phase.UPDATE)
+    looked_up = plan.accumulate * plan.ranks * plan.samples * plan.columns
+    return Compute(name="update tables", nbytes=looked_up * _SGD_BYTES, phase=Phase.UPDATE)

@@ -1,4 +1,4 @@
-"""Tensor parallelism: ranks that hold a share of every matrix, and sum what comes of it."""
+"""Tensor parallelism: each rank holds a share of every matrix, and the results are summed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,15 +12,15 @@ _LOSS_REDUCES = 3  # greatest logit, sum of exponentials, logit of the target
 
 
 def summed(cut: Cut, half: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Half a block, the embedding or the head, and how its tensor-parallel ranks make sums of it.
+    """Half a block, the embedding or the head, with the sums of its tensor-parallel ranks.
 
-    Each rank has some columns of the first matrix and some rows of the last: they sum what comes
-    out, and backward the gradients of what went in (arXiv 1909.08053, section 3). Of the head each
-    has some words, and sums what the loss needs of them.
+    Each rank has some columns of the first matrix and some rows of the last: they sum the outputs,
+    and backward the gradients of the inputs (arXiv 1909.08053, section 3). Of the head each has
+    some words, and sums the terms of the loss.
 
-    With sequence parallelism each rank gathers the tokens before and keeps its own of the sums
-    behind: the same bytes along a ring (arXiv 2205.05198, section 4.2.2). What was gathered is
-    taken to be kept; the paper gathers it once more in backward, behind other computing.
+    With sequence parallelism each rank gathers the tokens before and keeps its own part of the sums
+    after: the same bytes along a ring (arXiv 2205.05198, section 4.2.2). Gathered tokens are taken
+    to be kept; the paper gathers them again in backward, behind other computing.
     """
     if cut.mesh.tensor == 1:
         return tuple(half)
@@ -28,7 +28,7 @@ def summed(cut: Cut, half: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _entered(cut: Cut, half: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """What happens where activations go in, and their gradients come out."""
+    """The collectives where activations go in, and their gradients come out."""
     first, *others = half
     if first.part.name == "embedding":  # tokens are there, and need no gradient
         return half
@@ -44,7 +44,7 @@ def _entered(cut: Cut, half: tuple[Segment, ...]) -> tuple[Segment, ...]:
 
 
 def _left(cut: Cut, half: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """What happens where activations come out, and their gradients go in."""
+    """The collectives where activations come out, and their gradients go in."""
     *others, last = half
     if last.part.name == "head":
         last = replace(last, leave=_sums_of_loss(cut))
@@ -59,8 +59,8 @@ def _left(cut: Cut, half: tuple[Segment, ...]) -> tuple[Segment, ...]:
     return *others, last
 
 
-def _activations(cut: Cut, kind: str, stretch: Segment) -> Collective:
-    return among_tensor(kind, stretch.part.name, cut.activation_bytes(cut.tokens), cut.dtype)
+def _activations(cut: Cut, kind: str, segment: Segment) -> Collective:
+    return among_tensor(kind, segment.part.name, cut.activation_bytes(cut.tokens), cut.dtype)
 
 
 def _sums_of_loss(cut: Cut) -> tuple[Collective, ...]:

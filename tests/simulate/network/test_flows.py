@@ -12,8 +12,8 @@ from simulate.networks import racks, star, table
 from steptime.cluster import NO_LINK, Links
 from steptime.errors import UsageError
 from steptime.simulate.network.flows import finish_times, run_flows
+from steptime.simulate.network.simulator import NetworkSimulator
 from steptime.simulate.network.state import FLOWING
-from steptime.simulate.network.under_way import Traffic
 
 EXACT = 1e-9
 
@@ -174,7 +174,7 @@ def test_rates_are_max_min_fair(case, moment):
 
 def rates_at(cluster, src, dst, nbytes, start, moment):
     """The rates of the messages under way at a moment, and their links."""
-    traffic = Traffic(cluster)
+    traffic = NetworkSimulator(cluster)
     traffic.send_all(src, dst, nbytes, start)
     while traffic.advance(moment):
         pass

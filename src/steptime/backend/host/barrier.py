@@ -50,7 +50,7 @@ class Barrier:
         self._timeout_s = timeout_s
         self._words = words
         self._address = ctypes.addressof(ctypes.c_uint64.from_buffer(words))
-        self._mine = rank * _LINE
+        self._own = rank * _LINE
         self._others = [other * _LINE for other in range(ranks) if other != rank]
         sleeping = ranks * _LINE
         self._sleeping = words[sleeping : sleeping + ranks]
@@ -74,7 +74,7 @@ class Barrier:
         self.call = call
         calls = self._calls[self.number & 1]
         calls[self.rank][:] = words = call.words
-        self._words[self._mine + _NUMBER] = self.number
+        self._words[self._own + _NUMBER] = self.number
         self.step()
         for theirs in calls:
             if theirs != words:
@@ -84,20 +84,20 @@ class Barrier:
         """Pass the next point: wait until all ranks have reached it."""
         count = self.count = self.count + 1
         words = self._words
-        words[self._mine] = count
+        words[self._own] = count
         # A locked instruction: the counter is visible before the others' sleep is looked at, as
         # theirs is before they look at the counter. So either they see it or they are woken.
         with self._fence:
             pass
         if self._sleeping != self._nobody:
-            futex.wake(self._address + 8 * self._mine)
+            futex.wake(self._address + 8 * self._own)
         for other in self._others:
             if words[other] < count:
                 self._await(other, count)
 
     def wake(self) -> None:
         """Wake the ranks that wait for this one, so that they read its state again."""
-        futex.wake(self._address + 8 * self._mine)
+        futex.wake(self._address + 8 * self._own)
 
     def _await(self, other: int, count: int) -> None:
         words = self._words

@@ -137,7 +137,7 @@ class Mail:
         while channel.written > channel.read:
             header = channel.header()
             sent, of = Call.decode(header[:WORDS]), _signed(header[WORDS])
-            if of == tag and _alike(sent, call):
+            if of == tag and _same_size(sent, call):
                 channel.get(_bytes(tensor), watch)
                 return True
             payload = torch.empty(sent.bytes, dtype=torch.uint8)
@@ -148,7 +148,7 @@ class Mail:
         return False
 
     def _compare(self, source: int, sent: Call, call: Call, tag: int) -> None:
-        if not _alike(sent, call):
+        if not _same_size(sent, call):
             names = self._members.names
             raise SteptimeError(
                 f"rank {names[source]} called {sent} with tag {tag}, for which rank "
@@ -172,7 +172,7 @@ class Mail:
         return watch
 
 
-def _alike(a: Call, b: Call) -> bool:
+def _same_size(a: Call, b: Call) -> bool:
     return a.dtype == b.dtype and a.elements == b.elements
 
 

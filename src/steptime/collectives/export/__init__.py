@@ -1,6 +1,6 @@
 """Schedules in the formats of other tools: MSCCL's XML and the GOAL text of LogGOPSim.
 
-Of a whole step, ``program`` makes a GOAL text.
+``program.goal`` makes the GOAL text of a whole step.
 """
 
 from steptime.collectives.export.goal import goal_text

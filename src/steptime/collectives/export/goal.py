@@ -11,16 +11,16 @@ from steptime.collectives.execute import slot_offsets
 from steptime.collectives.schedule import Round, Schedule
 
 REDUCE_NS_PER_BYTE = 0.1
-"""What a ``calc`` takes for each byte reduced; LogGOPSim counts time in nanoseconds."""
+"""Duration of a ``calc`` for each byte reduced; LogGOPSim counts time in nanoseconds."""
 
 
 def goal_text(schedule: Schedule, nbytes: int) -> str:
     """The GOAL text of a schedule on a vector of ``nbytes`` bytes.
 
     One block a rank. Each message of a round is a ``send`` and a ``recv`` with the round as its
-    tag, what a rank reduces in a round is one ``calc`` after its receives, and an operation
-    requires all of its rank's previous round, as the Schedule's local barriers say. A message of
-    no bytes counts as one byte, since LogGOPSim subtracts one from every size.
+    tag, a rank's reductions in a round are one ``calc`` after its receives, and an operation
+    requires all of its rank's previous round, as the Schedule's local barriers say. A message of no
+    bytes counts as one byte, since LogGOPSim subtracts one from every size.
 
     The grammar is that of src/LogGOPSim/txt2bin.re in spcl/LogGOPSim@76451de.
     """

@@ -1,4 +1,4 @@
-"""MSCCL XML: a schedule as the programs of thread blocks, for the MSCCL runtime."""
+"""MSCCL XML: a schedule as programs of thread blocks, for the MSCCL runtime."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _NAMES = MappingProxyType(
 )
 
 Peers = tuple[int, int]
-"""Whom a thread block sends to and receives from, -1 for nobody."""
+"""The rank a thread block sends to and the one it receives from, -1 for none."""
 
 
 def msccl_xml(schedule: Schedule) -> str:
@@ -79,7 +79,7 @@ def _pieces(schedule: Schedule, transfers: Round) -> Iterator[dict[str, int]]:
 
 @dataclass(frozen=True)
 class _Step:
-    """One step of a thread block: its type, what it moves, and the step it waits for."""
+    """One step of a thread block: its type, what it moves, and the step it depends on."""
 
     type: str
     piece: dict[str, int] | None
@@ -88,7 +88,7 @@ class _Step:
 
 @dataclass
 class _Gpu:
-    """One rank's thread blocks as they are written, and who used each slot last."""
+    """One rank's thread blocks as they are written, and the last steps that used each slot."""
 
     blocks: dict[Peers, list[_Step]] = field(default_factory=dict)
     writer: dict[int, tuple[Peers, int]] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class _Gpu:
     def _add(
         self, block: Peers, kind: str, piece: dict[str, int], after: list[tuple[Peers, int]]
     ) -> tuple[Peers, int]:
-        """Write a step, with a nop for every step but one that it must wait for."""
+        """Write a step, with a nop for each dependency but one."""
         steps = self.blocks.setdefault(block, [])
         latest: dict[Peers, int] = {}
         for other, index in after:
@@ -215,7 +215,7 @@ def _xml(schedule: Schedule, gpus: list[_Gpu]) -> str:
 
 
 def _moved(schedule: Schedule, step: _Step) -> dict[str, Any]:
-    """Where a step takes from and brings to; a reduction reads what it is reduced into."""
+    """Source and destination of a step; a reduction reads its destination too."""
     if step.piece is None:
         return {"srcbuf": "i", "srcoff": -1, "dstbuf": "o", "dstoff": -1, "cnt": 0}
     source = "into" if step.type == "rrc" else "first"
@@ -226,7 +226,7 @@ def _moved(schedule: Schedule, step: _Step) -> dict[str, Any]:
 
 
 def _place(schedule: Schedule, slot: int) -> tuple[str, int]:
-    """The buffer and the offset of a slot; an all_gather in place knows its output alone."""
+    """The buffer and the offset of a slot; an all_gather in place only has its output."""
     if slot < schedule.chunks:
         return "o" if schedule.collective.name == "all_gather" else "i", slot
     if slot < schedule.result + schedule.chunks:

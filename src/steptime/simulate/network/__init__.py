@@ -1,1 +1,1 @@
-"""The network of a simulation: flows on links, their max-min fair rates, and its events."""
+"""Network simulation: flows on links, their max-min fair rates, and events of their messages."""

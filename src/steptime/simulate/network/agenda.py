@@ -1,4 +1,4 @@
-"""The agenda: what will happen, as a heap of instants that each hold a list of events."""
+"""Agenda: future events in a binary heap of instants, each with a list of its events."""
 
 import numpy as np
 
@@ -30,10 +30,7 @@ def rise(net: Network, place: int) -> None:
 
 @in_place
 def smaller_below(keys: Floats, place: int, size: int, key: float) -> int:
-    """The place of the smallest key right below one in a heap of ``size``, if less than ``key``.
-
-    NONE if it is not.
-    """
+    """The child of ``place`` with the smallest key, if that is less than ``key``, else NONE."""
     below = 2 * place + 1
     if below + 1 < size and keys[below + 1] < keys[below]:
         below += 1
@@ -54,7 +51,7 @@ def sink(net: Network, place: int) -> None:
 
 @in_place
 def forget(net: Network, number: int) -> None:
-    """Take an instant off the heap."""
+    """Take an instant out of the heap."""
     counts = net.counts[0]
     place = net.instants[number].place
     counts.heap -= 1

@@ -9,19 +9,19 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function on its first call and keep the code for later runs.
+    """Compile a function on its first call and cache the code for later runs.
 
-    Numba keeps it beside the source or, where that cannot be written, in the user's cache; where
-    neither can be written it compiles in every run.
+    Numba caches it beside the source or, where that is not writable, in the user's cache; where
+    neither is writable it compiles in every run.
     """
     return _compiled(function)
 
 
 def in_place(function: Function) -> Function:
-    """``compiled``, for one that works on the arrays that it is given and makes none.
+    """``compiled`` for a function that works on given arrays and allocates none.
 
-    References to arrays are not counted, and calls of it are inlined: both cost more than the work
-    when many small functions hand on many arrays.
+    References to arrays are not counted and calls are inlined: both cost more than the work itself
+    when many small functions pass many arrays.
     """
     return _compiled(function, _nrt=False, forceinline=True)
 

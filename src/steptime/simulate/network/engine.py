@@ -1,4 +1,4 @@
-"""The engine: messages on links, from one instant to the next."""
+"""Engine: moves messages over links, from one event to the next."""
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from steptime.simulate.network.state import (
 
 @in_place
 def proceed(net: Network, number: int) -> None:
-    """Let a part enter its next round: the messages that only it was missing for begin."""
+    """Let a part enter its next round: messages whose other end has entered it too begin."""
     part, counts = net.parts[number], net.counts[0]
     end = part.at
     if end == NONE:
@@ -53,7 +53,7 @@ def proceed(net: Network, number: int) -> None:
 
 @in_place
 def finish(net: Network, token: int, rank: int) -> None:
-    """Note that a lone message, or a rank's part of a collective, is done."""
+    """Record that a lone message, or a rank's part of a collective, is done."""
     counts = net.counts[0]
     row = net.ended[counts.ended]
     row.token, row.rank, row.at = token, rank, counts.now
@@ -78,7 +78,7 @@ def log(net: Network, number: int) -> None:
 
 @in_place
 def arrive(net: Network, number: int) -> None:
-    """The last byte of a message is there."""
+    """Handle the arrival of a message's last byte."""
     flow, counts = net.flows[number], net.counts[0]
     since = counts.now
     if flow.state == FLOWING:
@@ -111,7 +111,7 @@ def arrive(net: Network, number: int) -> None:
 
 @in_place
 def happen(net: Network, event: int) -> None:
-    """Let one event happen."""
+    """Handle one event."""
     number = event >> 1
     if event & 1:
         proceed(net, number)
@@ -125,11 +125,11 @@ def happen(net: Network, event: int) -> None:
 
 @in_place
 def run(net: Network, until: float, stop: bool) -> int:
-    """Let things happen until the reason that it returns.
+    """Handle events until one of these reasons, which is returned.
 
-    DONE: with ``stop``, the first instant is over at which something is done; ROUNDS: the chains of
-    the owner ``without_rounds`` have to go on; ROOM: what is logged may not fit; QUIET: nothing
-    happens any more before or at ``until``.
+    DONE: with ``stop``, something was done at the instant that is over. ROUNDS: the chains of the
+    owner ``without_rounds`` need more messages. ROOM: the log may not have room for the next
+    instant. QUIET: no event is left up to ``until``.
     """
     counts = net.counts[0]
     counts.without_rounds = NONE
@@ -160,7 +160,7 @@ def run(net: Network, until: float, stop: bool) -> int:
 
 @in_place
 def take(net: Network, nbytes: float, latency: float, path: Ints) -> int:
-    """Put a message into a spare slot, not under way yet; its number."""
+    """Put a message into a spare slot without starting it; returns its number."""
     counts = net.counts[0]
     counts.spare_flows -= 1
     number = net.spare_flows[counts.spare_flows]
@@ -188,7 +188,7 @@ def dispatch(
     latency: Floats,
     paths: Ints,
 ) -> None:
-    """Send lone messages, each at its time. ``devices``: shape (2, messages)."""
+    """Schedule lone messages, each at its time. ``devices``: shape (2, messages)."""
     for place in range(tokens.size):
         number = take(net, nbytes[place], latency[place], paths[place])
         flow = net.flows[number]
@@ -232,7 +232,7 @@ def append(
 
 @in_place
 def enter(net: Network, parts: Ints, at: Floats) -> None:
-    """Let parts enter their first rounds, each at its time."""
+    """Schedule when each part enters its first round."""
     for place in range(parts.size):
         net.events[2 * parts[place] + 1].instant = NONE
         put(net, 2 * parts[place] + 1, at[place])
@@ -240,7 +240,7 @@ def enter(net: Network, parts: Ints, at: Floats) -> None:
 
 @in_place
 def tally(net: Network) -> None:
-    """Add to the series what the flows under way have carried so far."""
+    """Add to the series what the flows in progress have carried so far."""
     now = net.counts[0].now
     for number in range(len(net.flows)):
         flow = net.flows[number]

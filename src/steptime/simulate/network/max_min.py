@@ -19,7 +19,7 @@ def change(net: Network, link: int) -> None:
 
 @in_place
 def join(net: Network, number: int) -> bool:
-    """Put a flow on the links of its path; whether any of them can be a limit."""
+    """Put a flow on the links of its path; returns whether any of them can limit its rate."""
     limited = False
     for hop in range(net.flows[number].hops):
         link = net.links[net.paths[number, hop]]
@@ -57,7 +57,7 @@ def leave(net: Network, number: int) -> None:
 
 @in_place
 def set_rate(net: Network, number: int, rate: float) -> None:
-    """Give a flow another rate from now on.
+    """Set a flow's rate from now on.
 
     Rates are lazy: nothing is done to a flow between two changes of its rate. That is right because
     its bytes fall evenly in between, so that ``left`` as of ``since`` and the ``rate`` tell what is
@@ -90,7 +90,7 @@ def alone(net: Network, number: int) -> float:
 
 @in_place
 def component(net: Network, link: int, turn: int) -> int:
-    """Find all links that flows connect with one; they are in ``found``, and how many."""
+    """Put all links that flows connect with ``link`` into ``found``; returns how many."""
     net.found[0] = link
     net.links[link].seen = turn
     done, size = 0, 1
@@ -158,7 +158,7 @@ def fill(net: Network, size: int) -> None:
 
 @in_place
 def fix(net: Network, node: int, share: float) -> None:
-    """Give all flows of a link that have no rate yet this one."""
+    """Give all flows of a link that have no rate yet this ``share``."""
     turn = net.counts[0].turn
     while node != NONE:
         number, hop = node >> NODE, node & ((1 << NODE) - 1)

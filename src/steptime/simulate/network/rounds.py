@@ -1,4 +1,4 @@
-"""The messages of a schedule, made batch by batch as the ranks come to them."""
+"""Rounds: the messages of a schedule, generated batch by batch as ranks reach them."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -23,10 +23,10 @@ _SMALL = 512  # ranks up to which no round is large
 
 
 class Batch(NamedTuple):
-    """The messages of some rounds, round after round.
+    """The messages of some consecutive rounds.
 
     ``ranks``: sender and receiver, shape (2, messages); ``round``, ``nbytes`` and ``reduced``, the
-    bytes that the receiver adds to its own: shape (messages,). ``last``: nothing follows.
+    bytes that the receiver reduces: shape (messages,). ``last``: whether no batch follows.
     """
 
     ranks: Ints
@@ -37,9 +37,9 @@ class Batch(NamedTuple):
 
 
 class Reader:
-    """Reads the messages of schedules, and remembers those of short ones.
+    """Reads the messages of schedules, and caches those of short ones.
 
-    ``inside``: also what ranks reduce from their own memory, as messages to themselves.
+    ``inside``: whether reductions within a rank's memory count, as messages to itself.
     """
 
     def __init__(self, *, inside: bool) -> None:
@@ -47,7 +47,7 @@ class Reader:
         self._short: dict[tuple[Schedule, int], Batch] = {}
 
     def batches(self, schedule: Schedule, nbytes: int) -> Iterator[Batch]:
-        """For a vector of ``nbytes`` bytes a rank, in order of rounds; at least one batch."""
+        """The messages for a vector of ``nbytes`` bytes a rank, by rounds; at least one batch."""
         if (schedule, nbytes) in self._short:
             yield self._short[schedule, nbytes]
             return
@@ -88,9 +88,9 @@ class Reader:
 
 
 def largest_round(schedule: Schedule) -> float:
-    """About how many transfers the largest round of a shipped algorithm has; 0 of few ranks.
+    """An estimate of the transfers in the largest round of a shipped algorithm; 0 of few ranks.
 
-    Nothing is made for it: it is what two smaller numbers of ranks let expect.
+    It generates no large schedule: it extrapolates from two smaller numbers of ranks.
     """
     known = algorithms(schedule.collective.name).get(schedule.algorithm)
     if known is None or schedule.ranks <= _SMALL:
@@ -114,7 +114,7 @@ def gather(
     batch: tuple[Ints, Ints, Floats, Floats],
     scratch: tuple[Longs, Longs, Longs],
 ) -> int:
-    """Gather the transfers of each round that go from one rank to the same other into messages.
+    """Merge the transfers of each round from one rank to the same other into messages.
 
     Round ``first + i`` has the transfers from ``bounds[i]`` to ``bounds[i + 1]``. ``batch``: the
     arrays of a Batch, the last two full of 0; returns how many messages there are. ``scratch``: of

@@ -1,4 +1,4 @@
-"""Routes: the paths between devices, remembered, and how long their latencies are."""
+"""Routes: a cache of the paths between devices and of their latencies."""
 
 from typing import TypeAlias
 
@@ -16,9 +16,9 @@ _SPREAD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio: spreads 
 
 
 class Routes:
-    """Asks a cluster's router only for what it does not remember.
+    """A cache in front of a cluster's router.
 
-    It remembers at most 65,536 pairs of devices; those that collide push each other out.
+    It holds at most 65,536 pairs of devices; pairs with the same hash replace each other.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -56,7 +56,7 @@ def _padded(paths: Ints, hops: int) -> Ints:
 
 @in_place
 def place_of(key: int) -> int:
-    """Where in the table a pair of devices is, if it is there."""
+    """The only place in the table at which a pair of devices can be."""
     return ((key * _SPREAD) >> (64 - _BITS)) & ((1 << _BITS) - 1)
 
 

@@ -1,4 +1,4 @@
-"""What the links carry over time, in bins of a width that doubles when time runs over."""
+"""Link series: bytes on each link over time, in bins whose width doubles as the run gets longer."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from steptime.simulate.network.state import BINS, NONE, Network
 
 @dataclass(frozen=True, eq=False)
 class LinkSeries:
-    """What the links carried over time.
+    """The bytes on each link over time.
 
-    Bin i is the time from ``i * width`` seconds on. ``links``: the numbers of those on which a
-    message ever was, shape (used,). ``nbytes``: shape (bins, used). ``utilisation``: that over what
-    the link could have carried, the same shape; 0 where its bandwidth is infinite.
+    Bin i is the time from ``i * width`` seconds on. ``links``: the numbers of those that ever
+    carried a message, shape (used,). ``nbytes``: shape (bins, used). ``utilisation``: bytes over
+    what the link could have carried, the same shape; 0 where its bandwidth is infinite.
     """
 
     width: float
@@ -25,7 +25,7 @@ class LinkSeries:
 
 
 def series_of(network: Network) -> LinkSeries:
-    """The series up to now, as far as it has been recorded."""
+    """The series recorded up to now."""
     counts, links = network.counts[0], network.links
     width = float(counts["width"])
     used = np.flatnonzero(links["row"] != NONE).astype(np.int32)
@@ -47,14 +47,14 @@ def give_rows(net: Network, paths: Ints) -> None:
 
 @in_place
 def move(net: Network, time: float) -> None:
-    """Let it be later."""
+    """Advance the time."""
     net.counts[0].now = time
     widen(net, time)
 
 
 @in_place
 def widen(net: Network, time: float) -> None:
-    """Make the bins wide enough to reach up to a time."""
+    """Double the width of the bins until they reach up to a time."""
     counts = net.counts[0]
     factor = 1
     while time > BINS * counts.width:
@@ -72,7 +72,7 @@ def widen(net: Network, time: float) -> None:
 
 @in_place
 def record(net: Network, path: Ints, hops: int, nbytes: float, since: float, until: float) -> None:
-    """Add what a message has carried evenly over its path between two times."""
+    """Add the bytes that a message carried evenly over its path between two times."""
     counts = net.counts[0]
     width, bins = counts.width, counts.bins  # multiplied by: a division takes longer than all else
     first, last = min(int(since * bins), BINS - 1), min(int(until * bins), BINS - 1)

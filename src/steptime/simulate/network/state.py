@@ -1,10 +1,10 @@
-"""The state of a network: what the engine works on, as arrays of records.
+"""The state of a network that the engine works on: arrays of records.
 
 A *flow* is a message in its slot. A *part* is one rank's part of a collective, its *owner*. A
-*node* is one hop of one flow: the flows on a link are a list of nodes. An *end* is one of the two
-ends of a message: the ends of a rank's messages, in the order of rounds, are a chain that its part
-walks along. An *event* is that flow f has waited out its latency or has arrived, number 2f, or that
-part p enters a round, number 2p + 1; an *instant* is a list of events.
+*node* is one hop of one flow: the flows on a link are a linked list of nodes. An *end* is one of
+the two ends of a message: the ends of a rank's messages, in the order of rounds, are a chain that
+its part walks along. An *event* is that flow f has waited out its latency or has arrived, number
+2f, or that part p enters a round, number 2p + 1; an *instant* is a list of events.
 """
 
 from hashlib import sha256
@@ -36,14 +36,14 @@ ENGINE = (
     "engine.py",
     "unshared.py",
 )
-"""The files of the engine."""
+"""The source files of the engine."""
 
 
 def _fingerprint() -> str:
-    """Of the source of the engine.
+    """A hash of the engine's source, which is part of a type that compiled functions take.
 
-    Numba takes kept code for fresh while the file of the function has not changed; what that calls
-    may be in another. So the types of the arguments, which it compares too, tell.
+    Numba takes cached code for fresh while the file of the function itself has not changed, though
+    a function that it calls, in another file, may have. It also compares argument types.
     """
     here = files("steptime.simulate.network")
     return sha256(b"".join(here.joinpath(name).read_bytes() for name in ENGINE)).hexdigest()[:12]
@@ -140,7 +140,7 @@ COUNTS = np.dtype(
 
 
 class Network(NamedTuple):
-    """All that the engine works on. Of each array only Traffic makes longer ones."""
+    """All arrays that the engine works on; only NetworkSimulator replaces them by larger ones."""
 
     counts: NDArray[Any]  # (1,)
     links: NDArray[Any]  # (links,)

@@ -1,4 +1,4 @@
-"""Room for what the engine works on: its arrays, made and made longer."""
+"""Storage: the engine's arrays, allocated and enlarged."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ _FEW = 64
 
 
 def bytes_a_flow(hops: int) -> int:
-    """What a flow takes in all arrays."""
+    """The bytes that a flow takes in all arrays together."""
     agenda = 2 * EVENT.itemsize + INSTANT.itemsize + 4 + 4 + 8
     return FLOW.itemsize + 4 + 20 * hops + agenda + ENDED.itemsize
 
 
 def empty_network(links: Links, *, keep: bool) -> Network:
-    """A network with nothing on it."""
+    """A network with no messages."""
     counts, records = np.zeros(1, COUNTS), np.zeros(len(links.names), LINK)
     counts["keep"], counts["width"], counts["bins"] = keep, FINEST, 1 / FINEST
     records["bandwidth"] = links.bandwidth
@@ -67,7 +67,7 @@ def empty_network(links: Links, *, keep: bool) -> Network:
 
 
 def with_flows(network: Network, spare: int, hops: int) -> Network:
-    """At least so many spare slots, for paths of so many hops."""
+    """The network with at least so many spare slots, for paths of so many hops."""
     old, there = len(network.flows), int(network.counts["spare_flows"][0])
     size = old if there >= spare else max(2 * old, old + spare - there)
     hops = max(hops, network.paths.shape[1])
@@ -87,17 +87,17 @@ def with_flows(network: Network, spare: int, hops: int) -> Network:
 
 
 def with_parts(network: Network, size: int) -> Network:
-    """At least so many parts."""
+    """The network with room for at least so many parts."""
     return _with_events(network._replace(parts=_longer(network.parts, size)))
 
 
 def with_owners(network: Network, size: int) -> Network:
-    """At least so many owners."""
+    """The network with room for at least so many owners."""
     return network._replace(owners=_longer(network.owners, size))
 
 
 def with_series(network: Network) -> Network:
-    """A row in the series for each link that has one."""
+    """The network with a row in the series for each link that has been given one."""
     rows = int(network.counts["rows"][0])
     if rows <= len(network.series):
         return network
@@ -105,7 +105,7 @@ def with_series(network: Network) -> Network:
 
 
 def clear(network: Network) -> None:
-    """Forget what messages have left on a network that is empty again."""
+    """Remove what messages left on a network that is empty again."""
     for name, value in (("messages", 0), ("width", FINEST), ("bins", 1 / FINEST)):
         network.counts[name] = value
     network.links["nbytes"] = 0.0
@@ -113,14 +113,14 @@ def clear(network: Network) -> None:
 
 
 def with_log(network: Network) -> Network:
-    """Room to keep what the flows that there are may leave at one instant."""
+    """The network with room in the log for all that can arrive at one instant."""
     size = 2 * len(network.logged) + len(network.flows)
     require_memory(size * KEPT.itemsize, f"keeping {size:,} messages", FEWER_RANKS)
     return network._replace(logged=_longer(network.logged, size))
 
 
 def _with_events(network: Network) -> Network:
-    """An event for each flow and part, and an instant for each event."""
+    """The network with an event for each flow and part, and an instant for each event."""
     flows, parts = len(network.flows), len(network.parts)
     old, size = len(network.instants), flows + parts
     network = network._replace(

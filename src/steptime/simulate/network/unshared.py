@@ -1,4 +1,4 @@
-"""A collective whose messages never meet on a link: its times follow round by round."""
+"""Collectives whose messages never share a link: their times, round by round, without events."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from steptime.simulate.network.state import NONE, SAME, Network
 
 
 class Progress(NamedTuple):
-    """How far ranks and links are.
+    """The times that ranks and links have reached.
 
     ``entered``: when each rank entered its round; ``leaving``: when it will be done with its
     messages, -1 before the first; ``busy``: the seconds that it will reduce then; shape (ranks,).
@@ -25,7 +25,7 @@ class Progress(NamedTuple):
 
 
 def at_first(entered: Floats, links: int) -> Progress:
-    """When ranks enter their first rounds."""
+    """The Progress when ranks enter their first rounds."""
     ranks = entered.size
     return Progress(entered.copy(), np.full(ranks, -1.0), np.zeros(ranks), np.zeros(links))
 
@@ -41,7 +41,7 @@ def follow(
     paths: Ints,
     progress: Progress,
 ) -> bool:
-    """Let all messages of some rounds arrive; false when two would share a link.
+    """Let all messages of some rounds arrive; returns False when two would share a link.
 
     Arrays as of a Batch, with the seconds to ``reduce``, and latencies and paths as Routes has
     them. Without events this takes a fraction of the engine's time.

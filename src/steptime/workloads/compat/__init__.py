@@ -1,4 +1,4 @@
-"""The steps of spcl/DNN-cpp-proxies, call by call: to compare with its figures and to verify."""
+"""The steps of the C++ proxies spcl/DNN-cpp-proxies, call by call: to compare with theirs."""
 
 from steptime.workloads.compat.original import Original, compat, compat_named, compat_names
 

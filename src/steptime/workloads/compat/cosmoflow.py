@@ -26,7 +26,7 @@ def _swap(calls: Calls, name: str, elements: int) -> None:
 
 
 def _split(name: str, kind: str, elements: int) -> Collective:
-    """A collective of the 4 ranks that share samples, of so many elements a rank."""
+    """A collective of the 4 ranks that share samples, of ``elements`` elements a rank."""
     return collective(name, kind, (_X, _Y), elements * _SHARDS)
 
 

@@ -1,4 +1,4 @@
-"""The steps that both GPT-3 proxies share: one layer a stage, and what its ranks do together."""
+"""The steps that both GPT-3 proxies share: one layer a stage, and its ranks' collectives."""
 
 from dataclasses import dataclass
 
@@ -42,8 +42,9 @@ ONE_STEP_DEFECTS = (
 class Layer:
     """One layer on the ranks of a stage, which lie along ``axis``.
 
-    ``forward_us`` and ``backward_us`` are microseconds of computing a micro-batch, ``operator`` is
-    the collective that they call twice a micro-batch and direction, ``sums`` those that end a step.
+    ``forward_us`` and ``backward_us``: microseconds of computing a micro-batch. ``operator``: the
+    collective that they call twice a micro-batch and direction. ``sums``: the collectives that end
+    a step.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Layer:
 
 
 def micro_batches_of(stages: int, scale: int | None) -> int:
-    """How many micro-batches a step has: without a ``scale``, as many as by default."""
+    """How many micro-batches a step has; without a ``scale``, the default number."""
     return DEFAULT_MICRO_BATCHES if scale is None else stages * scale
 
 
@@ -73,7 +74,7 @@ def whole_step(layer: Layer, *, ranks: int, stages: int, scale: int | None) -> P
 
 
 def one_step(layer: Layer, *, ranks: int, stages: int) -> Program:
-    """What even and odd stages do with one micro-batch: the one a forward, the other a backward.
+    """A step in which even stages run a micro-batch forward while odd ones run one backward.
 
     Raises UsageError where the stages are odd or do not divide the ranks as they must.
     """

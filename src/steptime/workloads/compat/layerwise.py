@@ -34,7 +34,7 @@ DEFECTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """Elements: an ``activation`` message, and the gradients of a layer by where it is."""
+    """Elements of an ``activation`` message, and of the gradients of a layer by its position."""
 
     name: str
     activation: int
@@ -83,7 +83,7 @@ def layerwise(
 
 
 def kinds_of_stages(ranks: int, stages: int) -> tuple[list[int], Ints]:
-    """The kinds of stages that there are, and of each rank which of them it is, shape (ranks,).
+    """The kinds of stages that occur, and the kind of each rank, shape (ranks,).
 
     FIRST, MIDDLE where there are more than two stages, and LAST.
     """

@@ -1,13 +1,12 @@
-"""Originals: the C++/MPI proxies whose steps are rebuilt here, and how they are found."""
+"""Original: a C++/MPI proxy whose step is rebuilt here, and the list of all of them."""
 
-import importlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
+from steptime.discovery import modules_of
 from steptime.errors import UsageError
 from steptime.nearest import mend
 from steptime.program import Program
@@ -19,8 +18,8 @@ Generate = Callable[..., Program]
 class Original:
     """A proxy of spcl/DNN-cpp-proxies (2022), as its function in this package rebuilds its step.
 
-    ``warm_up`` and ``runs``: how many steps it runs unmeasured and measured. ``defects``: what is
-    wrong with it, a sentence each; those of its step are in the program too.
+    ``warm_up`` and ``runs``: how many steps it runs unmeasured and measured. ``defects``: its
+    errors, a sentence each; those of its step are in the program too.
     """
 
     name: str
@@ -31,12 +30,12 @@ class Original:
 
     @property
     def doc(self) -> str:
-        """What its function says of it."""
+        """The docstring of its function."""
         return inspect.getdoc(self.generate) or ""
 
     @property
     def takes(self) -> Mapping[str, int | None]:
-        """Its parameters beside the number of ranks, with their defaults."""
+        """Its parameters besides the number of ranks, with their defaults."""
         parameters = inspect.signature(self.generate).parameters.values()
         return {one.name: one.default for one in parameters if one.name != "ranks"}
 
@@ -44,7 +43,7 @@ class Original:
 def original(
     *, warm_up: int, runs: int, defects: tuple[str, ...]
 ) -> Callable[[Generate], Original]:
-    """Make an Original of a function of ``ranks`` and its own parameters, named as the original."""
+    """Decorate a function of ``ranks`` and other parameters as the Original of the same name."""
 
     def make(generate: Generate) -> Original:
         return Original(
@@ -105,18 +104,14 @@ def compat_named(name: str) -> Original:
 
 @cache
 def _originals() -> Mapping[str, Original]:
-    package = importlib.import_module("steptime.workloads.compat")
-    modules = [
-        importlib.import_module(f"{package.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(package.__path__)
-    ]
+    modules = modules_of("steptime.workloads.compat")
     every = [one for module in modules for one in vars(module).values()]
     found = {one.name: one for one in every if isinstance(one, Original)}
     return MappingProxyType(dict(sorted(found.items())))
 
 
 def check_multiple(name: str, ranks: int, of: int) -> None:
-    """Raise UsageError where ``ranks`` is no multiple of ``of``; it names the nearest that are."""
+    """Raise UsageError where ``ranks`` is no multiple of ``of``; it names the nearest multiples."""
     if ranks % of:
         below = ranks // of * of
         nearest = f"{below} and {below + of} are" if below else f"{of} is"

@@ -1,4 +1,4 @@
-"""Families: what the models of one kind have in common, one file of ``families`` each."""
+"""Family: the models of one kind, one file of ``families`` each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from steptime.workloads.models.network import Network
 from steptime.workloads.models.transformer import Architecture, Transformer
 
 Model: TypeAlias = Transformer | Network
-"""Units with tensors, FLOP and activations; data parallelism takes any of them."""
+"""A model with units, tensors, FLOP and activations; data parallelism takes any."""
 
 Settings: TypeAlias = dict[str, Any]
-"""Arguments of a Transformer, but for its name, title and source."""
+"""Arguments of a Transformer, except its name, title and source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What one file of ``families`` tells of a kind of model.
+    """A kind of model, defined by one file of ``families``.
 
-    ``architecture``: of its transformers, which files describe. ``model_types``: those that a
-    Hugging Face configuration may name, and what reads the settings of such a model in one.
-    ``models``: those that are code, from small to large, and ``also`` other names of theirs.
+    ``architecture``: of its transformers, which files describe. ``model_types``: the ``model_type``
+    values of Hugging Face configurations, each with the function that reads its settings.
+    ``models``: those defined in code, from small to large, and ``also`` other names of theirs.
     """
 
     architecture: Architecture | None = None
@@ -41,9 +41,9 @@ def families() -> Mapping[str, Family]:
 
 
 def transformer_of(model: Model) -> Transformer:
-    """The model itself; raises UsageError where it is no transformer.
+    """The model as a Transformer; raises UsageError where it is none.
 
-    What cuts layers and heads, as hybrid parallelism does, takes no other.
+    Hybrid parallelism, which divides layers and heads, takes no other.
     """
     if not isinstance(model, Transformer):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The config.json of a Hugging Face model: what each family calls its dimensions."""
+"""Reading the config.json of a Hugging Face model: each family's names of its dimensions."""
 
 import json
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from steptime.workloads.models.transformer import Architecture, Transformer
 
 
 def read_config(text: str, path: Path) -> Transformer:
-    """The model that a configuration describes, named after its file or the folder that it is in.
+    """The model that a configuration describes, named after its file or that file's folder.
 
-    Keys that say nothing of dimensions are not read. Raises UsageError where it is no JSON, its
-    ``model_type`` is not one of the families', or a dimension is missing or makes no sense.
+    Keys without dimensions are not read. Raises UsageError where it is no JSON, its ``model_type``
+    is not one of the families', or a dimension is missing or impossible.
     """
     try:
         table = json.loads(text)
@@ -44,7 +44,7 @@ def read_config(text: str, path: Path) -> Transformer:
 
 
 def decoder(config: Section, architecture: Architecture) -> Settings:
-    """What Llama and those that follow it call their dimensions."""
+    """The settings of Llama and models with the same keys."""
     if config.flag("mlp_bias", default=False):
         config.refuse("mlp_bias", "is true, and MLPs are known here without: set it to false")
     biased = config.flag("attention_bias", default=False)
@@ -67,15 +67,15 @@ def decoder(config: Section, architecture: Architecture) -> Settings:
 
 
 def optional(config: Section, key: str) -> int:
-    """A whole number of 0 or more; 0 where the key is not there, or null."""
+    """A whole number of 0 or more; 0 where the key is missing, or null."""
     return config.count(key, least=0) if config.has(key) else 0
 
 
 def window(config: Section, layers: int, *, used: bool) -> int:
-    """How many tokens a token attends to, 0 for all of its row; the same in all layers.
+    """The width of the attention window, 0 for the whole row; the same in all layers.
 
-    ``used``: whether there is one where nothing but its width is said.
-    Raises UsageError where some layers have a window and others have none.
+    ``used``: whether there is a window where only its width is given. Raises UsageError where some
+    layers have a window and others have none.
     """
     width = optional(config, "sliding_window")
     if not (width and config.flag("use_sliding_window", default=used)):
@@ -94,7 +94,10 @@ def window(config: Section, layers: int, *, used: bool) -> int:
 
 
 def experts(config: Section, count: str) -> Settings:
-    """Experts of a width of their own, as Qwen and DeepSeek call them; ``count``: the key of it."""
+    """The settings of experts with a width of their own, by Qwen's and DeepSeek's keys.
+
+    ``count``: the key of the number of experts.
+    """
     return {
         "experts": config.count(count),
         "top_k": config.count("num_experts_per_tok"),
@@ -103,6 +106,6 @@ def experts(config: Section, count: str) -> Settings:
 
 
 def only(config: Section, key: str, value: int) -> None:
-    """Raise UsageError where there is another value at ``key`` than the one that is known here."""
+    """Raise UsageError where the value at ``key`` is not the only supported one."""
     if config.has(key) and config.raw(key) != value:
         config.refuse(key, f"is {config.raw(key)!r}, and layers are known here with {value} alone")

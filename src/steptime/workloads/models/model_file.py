@@ -29,9 +29,9 @@ _REQUIRED = ("layers", "hidden", "heads", "context", "vocabulary")
 
 
 def read_models(text: str, file: str) -> Family:
-    """The models of a TOML file, of which each is looked at when it is made.
+    """The models of a TOML file; each is checked when it is made.
 
-    Raises UsageError where it is no TOML, and when a model is made that is told wrongly.
+    Raises UsageError where it is no TOML, and when a model is made whose description is wrong.
     """
     try:
         table = tomllib.loads(text)
@@ -50,7 +50,7 @@ def read_models(text: str, file: str) -> Family:
 
 
 def read_model(text: str, path: Path) -> Model:
-    """The one model of a user's file; raises UsageError as read_models and where it has several."""
+    """The model of a user's file; raises UsageError as read_models and where it has several."""
     models = read_models(text, str(path)).models
     if len(models) != 1:
         raise UsageError(f"{path} has {len(models)} models: write one in a file")

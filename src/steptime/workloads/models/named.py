@@ -1,4 +1,4 @@
-"""Models by their names and by their files."""
+"""Models by name or by file."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -18,7 +18,7 @@ _CONFIG = "config.json"
 
 
 def model_named(name: str | Path) -> Model:
-    """The model of that name, or that of a file by its path.
+    """The model of that name, or the one in the file at that path.
 
     The file is TOML as those of ``presets`` or, where its name does not end in .toml, the
     configuration of a Hugging Face model or the folder that holds one as ``config.json``. Raises
@@ -36,7 +36,7 @@ def model_named(name: str | Path) -> Model:
 
 
 def is_model_file(text: str) -> bool:
-    """Whether a text is the path of a model's file, and not a name or of something else."""
+    """Whether a text is the path of a model's file rather than a name."""
     path = Path(text)
     return path.suffix in _SUFFIXES or (path / _CONFIG).is_file()
 
@@ -48,7 +48,7 @@ def model_names() -> tuple[str, ...]:
 
 @cache
 def _series() -> Mapping[str, Family]:
-    """The models that steptime knows: a series is a file of presets, or a family that is code."""
+    """The shipped models: a series is a file of presets, or a family defined in code."""
     described = {
         file.name.removesuffix(".toml"): read_models(file.read_text(), file.name)
         for file in _PRESETS.iterdir()

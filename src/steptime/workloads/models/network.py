@@ -1,4 +1,4 @@
-"""Models without rows of tokens: their samples, images or volumes, are all of one size."""
+"""Models without rows of tokens, whose samples, images or volumes, are all of one size."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from steptime.workloads.models.parts import Part, Tensor, Unit, size
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """A model that computes as much for each ``sample``: an image, a volume, a click.
+    """A model that computes the same for each ``sample``: an image, a volume, a click.
 
-    ``sizes``: the dimensions that it was made from, by name.
+    ``sizes``: the dimensions that define it, by name.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Network:
 
     @property
     def dimensions(self) -> dict[str, int | str]:
-        """What it is made from, by name."""
+        """The dimensions that define it, by name."""
         return dict(self.sizes)
 
     @property
@@ -35,7 +35,7 @@ class Network:
 
     @property
     def active_parameters(self) -> int:
-        """Elements of the tensors that a sample meets: all, but for the rows of a table."""
+        """Elements that a sample uses: all, except the other rows of a table."""
         return self.parameters
 
     def flops_per_token(self, row: int | None = None) -> float:
@@ -47,11 +47,11 @@ class Network:
         return 3 * sum(unit.forward_flops(self.row(row)) for unit in self.units)
 
     def padded(self) -> "Network":
-        """The same: there is no vocabulary to round up."""
+        """The same model: there is no vocabulary to round up."""
         return self
 
     def row(self, context: int | None) -> int:
-        """Always 1: a sample stands for itself.
+        """Always 1: a sample is a row of one token.
 
         Raises UsageError when more are asked for.
         """
@@ -71,7 +71,7 @@ def unit_of(
     multiply_adds: int | None = None,
     multiplied: int | None = None,
 ) -> Unit:
-    """A unit of one part; ``multiplied`` and ``multiply_adds`` as Part has them.
+    """A unit of one part; ``multiplied`` and ``multiply_adds`` as in Part.
 
     By default all tensors are multiplied with, once.
     """

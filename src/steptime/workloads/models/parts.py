@@ -1,4 +1,4 @@
-"""What models are made of: tensors in parts, and parts in units, with what each computes."""
+"""Tensors, parts and units: the pieces of a model, with the FLOP of each."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from math import prod
 
 @dataclass(frozen=True)
 class Tensor:
-    """One parameter of a model. ``split``: tensor parallelism cuts it among its ranks.
+    """One parameter of a model. ``split``: tensor parallelism divides it among its ranks.
 
-    ``expert``: it is one of several experts', of which a token meets but some.
+    ``expert``: whether it belongs to one of several experts, of which a token uses only some.
     """
 
     name: str
@@ -25,18 +25,19 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A stretch of the model that tensor-parallel ranks compute without a word to each other.
+    """A part of the model that tensor-parallel ranks compute without communication.
 
     A token is also a sample of a model that has no rows of tokens: an image, a volume.
 
-    ``multiplied``: parameters that a pass reads to multiply with, those of a tied table included.
+    ``multiplied``: parameters that a pass multiplies with, those of a tied table included.
     ``attending``: FLOP that one token spends in forward on each token of its row, or of the last
     ``window`` where that is not 0. ``multiply_adds``: of one token in forward, where they are not
-    one for each of ``multiplied``: a convolution uses a parameter at many places, a token meets but
-    some experts. ``duplicated``: those of ``multiplied`` that tensor-parallel ranks do not split.
+    one for each of ``multiplied``: a convolution uses a parameter at many places, a token only some
+    experts. ``duplicated``: those of ``multiplied`` that every tensor-parallel rank multiplies
+    with.
 
-    ``kept``: elements of one token that backward needs of what is computed within, beside what goes
-    in, which tensor-parallel ranks split; ``kept_whole``: those that each of them has.
+    ``kept``: elements of one token that are computed within and kept for backward, besides the
+    input, divided by tensor-parallel ranks; ``kept_whole``: those that each of them keeps.
     """
 
     name: str
@@ -63,20 +64,20 @@ class Part:
         return self.weight_flops + self.score_flops(row)
 
     def score_flops(self, row: int) -> float:
-        """Those of them that weigh the tokens of the row."""
+        """Those of them for attention to the tokens of the row."""
         return float(self.attending) * (min(row, self.window) if self.window else row)
 
     @property
     def weight_flops(self) -> float:
-        """FLOP of one token with parameters: forward, and for the gradient of either factor."""
+        """FLOP of one token with parameters in a pass: forward, or gradient of either factor."""
         return 2.0 * (self.multiplied if self.multiply_adds is None else self.multiply_adds)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What forward runs one after the other: the embedding, each block, the head.
+    """A module in the order of forward: the embedding, each block, the head.
 
-    ``activations``: elements of one token that leave it forward.
+    ``activations``: elements of one token in its output.
     """
 
     name: str
@@ -85,7 +86,7 @@ class Unit:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors of its parts, in order."""
+        """The tensors of all its parts, in order."""
         return tuple(tensor for part in self.parts for tensor in part.tensors)
 
     @property
@@ -99,7 +100,7 @@ class Unit:
 
 
 def size(tensors: Iterable[Tensor]) -> int:
-    """Elements of all ``tensors`` together."""
+    """The sum of the elements of all ``tensors``."""
     return sum(tensor.size for tensor in tensors)
 
 

@@ -12,19 +12,19 @@ _OF_EXPERTS = ("expert_inner", "shared_inner", "dense_layers")
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """What the transformers of a family have in common; by default, what GPT-2 has.
+    """The features that the transformers of a family share; by default, GPT-2's.
 
-    ``fused``: one matrix makes queries, keys and values. ``gated``: a third matrix of the MLP
-    gates its inner activations (SwiGLU). ``biased``: matrices and norms have biases (RMSNorm has
-    none). ``learned_positions``: rotary ones have no parameters. ``tied``: the head multiplies
-    with the table of the embedding. ``masked``: blocks are post-norm and it is trained as BERT is,
-    to fill in tokens and to tell whether one sentence follows another. ``dropout``: training drops
-    activations at random.
+    ``fused``: one matrix makes queries, keys and values. ``gated``: a third matrix of the MLP gates
+    its inner activations (SwiGLU). ``biased``: matrices and norms have biases (RMSNorm has none).
+    ``learned_positions``: in contrast to rotary ones, which have no parameters. ``tied``: the head
+    multiplies with the table of the embedding. ``masked``: blocks are post-norm and training is
+    BERT's: fill in tokens, and tell whether one sentence follows another. ``dropout``: training
+    drops activations at random.
 
-    ``qkv_biased``, ``proj_biased``: what makes queries, keys and values, and what comes out of
-    attention, have biases though other matrices have none. ``qk_norm``: every head's queries and
-    keys go through a norm. ``router_biased``: experts have a bias that balances them.
-    ``shared_gated``: a product of its own weighs what the shared expert gives.
+    ``qkv_biased``, ``proj_biased``: the projections to queries, keys and values, and the output
+    projection of attention, have biases though other matrices have none. ``qk_norm``: every head's
+    queries and keys are normalised. ``router_biased``: experts have a bias that balances them.
+    ``shared_gated``: the output of the shared expert is weighted by a projection of its own.
     """
 
     fused: bool = True
@@ -43,12 +43,12 @@ class Architecture:
 
 @dataclass(frozen=True, kw_only=True)
 class Latent:
-    """Multi-head latent attention: queries, and keys with values, are made of narrow vectors.
+    """Multi-head latent attention: queries, keys and values are computed from narrow vectors.
 
-    ``query_rank`` and ``kv_rank``: their widths; 0 queries are made of the residual stream. Of each
-    head's queries and keys ``nope_width`` have no positions and ``rope_width`` rotary ones, for
-    which all heads share their key; its values have ``value_width``. DeepSeek-V2, arXiv 2405.04434,
-    section 2.1.
+    ``query_rank`` and ``kv_rank``: the widths of these vectors; with 0 queries come from the
+    residual stream. Of each head's queries and keys ``nope_width`` have no positions and
+    ``rope_width`` rotary ones, for which all heads share their key; its values have
+    ``value_width``. DeepSeek-V2, arXiv 2405.04434, section 2.1.
     """
 
     query_rank: int = 0
@@ -60,12 +60,12 @@ class Latent:
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """A transformer; what is left out is as in GPT-2.
+    """A transformer; the defaults are GPT-2's.
 
     ``hidden`` is the width of the residual stream, ``inner`` that of the MLP (4 × hidden) and
-    ``context`` the number of positions. ``kv_heads``: heads that keys and values have, which
-    groups of query heads share; all have ``head_width`` (hidden / heads). A token attends to the
-    last ``window`` tokens, 0 for all of its row. Radford et al., "Language Models are Unsupervised
+    ``context`` the number of positions. ``kv_heads``: heads of keys and values, each shared by a
+    group of query heads; all have ``head_width`` (hidden / heads). A token attends to the last
+    ``window`` tokens, 0 for all of its row. Radford et al., "Language Models are Unsupervised
     Multitask Learners" (2019).
 
     Each token goes through ``top_k`` of ``experts`` MLPs of width ``expert_inner`` (inner), and
@@ -137,7 +137,7 @@ class Transformer:
 
     @property
     def dimensions(self) -> dict[str, int]:
-        """What it is made from, by name; what few models have only where it has them."""
+        """The dimensions that define it, by name; rare ones only where it has them."""
         names = ["layers", "hidden", "heads", "kv_heads", "inner", "context", "vocabulary"]
         found = {name: getattr(self, name) for name in names}
         rare = {"head_width": self.head_width, "window": self.window}
@@ -167,7 +167,7 @@ class Transformer:
 
     @property
     def split(self) -> dict[str, int]:
-        """What tensor-parallel ranks divide among them, by what it is called."""
+        """The dimensions that tensor-parallel ranks divide, by name."""
         inner = {
             "inner columns": self.inner,
             "inner columns of an expert": self.expert_inner,
@@ -177,11 +177,11 @@ class Transformer:
         return heads | {what: count for what, count in inner.items() if count}
 
     def with_layers(self, layers: int) -> "Transformer":
-        """The same of so many layers."""
+        """The same model with so many layers."""
         return replace(self, layers=layers, dense_layers=min(self.dense_layers, layers))
 
     def padded(self, multiple: int = 128) -> "Transformer":
-        """The same with its vocabulary rounded up, as training lays it out (llm.c, Megatron-LM)."""
+        """The model with its vocabulary rounded up, as training does (llm.c, Megatron-LM)."""
         return replace(self, vocabulary=-(-self.vocabulary // multiple) * multiple)
 
     @cached_property
@@ -204,7 +204,7 @@ class Transformer:
 
     @property
     def active_parameters(self) -> int:
-        """Elements of the tensors that one token meets: of the experts only those it goes to."""
+        """Elements that one token uses: of the experts only those it is sent to."""
         experts = size(t for unit in self.units for t in unit.tensors if t.expert)
         return self.parameters - experts // self.experts * (self.experts - self.top_k)
 
@@ -217,9 +217,9 @@ class Transformer:
         return 3 * sum(unit.forward_flops(row or self.context) for unit in self.units)
 
     def row(self, context: int | None) -> int:
-        """Tokens a row where ``context`` are asked for; None asks for as many as there can be.
+        """Tokens a row where ``context`` are asked for; None asks for the maximum.
 
-        Raises UsageError when the model has not so many positions.
+        Raises UsageError when the model has fewer positions.
         """
         if context is not None and not 1 <= context <= self.context:
             raise UsageError(
@@ -269,7 +269,7 @@ def _attention(model: Transformer, number: int) -> Part:
 
 
 def _products(model: Transformer, name: str) -> list[Tensor]:
-    """What makes queries, keys and values of the residual stream, and what comes behind."""
+    """The projections to queries, keys and values, and the output projection."""
     h, kind, queries = model.hidden, model.architecture, model.heads * model.query_width
     keys = model.kv_heads * model.query_width
     made = {"qkv": queries + 2 * keys} if kind.fused else {"q": queries, "k": keys, "v": keys}
@@ -287,7 +287,7 @@ def _products(model: Transformer, name: str) -> list[Tensor]:
 
 
 def _latent_products(model: Transformer, latent: Latent, name: str) -> list[Tensor]:
-    """The same by way of narrow vectors, which every tensor-parallel rank makes for itself."""
+    """The projections of latent attention; every tensor-parallel rank makes the narrow vectors."""
     h, heads = model.hidden, model.heads
     queries = heads * model.query_width
     tensors: list[Tensor] = []
@@ -329,7 +329,7 @@ def _mlp(model: Transformer, number: int) -> Part:
 
 
 def _for_all(model: Transformer, name: str) -> list[Tensor]:
-    """What every token meets beside its experts: the router, and the shared expert if any."""
+    """The parts besides the experts that every token uses: the router, and the shared expert."""
     h, kind = model.hidden, model.architecture
     tensors = [*linear(f"{name}.router", h, model.experts, biased=kind.router_biased, split=False)]
     if model.shared_inner:
@@ -352,7 +352,7 @@ def _matrices(model: Transformer, name: str, inner: int, *, expert: bool = False
 
 
 def _normed(name: str, products: list[Tensor], model: Transformer) -> tuple[Tensor, ...]:
-    """A half of a block: its norm stands before its products or, in BERT, after them."""
+    """Half of a block: its norm comes before its products or, in BERT, after them."""
     own = tuple(norm(name, model.hidden, biased=model.architecture.biased))
     return (*products, *own) if model.architecture.masked else (*own, *products)
 
@@ -369,7 +369,7 @@ def _head(model: Transformer) -> Part:
 
 
 def _masked_head(model: Transformer) -> Part:
-    """BERT's: the pooler, what fills in a token, and whether a sentence follows."""
+    """BERT's head: the pooler, the prediction of masked tokens and of the next sentence."""
     h = model.hidden
     pooled = [
         *linear("head.pooler", h, h, split=False),

@@ -1,4 +1,4 @@
-"""Pipeline schedules: in which order each stage runs its micro-batches forward and backward."""
+"""Pipeline schedules: the order in which each stage runs its micro-batches forward and backward."""
 
 from steptime.workloads.pipelines.in_time import PipelineTimeline, Slot, pipeline_timeline
 from steptime.workloads.pipelines.lookup import pipeline, schedule_names

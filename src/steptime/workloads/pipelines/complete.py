@@ -1,4 +1,4 @@
-"""Whether a user's own schedule runs every pass once, on every stage."""
+"""Checking that a user's own schedule runs every pass once, on every stage."""
 
 from collections import Counter
 from itertools import islice, product

@@ -6,7 +6,7 @@ from steptime.workloads.pipelines.schedule import Pass, Schedule, Shape
 
 
 def passes(shape: Shape, _stage: int) -> Iterator[Pass]:
-    """Every stage does the same, in the order of the micro-batches both times."""
+    """Every stage runs all micro-batches in order, forward and then backward."""
     yield from (Pass("forward", number) for number in range(shape.micro_batches))
     yield from (Pass("backward", number) for number in range(shape.micro_batches))
 

@@ -1,4 +1,4 @@
-"""When each pass of a pipeline runs, where messages take no time: its bubble and what it keeps."""
+"""Pipeline timelines without communication time: the bubble, and activations in flight."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from steptime.workloads.pipelines.schedule import Kind, Pass, Pipeline
 SLOTS: Mapping[Kind, int] = MappingProxyType(
     {"forward": 1, "backward": 2, "backward input": 1, "backward weight": 1}
 )
-"""What a pass takes. A slot is the forward of a micro-batch through a chunk of layers."""
+"""Duration of a pass in slots; a slot is one micro-batch forward through a chunk of layers."""
 
 
 class Slot(NamedTuple):
@@ -25,26 +25,26 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True)
 class PipelineTimeline:
-    """A pipeline in time: the passes of each stage, in order."""
+    """The passes of each stage of a pipeline in time, in order."""
 
     pipeline: Pipeline
     stages: tuple[tuple[Slot, ...], ...]
 
     @cached_property
     def slots(self) -> int:
-        """How long the step takes."""
+        """The duration of the step."""
         return max(slots[-1].end for slots in self.stages)
 
     @cached_property
     def idle(self) -> tuple[int, ...]:
-        """For how many slots each stage has nothing to do."""
+        """How many slots each stage is idle."""
         return tuple(
             self.slots - sum(slot.end - slot.start for slot in slots) for slots in self.stages
         )
 
     @property
     def bubble(self) -> float:
-        """The idle part of the step, over all stages."""
+        """The idle fraction of the step, over all stages."""
         return sum(self.idle) / (len(self.stages) * self.slots)
 
     @property
@@ -54,14 +54,14 @@ class PipelineTimeline:
 
     @cached_property
     def in_flight(self) -> tuple[int, ...]:
-        """How many forwards each stage keeps the activations of, at most, through one chunk."""
+        """The most forwards of one chunk of which each stage keeps the activations at a time."""
         return tuple(_most_kept(slots) for slots in self.stages)
 
 
 def pipeline_timeline(pipeline: Pipeline) -> PipelineTimeline:
-    """Each pass as soon as its stage is free and what it needs is there.
+    """Run each pass as soon as its stage is free and its inputs are there.
 
-    Raises SteptimeError where a stage's order waits for what never comes.
+    Raises SteptimeError where the schedule deadlocks.
     """
     shape = pipeline.shape
     waiting = [list(pipeline.passes(stage))[::-1] for stage in range(shape.stages)]
@@ -88,7 +88,7 @@ def pipeline_timeline(pipeline: Pipeline) -> PipelineTimeline:
 
 
 def _needs(pipeline: Pipeline, stage: int, run: Pass) -> Iterator[tuple[Kind, int, int]]:
-    """The passes, as kind, micro-batch and piece of the model, that must end before this one."""
+    """The passes that must end before this one: kind, micro-batch and piece of the model."""
     number, piece = run.micro_batch, pipeline.shape.piece(stage, run.chunk)
     if run.kind == "backward weight":
         yield "backward input", number, piece

@@ -8,8 +8,9 @@ from steptime.workloads.pipelines.schedule import Kind, Pass, Schedule, Shape
 def passes(shape: Shape, stage: int) -> Iterator[Pass]:
     """As 1F1B, by groups of as many micro-batches as stages that visit one chunk after another.
 
-    A stage runs ahead by a group in each chunk but one and by two for each stage that follows it:
-    the first micro-batch is then back from its last chunk, and from there from the last stage.
+    A stage warms up with a group in each chunk but one and two more forwards for each stage that
+    follows it: the first micro-batch is then back from its last chunk, and from there from the last
+    stage.
     """
     count = shape.micro_batches * shape.chunks
     ahead = min(2 * (shape.stages - 1 - stage) + (shape.chunks - 1) * shape.stages, count)
@@ -21,7 +22,7 @@ def passes(shape: Shape, stage: int) -> Iterator[Pass]:
 
 
 def _pass(shape: Shape, kind: Kind, place: int) -> Pass:
-    """The pass at a place among the forwards or the backwards of a stage."""
+    """The ``place``-th forward or backward pass of a stage."""
     group, within = divmod(place, shape.pieces)
     chunk, number = divmod(within, shape.stages)
     if kind == "backward":

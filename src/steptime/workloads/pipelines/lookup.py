@@ -1,4 +1,4 @@
-"""Lookup: the schedules by name, each a file of this folder, or of the user's, with a SCHEDULE."""
+"""Schedules by name: each is a file of this folder, or of the user's, with a SCHEDULE."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -27,7 +27,7 @@ def schedule_names() -> tuple[str, ...]:
 def schedule_named(word: str) -> Schedule:
     """The schedule of that name, or that of ``FILE.py``.
 
-    Raises UsageError, which says what there is, where there is none.
+    Raises UsageError, which lists all, where there is none.
     """
     if is_file(word):
         return member_of_file(word, "SCHEDULE", Schedule, what="pipeline schedule")
@@ -41,9 +41,9 @@ def pipeline(name: str, *, stages: int, micro_batches: int, chunks: int = 1) -> 
 
     ``1f1b`` of several chunks is ``interleaved``.
 
-    Raises UsageError where there is no such schedule or it cannot serve that shape; it says what
-    is nearest. That of a file is carried out once: SteptimeError where it is no order in which
-    every pass is run once.
+    Raises UsageError where there is no such schedule or it cannot serve that shape; it names the
+    nearest shapes. A user's schedule is checked: SteptimeError where it does not run every pass
+    once.
     """
     found = schedule_named(name)
     counts = {"stages": stages, "micro-batches": micro_batches, "chunks a stage": chunks}

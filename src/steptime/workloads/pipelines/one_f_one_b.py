@@ -6,7 +6,7 @@ from steptime.workloads.pipelines.schedule import Pass, Schedule, Shape
 
 
 def passes(shape: Shape, stage: int) -> Iterator[Pass]:
-    """A stage runs ahead by as many forwards as stages follow it, then alternates."""
+    """A stage runs as many forwards ahead as stages follow it, then alternates."""
     ahead = min(shape.stages - 1 - stage, shape.micro_batches)
     yield from (Pass("forward", number) for number in range(ahead))
     for number in range(shape.micro_batches):

@@ -1,4 +1,4 @@
-"""What a pipeline schedule is: the order of each stage's passes."""
+"""Schedule: the order of each stage's passes in a pipeline."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple, TypeAlias
 Kind: TypeAlias = Literal["forward", "backward", "backward input", "backward weight"]
 
 KINDS: tuple[Kind, ...] = ("forward", "backward", "backward input", "backward weight")
-"""A schedule runs ``backward``, or splits it: the gradient that the stage before waits for, and
-that of the weights, for which nobody waits."""
+"""A schedule runs ``backward`` whole, or in two: the gradient of the input, which the stage before
+waits for, and that of the weights, for which no stage waits."""
 
 
 class Pass(NamedTuple):
-    """One micro-batch through one chunk of a stage's layers, forward or backward."""
+    """One micro-batch through one chunk of a stage's layers, in one direction."""
 
     kind: Kind
     micro_batch: int
@@ -20,18 +20,18 @@ class Pass(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Whether it goes towards the loss."""
+        """Whether it is a forward pass."""
         return self.kind == "forward"
 
     @property
     def releases(self) -> bool:
-        """Whether it is the last to need the activations that its forward has kept."""
+        """Whether it is the last that needs the activations kept by its forward."""
         return self.kind in ("backward", "backward weight")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How much there is to schedule.
+    """The size of a pipeline.
 
     Each stage holds ``chunks`` pieces of the model: chunk c of stage s is piece c·stages + s.
     """
@@ -41,20 +41,21 @@ class Shape:
     chunks: int = 1
 
     def piece(self, stage: int, chunk: int) -> int:
-        """Which piece of the model, in forward order, a chunk of a stage is."""
+        """The number, in forward order, of the piece of the model in a stage's chunk."""
         return chunk * self.stages + stage
 
     @property
     def pieces(self) -> int:
-        """Into how many pieces the model is cut."""
+        """The number of pieces into which the model is cut."""
         return self.stages * self.chunks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A schedule: ``passes`` yields what a stage of a shape runs, in order.
+    """A schedule: ``passes`` yields the passes of a stage of a shape, in order.
 
-    ``interleaved``: it takes stages of several chunks, and micro-batches by the number of stages.
+    ``interleaved``: whether it takes stages of several chunks, and only multiples of the stages as
+    micro-batches.
     """
 
     name: str
@@ -65,11 +66,11 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A schedule with the shape that it serves."""
+    """A schedule applied to a shape."""
 
     schedule: Schedule
     shape: Shape
 
     def passes(self, stage: int) -> Iterator[Pass]:
-        """What ``stage``, counted from 0, runs in order."""
+        """The passes of ``stage``, counted from 0, in order."""
         return self.schedule.passes(self.shape, stage)

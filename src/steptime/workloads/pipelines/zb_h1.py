@@ -1,4 +1,4 @@
-"""ZB-H1: backward in two, of which the half that nobody waits for fills the bubble.
+"""ZB-H1: zero-bubble 1F1B with backward in two, whose weight gradients fill the bubble.
 
 Qi, Wan, Huang, Lin, "Zero Bubble Pipeline Parallelism" (arXiv 2401.10241, section 2.1).
 """
@@ -9,7 +9,7 @@ from steptime.workloads.pipelines.schedule import Pass, Schedule, Shape
 
 
 def passes(shape: Shape, stage: int) -> Iterator[Pass]:
-    """1F1B in which a stage puts off weight gradients by as many micro-batches as stages precede.
+    """1F1B that delays weight gradients by as many micro-batches as stages precede this one.
 
     Every stage thus keeps as many micro-batches as the first one does under 1F1B.
     """

@@ -16,7 +16,7 @@ _POOLED = 2  # places of each dimension that become one behind a convolution
 class Convolution:
     """A 3D convolution of a volume of ``side``³ places with ``inputs`` channels.
 
-    Its outputs have as many places, which are then pooled, two of each dimension to one.
+    Its outputs have as many places; pooling then halves each dimension.
     """
 
     name: str
@@ -27,18 +27,18 @@ class Convolution:
 
     @property
     def reach(self) -> int:
-        """How many places beyond its own an output depends on, in each direction."""
+        """How many places away from its own an output depends on, in each direction."""
         return self.kernel // 2
 
     @property
     def pooled(self) -> int:
-        """The side of what leaves it."""
+        """The side of the volume after pooling."""
         return self.side // _POOLED
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A layer of which each output depends on all inputs."""
+    """A fully connected layer."""
 
     name: str
     inputs: int
@@ -47,7 +47,7 @@ class Dense:
 
 @dataclass(frozen=True, kw_only=True)
 class VolumeNetwork(Network):
-    """Convolutions of a volume, then dense layers; its units are these, in this order."""
+    """Convolutions of a volume, then dense layers; these are its units, in this order."""
 
     convolutions: tuple[Convolution, ...]
     dense: tuple[Dense, ...]

@@ -1,7 +1,7 @@
-"""DeepSeek-V2 and V3: latent attention, and experts of which some are for every token.
+"""DeepSeek-V2 and V3: latent attention, and mixtures of experts with shared experts.
 
-What V3 predicts beyond the next token (num_nextn_predict_layers) is left out, as it is of its
-published 671 B parameters.
+V3's prediction of further tokens (num_nextn_predict_layers) is left out, as it is of its published
+671 B parameters.
 """
 
 from dataclasses import replace

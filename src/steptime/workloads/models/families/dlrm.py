@@ -1,4 +1,4 @@
-"""DLRM: a recommendation from dense features and tables of embeddings."""
+"""DLRM: recommendations from dense features and tables of embeddings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from steptime.workloads.models.parts import Tensor, Unit, linear
 class TableNetwork(Network):
     """Tables of embeddings beside MLPs: ``tables`` of ``rows`` × ``width``.
 
-    Its first unit holds the tables; what processes a sample's dense features meanwhile, the units
-    named bottom, follows; then what interacts with both, and the top.
+    Its first unit has the tables; then come the units named bottom, which process a sample's dense
+    features, the interaction of both, and the top.
     """
 
     tables: int
@@ -33,7 +33,10 @@ def dlrm(
     bottom: tuple[int, ...] = (128, 128, 128),
     top: tuple[int, ...] = (512, 512, 512, 256, 1),
 ) -> TableNetwork:
-    """``tables`` of ``rows`` embeddings as wide as the end of ``bottom``, which are all paired."""
+    """The model with ``tables`` of ``rows`` embeddings of the width at ``bottom``'s end.
+
+    All pairs of these vectors interact.
+    """
     width = bottom[-1]
     return TableNetwork(
         name=name,

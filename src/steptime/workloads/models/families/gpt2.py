@@ -1,4 +1,4 @@
-"""GPT-2, and GPT-3 that is like it: learned positions, biases everywhere, and one table."""
+"""GPT-2, and the similar GPT-3: learned positions, biases everywhere, tied embeddings."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Qwen2 and 2.5: Llama's blocks with biases where queries, keys and values are made."""
+"""Qwen2 and 2.5: Llama's blocks with biases on queries, keys and values."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def qwen(config: Section, architecture: Architecture) -> Settings:
 
 
 def qwen_of_experts(config: Section, architecture: Architecture) -> Settings:
-    """A Qwen with experts in every layer but the first few."""
+    """A Qwen with experts in all layers but the first few."""
     only(config, "decoder_sparse_step", 1)
     dense = config.raw("mlp_only_layers") or []
     if dense != list(range(len(dense))):

@@ -1,4 +1,4 @@
-"""ResNet with bottleneck blocks, the stride in their 3 × 3 convolution (v1.5, as torchvision)."""
+"""ResNet with bottleneck blocks, whose 3 × 3 convolution has the stride (v1.5, as torchvision)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ def resnet(name: str, *, blocks: tuple[int, int, int, int], side: int = 224) -> 
 
 @dataclass(frozen=True)
 class _Convolution:
-    """A convolution onto a map of ``side`` × ``side``, and the BatchNorm behind it."""
+    """A convolution with an output of ``side`` × ``side``, and its BatchNorm."""
 
     name: str
     inputs: int
@@ -67,7 +67,7 @@ def _units(blocks: tuple[int, ...], side: int) -> Iterator[Unit]:
 
 
 def _bottleneck(name: str, inputs: int, width: int, before: int, after: int) -> Unit:
-    """One block, from a map of side ``before`` to one of side ``after``."""
+    """One bottleneck block, from a map of side ``before`` to one of side ``after``."""
     outputs = _EXPANSION * width
     convolutions = [
         _Convolution(f"{name}.conv1", inputs, width, 1, before),
@@ -80,7 +80,7 @@ def _bottleneck(name: str, inputs: int, width: int, before: int, after: int) -> 
 
 
 def _unit(name: str, convolutions: list[_Convolution], activations: int) -> Unit:
-    """What BatchNorm, activations and pooling compute is not counted, as in published figures."""
+    """A unit; BatchNorm, activations and pooling count no FLOP, as in published figures."""
     tensors = [
         tensor for c in convolutions for tensor in (c.weight, *norm(f"{c.name}.bn", c.outputs))
     ]

@@ -16,7 +16,7 @@ from steptime.collectives import algorithm_named, all_algorithms, schedule
 from steptime.collectives.price import price
 from steptime.errors import UsageError
 from steptime.simulate.carry import carry
-from steptime.simulate.network.under_way import Done, Traffic
+from steptime.simulate.network.simulator import Done, NetworkSimulator
 
 EXACT = 1e-9
 ALGORITHMS = all_algorithms()
@@ -54,7 +54,7 @@ def test_collectives_and_messages_end_as_in_the_plain_model(case):
         one.ready = row[3] + one.latency
     oracle.simulate(cluster, sent, [rank for group in ranks for rank in group])
     want = {}
-    traffic = Traffic(cluster)
+    traffic = NetworkSimulator(cluster)
     for (one, devices, nbytes, enters), group in zip(collectives, ranks, strict=True):
         token = traffic.begin(one, devices, nbytes)
         for rank, at in enumerate(enters):
@@ -79,7 +79,7 @@ def test_a_collective_alone_ends_as_the_engine_says(case):
     for one, devices, nbytes, enters in collectives:
         runs = []
         for keep in (False, True):  # what keeps messages goes by the engine
-            traffic = Traffic(cluster, keep_messages=keep)
+            traffic = NetworkSimulator(cluster, keep_messages=keep)
             token = traffic.begin(one, devices, nbytes)
             for rank, at in enumerate(enters):
                 traffic.enter(token, rank, at)
@@ -95,7 +95,7 @@ def test_a_collective_alone_ends_as_the_engine_says(case):
 
 
 def test_advance_stops_at_until_and_goes_on_from_there():
-    traffic = Traffic(star(4, 1e9, 0.0))
+    traffic = NetworkSimulator(star(4, 1e9, 0.0))
     token = traffic.send(0, 1, 1e9, 0.0)
     assert traffic.advance(0.25) == []
     assert traffic.now == 0.25
@@ -110,14 +110,14 @@ def test_advance_stops_at_until_and_goes_on_from_there():
 
 
 def test_all_that_is_done_at_one_instant_comes_together():
-    traffic = Traffic(star(4, 1e9, 1e-6))
+    traffic = NetworkSimulator(star(4, 1e9, 1e-6))
     tokens = [traffic.send(0, 1, 1e6, 0.0), traffic.send(2, 3, 1e6, 0.0)]
     assert {d.token for d in traffic.advance()} == set(tokens)
 
 
 def test_a_collective_waits_for_the_rank_that_comes_last():
     one = schedule(algorithm_named("all_gather", "ring"), 4)
-    traffic = Traffic(star(4, 1e9, 0.0))
+    traffic = NetworkSimulator(star(4, 1e9, 0.0))
     token = traffic.begin(one, range(4), 4_000_000)
     for rank in range(3):
         traffic.enter(token, rank, 0.0)
@@ -130,7 +130,7 @@ def test_a_collective_waits_for_the_rank_that_comes_last():
 
 def test_the_room_of_collectives_that_are_done_is_used_again():
     one = schedule(algorithm_named("all_reduce", "ring"), 8)
-    traffic = Traffic(star(8))
+    traffic = NetworkSimulator(star(8))
     sizes = []
     for _ in range(50):
         token = traffic.begin(one, range(8), 8000)
@@ -146,7 +146,7 @@ def test_the_room_of_collectives_that_are_done_is_used_again():
 def test_two_groups_on_one_trunk_share_it():
     one = schedule(algorithm_named("broadcast", "flat"), 2)
     cluster = racks(2, 2, 1e9, 0.0, trunk=1e9)
-    traffic = Traffic(cluster)
+    traffic = NetworkSimulator(cluster)
     for devices in ([0, 2], [1, 3]):
         token = traffic.begin(one, devices, 1_000_000)
         traffic.enter(token, 0, 0.0)
@@ -206,7 +206,7 @@ def test_what_does_not_fit_into_memory_is_refused_before_any_work(monkeypatch):
 
 def test_impossible_times_and_devices_are_refused():
     one = schedule(algorithm_named("all_reduce", "ring"), 3)
-    traffic = Traffic(star(3))
+    traffic = NetworkSimulator(star(3))
     with pytest.raises(UsageError, match="2 devices are given for 3 ranks"):
         traffic.begin(one, [0, 1], 8)
     with pytest.raises(UsageError, match="a rank is on device 3"):

@@ -1,4 +1,4 @@
-"""Traffic: messages under way on a cluster, from one event to the next."""
+"""NetworkSimulator: messages and collectives on a cluster, from one event to the next."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ _BYTES_OF_TRANSFER = 150  # while a round is made: five wide columns, the round 
 
 
 class Done(NamedTuple):
-    """A lone message, or the part of a collective of ``rank``, is done ``at`` a time in seconds.
+    """A lone message, or the part of ``rank`` in a collective, was done ``at`` a time in seconds.
 
-    ``token`` tells which; of a lone message ``rank`` is -1.
+    ``token`` tells which message or collective; of a lone message ``rank`` is -1.
     """
 
     token: int
@@ -37,7 +37,7 @@ class Done(NamedTuple):
 
 @dataclass(eq=False)
 class _Collective:
-    """A collective under way: where its parts and its owner are, and what is still to be read."""
+    """A collective in progress: its parts and owner in the network, and its unread batches."""
 
     schedule: Schedule
     nbytes: int
@@ -48,19 +48,19 @@ class _Collective:
     unfinished: int
 
 
-class Traffic:
+class NetworkSimulator:
     """Messages on the links of a cluster, and the ranks that wait for them.
 
     A message waits out the latencies of the links of its path, then its bytes flow at its max-min
-    fair share of their bandwidths. That of a round of a collective begins when both its ranks have
-    entered the round. A rank enters the next one when its messages of this one are done and what
-    they brought is reduced, at the ``reduction`` of the cluster's device.
+    fair share of their bandwidths. A message of a round of a collective begins when both its ranks
+    have entered the round. A rank enters the next round when its messages of this one are done and
+    what they brought is reduced, at the ``reduction`` rate of the cluster's device.
     """
 
     def __init__(self, cluster: Cluster, *, keep_messages: bool = False) -> None:
-        """Raises UsageError for a link that cannot be.
+        """``keep_messages``: keep a row of every message.
 
-        ``keep_messages``: keep a row of every message.
+        Raises UsageError for a link with impossible figures.
         """
         _check_links(cluster.links, cluster.name)
         self._cluster = cluster
@@ -88,7 +88,7 @@ class Traffic:
 
     @property
     def link_bytes(self) -> Floats:
-        """The bytes of the messages that have come over each link, shape (links,)."""
+        """The bytes that each link has carried, shape (links,)."""
         return self._network.links["nbytes"].copy()
 
     @property
@@ -103,13 +103,13 @@ class Traffic:
         return series_of(self._network)
 
     def send(self, src: int, dst: int, nbytes: float, at: float) -> int:
-        """Send a message from one device to another at a time, not past; its token."""
+        """Send a message from one device to another at a time, not before now; returns a token."""
         token, self._tokens = self._tokens, self._tokens + 1
         self._sent.append((token, src, dst, nbytes, at))
         return token
 
     def begin(self, schedule: Schedule, devices: ArrayLike, nbytes: int) -> int:
-        """Begin a collective, which no rank has entered yet; its token.
+        """Begin a collective, which no rank has entered yet; returns its token.
 
         ``devices``: that of each rank, shape (ranks,). Raises UsageError when these are not on the
         cluster, and when the messages of one round would not fit into memory.
@@ -143,30 +143,30 @@ class Traffic:
         return token
 
     def enter(self, collective: int, rank: int, at: float) -> None:
-        """Let a rank start its first round of a collective at a time, not past."""
+        """Let a rank enter the first round of a collective at a time, not before now."""
         self._entered.append((self._collectives[collective].base + rank, at))
 
     def advance(self, until: float = inf) -> list[Done]:
-        """Run to the first instant, at most ``until``, at which something is done: all that is.
+        """Run to the first instant, at most ``until``, at which something is done; returns that.
 
-        An empty list when ``until``, which it is then, comes first, or nothing is under way. Raises
-        UsageError for a message that cannot be sent, or a time that is past, of what came since the
-        last call.
+        An empty list when ``until`` comes first, to which time then moves, or nothing is in
+        progress. Raises UsageError for a message that cannot be sent, or a time in the past, given
+        since the last call.
         """
         self._run(until, stop=True)
         return [Done(*row) for row in self._ended().tolist()]
 
     def finish(self) -> NDArray[Any]:
-        """Run until nothing happens any more; all that is done, as rows of token, rank, at."""
-        if not self._followed():
+        """Run until no event is left; returns all that was done, as rows of token, rank, at."""
+        if not self._finish_unshared():
             self._run(inf, stop=False)
         return self._ended()
 
     def send_all(self, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, at: ArrayLike) -> int:
-        """Send many messages, which ``send`` would take one by one; the token of the first.
+        """Send many messages, as ``send`` would one by one; returns the token of the first.
 
-        Each of shape (messages,); the tokens are consecutive. Raises UsageError for one that cannot
-        be sent.
+        Each argument has shape (messages,); the tokens are consecutive. Raises UsageError for one
+        that cannot be sent.
         """
         first, self._tokens = self._tokens, self._tokens + np.size(src)
         self._dispatch(np.arange(first, self._tokens), src, dst, nbytes, at)
@@ -183,7 +183,7 @@ class Traffic:
             )
 
     def _room_for(self, ranks: int) -> tuple[int, int]:
-        """An owner and the first of its parts, new or left by a collective of as many ranks."""
+        """An owner and its first part, new or freed by a collective of as many ranks."""
         if self._spare_owners:
             owner = self._spare_owners.pop()
         else:
@@ -197,8 +197,11 @@ class Traffic:
             self._network = storage.with_parts(self._network, 2 * self._parts)
         return owner, base
 
-    def _followed(self) -> bool:
-        """Whether all there is is one collective whose messages never meet: it is done then."""
+    def _finish_unshared(self) -> bool:
+        """Simulate a lone collective without events, if its messages share no link.
+
+        Returns whether it did, and all is done.
+        """
         counts = self._network.counts
         if self._tokens != 1 or len(self._collectives) != 1 or counts["keep"]:
             return False
@@ -212,7 +215,7 @@ class Traffic:
         progress = at_first(enters, len(self._network.links))
         batches = self._reader.batches(collective.schedule, collective.nbytes)
         for number, batch in enumerate(batches):
-            paths, latency = self._ways(collective.devices[batch.ranks])
+            paths, latency = self._paths(collective.devices[batch.ranks])
             reduce = batch.reduced / self._cluster.device.reduction
             if not follow(self._network, *batch[:3], reduce, latency, paths, progress):
                 storage.clear(self._network)
@@ -255,7 +258,7 @@ class Traffic:
         devices, sizes = np.array([src, dst], np.int32), np.array(nbytes, float)
         moments = np.array(at, float)
         self._check(devices, sizes, moments)
-        paths, latency = self._ways(devices)
+        paths, latency = self._paths(devices)
         self._network = storage.with_flows(self._network, *paths.shape)
         longs = np.array(tokens, np.int64)
         engine.dispatch(self._network, longs, moments, devices, sizes, latency, paths)
@@ -282,11 +285,11 @@ class Traffic:
         raise UsageError(what)
 
     def _feed(self, collective: _Collective) -> None:
-        """Append further messages of a collective to its chains."""
+        """Append the next batch of a collective's messages to its chains."""
         batch = next(collective.batches)
         self._network.owners["exhausted"][collective.owner] = batch.last
         devices = collective.devices[batch.ranks]
-        paths, latency = self._ways(devices)
+        paths, latency = self._paths(devices)
         self._network = storage.with_flows(self._network, *paths.shape)
         reduce = batch.reduced / self._cluster.device.reduction
         engine.append(
@@ -301,15 +304,15 @@ class Traffic:
             paths,
         )
 
-    def _ways(self, devices: Ints) -> tuple[Ints, Floats]:
-        """Paths and latencies between devices, shape (2, messages); the links are in the series."""
+    def _paths(self, devices: Ints) -> tuple[Ints, Floats]:
+        """Paths and latencies between devices, shape (2, messages); gives the links series rows."""
         paths, latency = self._routes(*devices)
         give_rows(self._network, paths)
         self._network = storage.with_series(self._network)
         return paths, latency
 
     def _ended(self) -> NDArray[Any]:
-        """What has ended since it was last asked; the room of a collective that has is spare."""
+        """All that ended since the last call; frees the storage of collectives that ended."""
         counts = self._network.counts
         ended = self._network.ended[: counts["ended"][0]].copy()
         counts["ended"] = 0
