@@ -182,13 +182,13 @@ def _replay(
 
 def _beside(plan: "Proxy", asked: ProxyOptions, record: "ProxyRecord", out: Path) -> "ProxyRecord":
     """The record with the same simulated, which leaves a trace of its own."""
-    from steptime.study.simulated_proxy import beside, simulate_proxy
+    from steptime.study.simulated_proxy import simulate_proxy
     from steptime.timeline import write_chrome_trace
 
     one = simulate_proxy(plan, _how(asked))
     with writing(out):
         write_chrome_trace(out / "simulated.json.gz", one.simulation.timeline)
-    return beside(record, one)
+    return replace(record, simulated=one.step)
 
 
 def _left(plan: "Proxy", record: "ProxyRecord", timeline: "Timeline", out: Path) -> "ProxyRecord":

@@ -9,7 +9,7 @@ from steptime.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from steptime.replay.workload import Proxy
-    from steptime.runs.proxy_record import Moved, ProxyRecord, ProxyStep, SimulationError
+    from steptime.runs.proxy_record import Moved, ProxyRecord, ProxyStep
 
 _SHOWN = 16
 """So many ranks, or kinds of ranks, are printed; run.json has all."""
@@ -89,8 +89,8 @@ def answer_lines(run: "ProxyRecord") -> Iterator[str]:
     yield ""
     yield from _phase_lines(step)
     yield ""
-    if run.simulated and run.error:
-        yield from _beside_lines(step, run.simulated, run.error)
+    if run.simulated:
+        yield from _beside_lines(step, run.simulated)
         yield ""
     yield from _byte_lines(run)
     if step.verified and step.verified.checked:
@@ -143,20 +143,21 @@ def simulated_lines(run: "ProxyRecord") -> Iterator[str]:
     yield from _defect_lines(run)
 
 
-def _beside_lines(step: "ProxyStep", there: "ProxyStep", error: "SimulationError") -> Iterator[str]:
+def _beside_lines(step: "ProxyStep", there: "ProxyStep") -> Iterator[str]:
     """Measured and simulated side by side; the mean over the ranks where it is of a phase."""
     yield f"on {there.cluster_title}, by {there.fidelity}"
     yield "                                  measured      simulated          error"
-    both = step.step_time_s.median, there.step_time_s.median
-    yield _beside_line("step", *both, error.step_time)
+    yield _beside_line("step", step.step_time_s.median, there.step_time_s.median)
     for what, of in step.phases.items():
         other = there.phases.get(what)
         if other and (of.mean_s or other.mean_s):
-            name = "  " + step.name_of(what)
-            yield _beside_line(name, of.mean_s, other.mean_s, error.phases[what])
+            yield _beside_line(f"  {step.name_of(what)}", of.mean_s, other.mean_s)
 
 
-def _beside_line(name: str, here: float, there: float, error: float | None) -> str:
+def _beside_line(name: str, here: float, there: float) -> str:
+    from steptime.runs.proxy_record import error_of
+
+    error = error_of(here, there)
     off = "-" if error is None else f"{error:+.1%}"
     return f"{name:<28.28} {format_seconds(here):>13} {format_seconds(there):>14} {off:>14}"
 

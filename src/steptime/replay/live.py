@@ -1,6 +1,5 @@
 """A proxy on live ranks: every rank replays it, and the record is made of what all measured."""
 
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,9 +13,7 @@ from steptime.replay.workload import Proxy, plan_of
 from steptime.runs.environment import here
 from steptime.runs.figures import Spread
 from steptime.runs.proxy_record import (
-    Moved,
     PhaseTime,
-    ProxyPlan,
     ProxyRecord,
     ProxyStep,
     Verified,
@@ -55,12 +52,15 @@ def measured_record(
     proxy: Proxy, run: Replayed, options: ProxyOptions, place: Place, library: str
 ) -> ProxyRecord:
     """The record of a replay; ``place`` is where the ranks were, ``library`` what they used."""
+    plan = plan_of(proxy)
+    if run.wire is not None:
+        plan = plan.with_bytes("wire_bytes", run.wire.tolist())
     return ProxyRecord(
         backend=place.backend,
         threads=place.threads,
         launcher=place.launcher,
         library=library,
-        plan=_with_wires(plan_of(proxy), run),
+        plan=plan,
         step=measured_step(run),
         steps=options.steps,
         warmup=options.warmup,
@@ -92,14 +92,3 @@ def measured_step(run: Replayed) -> ProxyStep:
         verified=Verified(run.checked, run.wrong),
         clock=run.timeline.clocks,
     )
-
-
-def _with_wires(plan: ProxyPlan, run: Replayed) -> ProxyPlan:
-    """The plan with what each rank moved over TCP, where anything did."""
-    if run.wire is None:
-        return plan
-    rows = [
-        replace(one, wire_bytes=Moved(round(sent), round(received)))
-        for one, (sent, received) in zip(plan.per_rank, run.wire.tolist(), strict=True)
-    ]
-    return replace(plan, per_rank=rows)

@@ -2,23 +2,23 @@
 
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 from steptime.arrays import Ints
 from steptime.cluster import Cluster, cluster_named
 from steptime.errors import UsageError
-from steptime.program import Compute, Op, Program, check, match_calls
+from steptime.program import Compute, Program, check, match_calls
 from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record, program_bytes
 from steptime.replay.demand import Demand, demands, predicted, scaled
 from steptime.replay.device import Device
 from steptime.replay.options import ProxyOptions
 from steptime.replay.spread import hosts_of, memory_of, spread
 from steptime.replay.standin import Kind
-from steptime.replay.times import with_times
+from steptime.replay.times import with_seconds, with_times
 from steptime.runs.environment import here
 from steptime.runs.figures import AxisPlacement, CallKind, ModelMemory, PairBytes
-from steptime.runs.proxy_record import GroupCalls, Moved, ProxyPlan, ProxyRecord, RankPlan, StandIn
+from steptime.runs.proxy_record import GroupCalls, Moved, ProxyPlan, ProxyRecord, RankPlan
 from steptime.simulate.device import seconds_on
 from steptime.units import format_bytes
 from steptime.workloads.compat import compat, compat_named
@@ -102,7 +102,7 @@ def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
     program, said = with_times(program, options)
     kind, times = _stand_in(program, options, device, cluster, said)
     if cluster and kind != "nothing" and device.flops is None:
-        program = timed_on(program, cluster)
+        program = with_seconds(program, partial(seconds_on, cluster.device))
     return Proxy(
         model=spec.model if original else full.model,
         spec=full,
@@ -125,20 +125,6 @@ def _hosts(options: ProxyOptions, cluster: Cluster | None, ranks: int) -> Ints:
     if cluster:
         return cluster.host_of[cluster.placed(ranks)]
     return hosts_of(ranks, options.ranks_per_host)
-
-
-def timed_on(program: Program, cluster: Cluster) -> Program:
-    """The program whose computing has the seconds that it takes on a device of a cluster.
-
-    Raises UsageError where the device has no rate for a dtype.
-    """
-
-    def timed(op: Op) -> Op:
-        if not isinstance(op, Compute):
-            return op
-        return replace(op, seconds=seconds_on(cluster.device, op))
-
-    return replace(program, lists=tuple(tuple(map(timed, ops)) for ops in program.lists))
 
 
 def check_memory(proxy: Proxy, backend: str, ranks_here: int, available: int) -> None:
@@ -231,7 +217,7 @@ def plan_of(proxy: Proxy) -> ProxyPlan:
         program=program.name,
         axes=dict.fromkeys(AXES, 1) | dict(program.axes),
         scale_bytes=str(proxy.fraction),
-        compute=StandIn(stand_in=proxy.compute, times=proxy.times),
+        compute={"stand_in": proxy.compute, "times": proxy.times, "source": "computed"},
         placement=proxy.placement,
         model_memory=proxy.memory_of_model,
         per_rank=_rank_plans(proxy),

@@ -4,7 +4,7 @@ Version 1 has the same fields but the specification.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from steptime.runs.codec import decoded, plain
@@ -72,21 +72,13 @@ class RankPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StandIn:
-    """What stands in for computing, and in words where its times come from."""
-
-    stand_in: str = ""
-    times: str
-    source: Source = "computed"
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProxyPlan:
     """What a proxy is to run; all of it is computed.
 
     ``spec``: the resolved StepSpec, field by field. ``program``: what its steps are called in its
     timeline. ``scale_bytes``: the part of their bytes that its messages have. ``model_memory``:
     what the rank that keeps most of the model does, None of an original, which has none.
+    ``compute``: what stands in for computing, and in words where its ``times`` come from.
     ``defects``: what is known to be wrong with the original that it follows.
     """
 
@@ -96,12 +88,20 @@ class ProxyPlan:
     program: str
     axes: Mapping[str, int] = field(default_factory=dict)
     scale_bytes: str | None = None
-    compute: StandIn
+    compute: Mapping[str, str]
     placement: Sequence[AxisPlacement] = field(default=(), metadata=ALWAYS)
     model_memory: ModelMemory | None = field(default=None, metadata=ALWAYS)
     per_rank: Sequence[RankPlan]
     calls: Sequence[CallKind] = field(default=(), metadata=ALWAYS)
     pairs: PairBytes | None = None
+
+    def with_bytes(self, name: str, moved: Sequence[Sequence[float]]) -> "ProxyPlan":
+        """The same with what each rank sent and received, as a field of RankPlan by its name."""
+        rows: list[RankPlan] = []
+        for of, each in zip(self.per_rank, moved, strict=True):
+            found: Any = {name: Moved(*map(round, each))}
+            rows.append(replace(of, **found))
+        return replace(self, per_rank=rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,23 +152,11 @@ class ProxyStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulationError:
-    """How far simulated times are from measured ones, as a part of these; above 0: too long.
-
-    None where the measured one is 0.
-    """
-
-    source: Source = "computed"
-    step_time: float | None = field(metadata=ALWAYS)
-    phases: Mapping[str, float | None] = field(metadata=ALWAYS)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProxyRecord:
     """A proxy that ran live or was simulated, or its plan alone, which has no ``step``.
 
     ``library`` is what carried its messages. ``simulated``: the same on a cluster, beside the live
-    step, and its ``error``.
+    step.
     """
 
     verb: str = "proxy"
@@ -182,7 +170,6 @@ class ProxyRecord:
     steps: int | None = None
     warmup: int | None = None
     simulated: ProxyStep | None = None
-    error: SimulationError | None = None
     environment: Environment
 
 
@@ -195,7 +182,29 @@ def proxy_json(record: ProxyRecord) -> dict[str, Any]:
     plan, step = raw.pop("plan"), raw.pop("step", None)
     if step is None:
         return {**raw, "source": "computed", "dry_run": True, **plan, "step_time_s": None}
+    if record.step and record.simulated:
+        raw["error"] = _error(record.step, record.simulated)
     return {**raw, "ranks": len(record.plan.per_rank), **plan, **step}
+
+
+def _error(live: ProxyStep, there: ProxyStep) -> dict[str, Any]:
+    """How far simulated times are from measured ones: of the step, and of its phases' means."""
+    phases = [what for what in live.phases if what in there.phases]
+    return {
+        "source": "computed",
+        "step_time": error_of(live.step_time_s.median, there.step_time_s.median),
+        "phases": {
+            what: error_of(live.phases[what].mean_s, there.phases[what].mean_s) for what in phases
+        },
+    }
+
+
+def error_of(measured_s: float, simulated_s: float) -> float | None:
+    """How far a simulated time is from a measured one, as a part of it; above 0: too long.
+
+    None where the measured one is 0.
+    """
+    return simulated_s / measured_s - 1 if measured_s else None
 
 
 def proxy_record(raw: Mapping[str, Any], name: str = "") -> ProxyRecord:

@@ -32,7 +32,7 @@ def figures_of(plan: ProxyPlan, step: ProxyStep, host: str = "") -> StepFigures:
     unknown = dict.fromkeys(("step_time_s", *_PARTS), NAN)
     return StepFigures(
         source=step.source,
-        summary=plan.compute.times,
+        summary=plan.compute.get("times", ""),
         step_time_s=step.step_time_s,
         compute_s=share.get("compute", 0.0),
         exposed_comm_s=sum(time for what, time in share.items() if what not in _APART),

@@ -211,7 +211,7 @@ def run_of_proxy(record: ProxyRecord) -> RunRecord:
             axes=plan.axes,
             scale_bytes=plan.scale_bytes,
             program=plan.program,
-            compute=plain(plan.compute),
+            compute=plan.compute,
         ),
         place=Place(
             world_size=len(plan.per_rank),

@@ -1,25 +1,21 @@
 """A proxy on a cluster that need not be here: simulated, and beside what was measured."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.cluster import Cluster
 from steptime.errors import UsageError
-from steptime.program import Compute, Op, Program
+from steptime.program import Program
 from steptime.replay.demand import labels_of
+from steptime.replay.times import with_seconds
 from steptime.replay.waits import RankTimes, spent_by
 from steptime.replay.workload import Proxy, plan_of
 from steptime.runs.environment import here
 from steptime.runs.figures import Spread
 from steptime.runs.proxy_record import (
-    Moved,
     PhaseTime,
-    ProxyPlan,
     ProxyRecord,
     ProxyStep,
-    SimulationError,
 )
 from steptime.simulate.simulation import Simulation
 from steptime.study.cases import Asked
@@ -34,41 +30,18 @@ _MOST_DIVIDED = 32
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulatedProxy:
-    """A step of a proxy on a cluster.
+    """What a record holds of a proxy's step on its cluster, and the simulation itself."""
 
-    ``phases`` and ``under_way`` as a ProxyStep has them; of very many ranks both are made of
-    ``divided`` of them.
-    """
-
-    cluster: Cluster
+    step: ProxyStep
     simulation: Simulation
-    phases: Mapping[str, PhaseTime]
-    under_way: Mapping[str, float]
-    divided: int
-
-    @property
-    def step_s(self) -> float:
-        """The last step, by then in the steady state, on its slowest rank."""
-        return float(self.simulation.step_s[-1])
-
-
-def timed_program(proxy: Proxy) -> Program:
-    """The proxy's program with the seconds that computing takes, in which live ranks sleep."""
-
-    def timed(op: Op) -> Op:
-        if not isinstance(op, Compute):
-            return op
-        return replace(op, seconds=proxy.seconds_of(op))
-
-    program = proxy.program
-    return replace(program, lists=tuple(tuple(map(timed, ops)) for ops in program.lists))
 
 
 def asked_of_proxy(proxy: Proxy) -> Asked:
     """The step of a proxy as a simulation is asked for it; raises UsageError without a cluster."""
     if proxy.cluster is None:
         raise UsageError(f"nothing says where to simulate {proxy.model}: give --cluster")
-    case = Case(name=proxy.program.name, summary="", program=timed_program(proxy), algorithms={})
+    program = with_seconds(proxy.program, proxy.seconds_of)
+    case = Case(name=program.name, summary="", program=program, algorithms={})
     return Asked(cluster=proxy.cluster, cases=[case], facts={})
 
 
@@ -93,13 +66,23 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
         of[chosen]
     ]
     phases, under_way = _divided(program, simulation, chosen, weights / weights.sum())
-    return SimulatedProxy(
-        cluster=asked.cluster,
-        simulation=simulation,
+    last_s = float(simulation.step_s[-1])  # by then in the steady state
+    step = ProxyStep(
+        source="simulated",
+        cluster=asked.cluster.name,
+        cluster_title=asked.cluster.title,
+        cluster_source=asked.cluster.source,
+        fidelity=simulation.fidelity,
+        step_time_s=Spread(median=last_s, p10=last_s, p90=last_s, cv=0.0),
+        steps_s=simulation.step_s.tolist(),
+        rank_step_s=simulation.ranks["step_s"].tolist(),
         phases=phases,
         under_way=under_way,
-        divided=chosen.size,
+        divided_ranks=chosen.size,
+        messages=simulation.messages,
+        wall_s=simulation.wall_s,
     )
+    return SimulatedProxy(step=step, simulation=simulation)
 
 
 def _divided(
@@ -132,60 +115,6 @@ def _divided(
 
 def simulated_record(proxy: Proxy, one: SimulatedProxy) -> ProxyRecord:
     """The record of a proxy that was simulated alone."""
-    return ProxyRecord(
-        plan=_with_messages(plan_of(proxy), one), step=simulated_step(one), environment=here()
-    )
-
-
-def beside(record: ProxyRecord, one: SimulatedProxy) -> ProxyRecord:
-    """The record of a live proxy with the same simulated, and how far that is from it."""
-    assert record.step is not None  # noqa: S101  (it ran live)
-    there = simulated_step(one)
-    return replace(record, simulated=there, error=error_of(record.step, there))
-
-
-def simulated_step(one: SimulatedProxy) -> ProxyStep:
-    """Its steps for a record, as ``measured_step`` has live ones."""
-    simulation, step_s = one.simulation, one.step_s
-    return ProxyStep(
-        source="simulated",
-        cluster=one.cluster.name,
-        cluster_title=one.cluster.title,
-        cluster_source=one.cluster.source,
-        fidelity=simulation.fidelity,
-        step_time_s=Spread(median=step_s, p10=step_s, p90=step_s, cv=0.0),
-        steps_s=simulation.step_s.tolist(),
-        rank_step_s=simulation.ranks["step_s"].tolist(),
-        phases=one.phases,
-        under_way=one.under_way,
-        divided_ranks=one.divided,
-        messages=simulation.messages,
-        wall_s=simulation.wall_s,
-    )
-
-
-def _with_messages(plan: ProxyPlan, one: SimulatedProxy) -> ProxyPlan:
-    """The plan with the bytes that each rank moves by the algorithms that were chosen."""
-    simulation = one.simulation
-    moved = zip(simulation.bytes_sent.tolist(), simulation.bytes_received.tolist(), strict=True)
-    rows = [
-        replace(of, simulated_bytes=Moved(round(sent), round(received)))
-        for of, (sent, received) in zip(plan.per_rank, moved, strict=True)
-    ]
-    return replace(plan, per_rank=rows)
-
-
-def error_of(live: ProxyStep, simulated: ProxyStep) -> SimulationError:
-    """How far the simulated step is from the measured one."""
-
-    def off(there: float, here: float) -> float | None:
-        return there / here - 1 if here else None
-
-    return SimulationError(
-        step_time=off(simulated.step_time_s.median, live.step_time_s.median),
-        phases={
-            what: off(simulated.phases[what].mean_s, of.mean_s)
-            for what, of in live.phases.items()
-            if what in simulated.phases
-        },
-    )
+    moved = np.stack([one.simulation.bytes_sent, one.simulation.bytes_received], axis=1)
+    plan = plan_of(proxy).with_bytes("simulated_bytes", moved.tolist())
+    return ProxyRecord(plan=plan, step=one.step, environment=here())
