@@ -111,8 +111,9 @@ def proxy(folder: Path, steps: Sequence[float], *, kept: int, **other: Any) -> P
         "ranks": 2,
         "step_time_s": {"median": float(np.median(steps)), "p10": 0.1, "p90": 0.2, "cv": 0.1},
         "steps_s": list(steps),
-        "precision": "fp32",
-        "batch": 16,
+        "spec": {"precision": "fp32", "batch": 16},
+        "compute": {"stand_in": "nothing", "times": "", "source": "computed"},
+        "per_rank": [{"rank": rank, "coords": {}, "predicted_bytes": {}} for rank in range(2)],
         "environment": environment(),
     }
     folder.mkdir(parents=True)

@@ -5,6 +5,7 @@ The files in ``version_1`` were left by the last steptime that wrote that versio
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from steptime.errors import UsageError
+from steptime.runs.proxy_record import proxy_json, proxy_record
 from steptime.runs.record import RunRecord, run_record, to_json, took_steps
 
 TRAINED = ("compare", "train")
@@ -50,6 +52,20 @@ def test_the_parts_of_every_step_add_up(name: str) -> None:
         parts = figures.compute_s + figures.exposed_comm_s + figures.update_s + figures.other_s
         assert parts == pytest.approx(figures.step_time_s.median, rel=1e-6)
         assert len(figures.bytes_sent_per_rank) == len(figures.ranks)
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_proxy_is_written_with_the_fields_that_it_has_always_had(name: str) -> None:
+    assert to_json(record_of(name)) == left(name)
+
+
+def test_a_plan_that_nobody_ran_is_read_and_written_again() -> None:
+    ran = proxy_record(left("proxy_there"))
+    raw = proxy_json(replace(ran, step=None, run=None))
+    assert (raw["dry_run"], raw["source"], raw["step_time_s"]) == (True, "computed", None)
+    assert "phases" not in raw
+    again = proxy_record(raw)
+    assert (again.step, again.plan) == (None, ran.plan)
 
 
 @pytest.mark.parametrize("name", PROXIES)

@@ -72,7 +72,7 @@ def test_experts_and_rows_may_be_shared_too():
     )
     assert found.facts["batch"] == 32 * 4
     assert found.tokens == 32 * 4 * 1024
-    placement = {row["axis"]: row["hosts"] for row in found.facts_of["replicated"]["placement"]}
+    placement = {row.axis: row.hosts for row in found.facts_of["replicated"]["placement"]}
     assert placement == {
         "context": 1,
         "expert": 1,
@@ -88,14 +88,14 @@ def test_a_stage_of_zero_names_the_strategy_and_says_what_a_rank_keeps(stage, na
     found = asked(zero=stage, **more)
     assert [case.name for case in found.cases] == [name]
     memory = found.facts_of[name]["model_memory"]
-    assert memory["device_bytes"] == 80e9
-    assert memory["fits"] == (memory["total"] <= 80e9)
+    assert memory.device_bytes == 80e9
+    assert memory.fits == (memory.total <= 80e9)
     ranks = 8 // more.get("tensor", 1)
     plain = asked(zero=0, **more).facts_of["replicated"]["model_memory"]
     if stage:
-        assert memory["optimizer"] == pytest.approx(plain["optimizer"] / ranks, rel=1e-3)
+        assert memory.optimizer == pytest.approx(plain.optimizer / ranks, rel=1e-3)
     if stage == 3:
-        assert memory["parameters"] == pytest.approx(plain["parameters"] / ranks, rel=1e-3)
+        assert memory.parameters == pytest.approx(plain.parameters / ranks, rel=1e-3)
 
 
 @pytest.mark.parametrize(

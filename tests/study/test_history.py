@@ -110,7 +110,7 @@ def test_proxies_that_called_otherwise_are_series_of_their_own(tmp_path: Path) -
         "bf16": {"precision": "bf16", "micro_batches": 16},
         "bucket": {"bucket": 1 << 20},
     }.items():
-        proxy(tmp_path / name, [0.1] * 9, kept=2, spec=spec | other, precision=None)
+        proxy(tmp_path / name, [0.1] * 9, kept=2, spec=spec | other)
     found = history(tmp_path)
     together = [sorted(point.run for point in one.points) for one in found.series]
     assert sorted(together) == [["again", "first"], ["bf16"], ["bucket"]]
@@ -121,5 +121,5 @@ def test_proxies_that_called_otherwise_are_series_of_their_own(tmp_path: Path) -
 
 def test_what_a_run_does_not_say_is_what_no_other_did(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        proxy(tmp_path / name, [0.1] * 9, kept=2, precision=None, batch=None)
+        proxy(tmp_path / name, [0.1] * 9, kept=2, spec=None)
     assert len(history(tmp_path).series) == 2
