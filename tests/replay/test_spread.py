@@ -1,13 +1,6 @@
 import pytest
 
-from steptime.replay.spread import (
-    hosts_of,
-    memory_lines,
-    memory_record,
-    spread,
-    spread_lines,
-    spread_record,
-)
+from steptime.replay.spread import hosts_of, memory_lines, memory_of, spread, spread_lines
 from steptime.workloads.hybrid import hybrid
 from steptime.workloads.model_memory import Memory
 from steptime.workloads.models import Transformer
@@ -43,7 +36,7 @@ def test_a_group_may_lie_across_hosts(each, hosts):
 
 def test_the_table_has_a_line_an_axis_and_fits_a_terminal():
     program = hybrid(SMALL, tensor=4, expert=4, data=2, pipeline=2, micro_batches=4)
-    lines = list(spread_lines(spread_record(spread(program, hosts_of(64))), "8 a host"))
+    lines = list(spread_lines(spread(program, hosts_of(64)), "8 a host"))
     assert len(lines) == 1 + 5
     assert max(map(len, lines)) <= 80
     assert list(spread_lines([])) == []
@@ -54,10 +47,10 @@ def test_memory_that_does_not_fit_is_told():
         Memory(parameters=10**9, gradients=1, optimizer=0, passing=0, activations=2),
         Memory(parameters=10**9, gradients=0, optimizer=0, passing=0, activations=0),
     ]
-    record = memory_record(memory, 2e9)
-    assert record["total"] == 10**9 + 3
-    assert record["fits"]
-    assert not any("WARNING" in line for line in memory_lines(record))
-    small = memory_record(memory, 5e8)
+    most = memory_of(memory, 2e9)
+    assert most.total == 10**9 + 3
+    assert most.fits
+    assert not any("WARNING" in line for line in memory_lines(most))
+    small = memory_of(memory, 5e8)
     assert any("WARNING: the device has 500 MB" in line for line in memory_lines(small))
-    assert "fits" not in memory_record(memory)
+    assert memory_of(memory).fits is None

@@ -220,7 +220,7 @@ def test_a_proxy_that_was_simulated_too_stands_beside_itself() -> None:
         "cluster": "here",
         "cluster_title": "this machine",
         "fidelity": "message",
-        "step_time_s": 6.0,
+        "step_time_s": {"median": 6.0, "p10": 6.0, "p90": 6.0},
         "phases": {"compute": {"mean_s": 4.0}, "data": {"mean_s": 2.0}},
     }
     beside = context([Run("run", record(run, two_ranks()), two_ranks())])["beside"]

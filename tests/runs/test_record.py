@@ -39,7 +39,7 @@ def lost(before: Any, after: Any, path: str = "") -> list[str]:
     return [] if before == after else [path]
 
 
-@pytest.mark.parametrize("name", TRAINED + SIMULATED)
+@pytest.mark.parametrize("name", TRAINED + SIMULATED + PROXIES)
 def test_what_is_read_is_written_again_without_a_loss(name: str) -> None:
     assert lost(left(name), to_json(record_of(name))) == []
 
@@ -60,7 +60,8 @@ def test_a_proxy_is_a_run_of_one_strategy(name: str) -> None:
     assert record.step_name("gpt2-124M") == left(name)["program"]
     assert figures.source == left(name)["source"]
     assert figures.exposed_comm_s > 0
-    assert record.place.world_size == len(record.buffer_bytes) == len(figures.ranks)
+    assert record.proxy is not None
+    assert record.place.world_size == len(record.proxy.plan.per_rank) == len(figures.ranks)
     assert all(np.isnan(rank.compute_s) for rank in figures.ranks), "only a timeline tells"
 
 

@@ -9,9 +9,10 @@ from proxies import proxied
 from steptime.cluster import cluster_named
 from steptime.program import Collective, Compute, Op, Send, Wait
 from steptime.replay.waits import RankTimes, spent_by
+from steptime.runs.proxy_record import PhaseTime, error_of
 from steptime.simulate.step import simulate
 from steptime.study.options import HowOptions
-from steptime.study.simulated_proxy import bytes_of, error, figures_of, simulate_proxy
+from steptime.study.simulated_proxy import simulate_proxy, simulated_record
 from steptime.timeline import Phase
 
 ORIGINAL: dict[str, Any] = {"compat": "dnn-cpp-proxies", "cluster": "dgx-a100"}
@@ -35,22 +36,25 @@ def test_a_simulated_proxy_is_its_program_simulated(model: str, asked: Any, fide
         plain = simulate(made.program, cluster_named("dgx-a100"), fidelity=fidelity)
         assert one.simulation.step_s.tolist() == plain.step_s.tolist()
         assert (one.simulation.ranks == plain.ranks).all()
-    told = figures_of(one)
-    assert told["step_time_s"]["median"] == one.step_s
-    assert sum(of["mean_s"] for of in told["phases"].values()) == pytest.approx(
+    record = simulated_record(made, one)
+    told = record.step
+    assert told is not None
+    assert told.step_time_s.median == one.simulation.step_s[-1]
+    assert sum(of.mean_s for of in told.phases.values()) == pytest.approx(
         float(one.simulation.ranks["step_s"].mean())
     )
     ranks = one.simulation.ranks
-    assert told["phases"]["compute"]["mean_s"] == pytest.approx(ranks["compute_s"].mean())
-    exposed = sum(told["phases"][label]["mean_s"] for label in told["under_way"])
+    assert told.phases["compute"].mean_s == pytest.approx(ranks["compute_s"].mean())
+    exposed = sum(told.phases[label].mean_s for label in told.under_way)
     assert exposed == pytest.approx(ranks["exposed_comm_s"].mean(), rel=1e-6)
-    assert [one["sent"] for one in bytes_of(one)] == one.simulation.bytes_sent.round().tolist()
+    moved = [of.simulated_bytes for of in record.plan.per_rank]
+    assert [of.sent for of in moved if of] == one.simulation.bytes_sent.round().tolist()
 
 
 def test_without_computing_only_communication_takes_time() -> None:
     none = simulate_proxy(proxied("gpt2-124M", 8, **HYBRID, compute="nothing"), HowOptions())
-    assert none.phases["compute"] == (0, 0)
-    assert none.phases["tensor"][0] > 0
+    assert none.step.phases["compute"] == PhaseTime(mean_s=0, max_s=0)
+    assert none.step.phases["tensor"].mean_s > 0
 
 
 def test_computing_takes_what_the_cluster_takes_where_nothing_else_is_said() -> None:
@@ -92,14 +96,6 @@ def test_what_stands_before_a_call_in_its_stream_is_waited_for_first() -> None:
 
 
 def test_an_error_is_a_part_of_what_was_measured() -> None:
-    live = {
-        "step_time_s": {"median": 2.0},
-        "phases": {"compute": {"mean_s": 1.0}, "x": {"mean_s": 0.0}},
-    }
-    there = {
-        "step_time_s": {"median": 1.5},
-        "phases": {"compute": {"mean_s": 1.1}, "x": {"mean_s": 1.0}},
-    }
-    found = error(live, there)
-    assert found["step_time"] == -0.25
-    assert found["phases"] == {"compute": pytest.approx(0.1), "x": None}
+    assert error_of(2.0, 1.5) == -0.25
+    assert error_of(1.0, 1.1) == pytest.approx(0.1)
+    assert error_of(0.0, 1.0) is None

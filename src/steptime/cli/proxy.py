@@ -2,20 +2,20 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from steptime.cli.measuring import oversubscription, provenance, ranks_here, teller
+from steptime.cli.measuring import oversubscription, ranks_here, teller
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.proxy_lines import answer_lines, plan_lines, simulated_lines
 from steptime.cli.ranks import Place, on_ranks
-from steptime.errors import SteptimeError, UsageError
+from steptime.errors import UsageError
 from steptime.replay.options import ProxyOptions
 from steptime.runs import run_folder
 from steptime.study.options import HowOptions
@@ -23,8 +23,9 @@ from steptime.workloads.spec import StepSpec
 from steptime.world import detect
 
 if TYPE_CHECKING:
-    from steptime.replay.figures import Replayed
     from steptime.replay.workload import Proxy
+    from steptime.runs.proxy_record import ProxyRecord
+    from steptime.timeline import Timeline
 
 
 def proxy(
@@ -71,13 +72,16 @@ def proxy(
 
     def check(size: int) -> None:
         from steptime.host_memory import available_bytes
+        from steptime.replay.backends import check_backend
 
         here = ranks_here(size)
-        _check_backend(ranks.backend, here)
+        check_backend(ranks.backend, here)
         planned = plan(size)
         check_memory(planned, ranks.backend, here, available_bytes())
         if planned.cluster:
-            _check_simulated(planned, _how(asked))
+            from steptime.study.simulated_proxy import check_simulated
+
+            check_simulated(planned, _how(asked))
 
     def work(place: Place) -> None:
         _replay(plan(place.world.size), place, asked, ranks, output)
@@ -126,156 +130,85 @@ def _how(asked: ProxyOptions) -> HowOptions:
     return HowOptions(fidelity=asked.fidelity)
 
 
-def _check_simulated(plan: "Proxy", how: HowOptions) -> None:
-    """Raise UsageError where its step cannot be simulated on the cluster."""
-    from steptime.study.simulate import prepare_all
-    from steptime.study.simulated_proxy import asked_of_proxy
+def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
+    from steptime.program.stored import write_programs
+    from steptime.replay.workload import planned
+    from steptime.runs.proxy_record import proxy_json
+    from steptime.study.programs import proxy_programs
 
-    asked = asked_of_proxy(plan)
-    prepare_all(asked, asked.cluster, how)
+    record = proxy_json(planned(plan)) if output.out or output.json else {}
+    if output.out is not None:
+        run_folder.create(output.out)
+        with writing(output.out / run_folder.RECORD):
+            write_programs(output.out, proxy_programs(plan))
+            run_folder.write_record(output.out, record)
+    say(json.dumps(record) if output.json else "\n".join(plan_lines(plan, asked)))
 
 
 def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
-    from steptime.program.stored import write_programs
-    from steptime.replay.stored import proxy_programs
-    from steptime.replay.workload import plan_record
-    from steptime.report import write_report
-    from steptime.runs.record import run_record
-    from steptime.study.simulated_proxy import bytes_of, figures_of, simulate_proxy
-    from steptime.timeline import write_chrome_trace
+    from steptime.study.simulated_proxy import simulate_proxy, simulated_record
 
-    tell = teller(0, output, aside=output.json)
-    tell("\n".join(plan_lines(plan, asked)))
+    teller(0, output, aside=output.json)("\n".join(plan_lines(plan, asked)))
     one = simulate_proxy(plan, _how(asked))
-    out = output.out or run_folder.default_path("proxy", datetime.now())
-    record = {
-        "verb": "proxy",
-        "run": str(out),
-        "ranks": plan.program.ranks,
-        **plan_record(plan),
-        **figures_of(one),
-        "environment": run_folder.environment(),
-    }
-    for row, moved in zip(record["per_rank"], bytes_of(one), strict=True):
-        row["simulated_bytes"] = moved
-    run_folder.create(out)
-    with writing(out):
-        write_programs(out, proxy_programs(plan))
-        run_folder.write_record(out, record)
-        write_chrome_trace(out / "trace.json.gz", one.simulation.timeline)
-        write_report(out / "report.html", run_record(record), one.simulation.timeline)
-    if output.json:
-        say(json.dumps(record))
-    else:
-        say("\n".join([*simulated_lines(record), f"run: {out}"]))
-
-
-def _check_backend(backend: str, here: int) -> None:
-    if backend == "nccl":
-        from steptime.measure.place import check_gpus
-
-        check_gpus(here)
-    if backend == "mpi":
-        from steptime.world.mpi import check_mpi
-
-        check_mpi()
-
-
-def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
-    from steptime.program.stored import write_programs
-    from steptime.replay.stored import proxy_programs
-    from steptime.replay.workload import plan_record
-
-    record = {"verb": "proxy", "source": "computed", "dry_run": True, **plan_record(plan)}
-    out = output.out
-    if out is not None:
-        run_folder.create(out)
-        with writing(out / "run.json"):
-            write_programs(out, proxy_programs(plan))
-            run_folder.write_record(out, record)
-    if output.json:
-        say(json.dumps(record))
-        return
-    say("\n".join(plan_lines(plan, asked)))
+    out = run_folder.create(output.out or run_folder.default_path("proxy", datetime.now()))
+    record = _left(plan, simulated_record(plan, one), one.simulation.timeline, out)
+    _answer(record, simulated_lines, output)
 
 
 def _replay(
     plan: "Proxy", place: Place, asked: ProxyOptions, ranks: RankOptions, output: OutputOptions
 ) -> None:
-    from steptime.program.stored import write_programs
-    from steptime.replay.backends import stand_in, transport_of
-    from steptime.replay.figures import figures, gathered
-    from steptime.replay.replay import replay
-    from steptime.replay.stored import proxy_programs
-    from steptime.replay.workload import plan_record
-    from steptime.report import write_report
-    from steptime.runs.record import run_record
-    from steptime.timeline import write_chrome_trace
+    from steptime.replay.backends import transport_of
+    from steptime.replay.live import check_right, measured_record, replay_proxy
 
     transport = transport_of(ranks.backend)
     world = transport.world
     tell = teller(world.rank, output, aside=output.json)
     tell("\n".join([*oversubscription(place), *plan_lines(plan, asked)]))
-    replayed = replay(
-        plan.program,
-        transport,
-        steps=asked.steps,
-        warmup=asked.warmup,
-        compute=stand_in(plan.compute, ranks.backend),
-        device=plan.device,
-        verify=asked.verify,
-        seed=asked.seed,
-        messages=plan.messages,
-    )
-    run = gathered(world, replayed, plan.program)
+    replayed = replay_proxy(plan, transport, asked, ranks.backend)
     if world.rank == 0:
-        record = {
-            "verb": "proxy",
-            **provenance(place, ranks),
-            "library": world.library,
-            **plan_record(plan),
-            **figures(run),
-            "steps": asked.steps,
-            "warmup": asked.warmup,
-            "environment": run_folder.environment(own=place.world.size * place.threads),
-        }
-        for one, wire in zip(record["per_rank"], _wires(run), strict=False):
-            one["wire_bytes"] = wire
+        from steptime.cli.answer import record_place
+
+        where = record_place(place, ranks)
+        record = measured_record(plan, replayed, asked, where, world.library)
         if plan.cluster:
-            record |= _beside(plan, asked, record, place.out)
-        with writing(place.out):
-            write_programs(place.out, proxy_programs(plan))
-            run_folder.write_record(place.out, record)
-            write_chrome_trace(place.out / "trace.json.gz", run.timeline)
-            write_report(place.out / "report.html", run_record(record), run.timeline)
-        if not run.wrong:
-            if output.json:
-                say(json.dumps(record))
-            else:
-                say("\n".join([*answer_lines(record, asked), f"run: {place.out}"]))
+            record = _beside(plan, asked, record, place.out)
+        record = _left(plan, record, replayed.timeline, place.out)
+        if not replayed.wrong:
+            _answer(record, answer_lines, output)
     world.barrier()  # an error here would end rank 0 before it has written
-    if run.wrong:
-        raise SteptimeError(
-            f"{run.wrong:,} of {run.checked:,} elements that were received are wrong: "
-            f"{ranks.backend} has moved something else"
-        )
+    check_right(replayed, ranks.backend)
 
 
-def _beside(
-    plan: "Proxy", asked: ProxyOptions, record: Mapping[str, Any], out: Path
-) -> dict[str, Any]:
-    """The same simulated, which leaves a trace of its own."""
-    from steptime.study.simulated_proxy import error, figures_of, simulate_proxy
+def _beside(plan: "Proxy", asked: ProxyOptions, record: "ProxyRecord", out: Path) -> "ProxyRecord":
+    """The record with the same simulated, which leaves a trace of its own."""
+    from steptime.study.simulated_proxy import simulate_proxy
     from steptime.timeline import write_chrome_trace
 
     one = simulate_proxy(plan, _how(asked))
-    simulated = figures_of(one)
     with writing(out):
         write_chrome_trace(out / "simulated.json.gz", one.simulation.timeline)
-    return {"simulated": simulated, "error": error(record, simulated)}
+    return replace(record, simulated=one.step)
 
 
-def _wires(run: "Replayed") -> list[dict[str, int]]:
-    if run.wire is None:
-        return []
-    return [{"sent": round(sent), "received": round(got)} for sent, got in run.wire.tolist()]
+def _left(plan: "Proxy", record: "ProxyRecord", timeline: "Timeline", out: Path) -> "ProxyRecord":
+    """The record as its folder has it, which now holds the run."""
+    from steptime.api.results import Run
+    from steptime.runs.record import run_of_proxy
+    from steptime.study.programs import proxy_programs
+
+    record = replace(record, run=str(out))
+    with writing(out):
+        Run(run_of_proxy(record), timeline, proxy_programs(plan)).leave(out)
+    return record
+
+
+def _answer(
+    record: "ProxyRecord", lines: Callable[["ProxyRecord"], Iterator[str]], output: OutputOptions
+) -> None:
+    from steptime.runs.proxy_record import proxy_json
+
+    if output.json:
+        say(json.dumps(proxy_json(record)))
+    else:
+        say("\n".join([*lines(record), f"run: {record.run}"]))

@@ -1,14 +1,15 @@
 """What the verb proxy prints: the plan, and what was measured and simulated."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steptime.replay.options import ProxyOptions
 from steptime.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from steptime.replay.workload import Proxy
+    from steptime.runs.proxy_record import Moved, ProxyRecord, ProxyStep
 
 _SHOWN = 16
 """So many ranks, or kinds of ranks, are printed; run.json has all."""
@@ -74,105 +75,106 @@ def _class_lines(plan: "Proxy") -> Iterator[str]:
         yield f"and {len(plan.demands) - _SHOWN} more kinds of ranks: see --json"
 
 
-def answer_lines(run: Mapping[str, Any], asked: ProxyOptions) -> Iterator[str]:
+def answer_lines(run: "ProxyRecord") -> Iterator[str]:
     """What was measured and, beside it, simulated."""
-    step = run["step_time_s"]
+    step = run.step
+    if step is None:
+        return
+    took = step.step_time_s
     yield ""
     yield (
-        f"step: {format_seconds(step['median'])}, median of {asked.steps} on the slowest rank, "
-        f"measured\n  p10 {format_seconds(step['p10'])}, p90 {format_seconds(step['p90'])}"
+        f"step: {format_seconds(took.median)}, median of {run.steps} on the slowest rank, "
+        f"measured\n  p10 {format_seconds(took.p10)}, p90 {format_seconds(took.p90)}"
     )
     yield ""
-    yield from _phase_lines(run)
+    yield from _phase_lines(step)
     yield ""
-    if "simulated" in run:
-        yield from _beside_lines(run)
+    if run.simulated:
+        yield from _beside_lines(step, run.simulated)
         yield ""
     yield from _byte_lines(run)
-    if asked.verify:
-        yield f"{run['verified']['checked']:,} elements received, and all are right"
+    if step.verified and step.verified.checked:
+        yield f"{step.verified.checked:,} elements received, and all are right"
     yield (
-        f"memory of the processes, measured: {format_bytes(max(run['rss_bytes']))} a rank at most, "
-        f"{format_bytes(sum(run['rss_bytes']))} in all"
+        f"memory of the processes, measured: {format_bytes(max(step.rss_bytes))} a rank at most, "
+        f"{format_bytes(sum(step.rss_bytes))} in all"
     )
-    yield from defect_lines(run)
+    yield from _defect_lines(run)
 
 
-def defect_lines(run: Mapping[str, Any]) -> Iterator[str]:
+def _defect_lines(run: "ProxyRecord") -> Iterator[str]:
     """What is known to be wrong with an original, as it is followed: the first of it."""
-    if "defects" not in run:
+    if not run.plan.defects:
         return
-    first, *others = run["defects"]
+    first, *others = run.plan.defects
     more = f" And {len(others)} more: see run.json." if others else ""
     yield from wrap(f"known defects of the original: {first}{more}", 80)
 
 
-def _phase_lines(run: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{run['source']:<28} mean of ranks   slowest rank      under way"
-    for what, of in run["phases"].items():
-        if not of["max_s"]:
+def _phase_lines(step: "ProxyStep") -> Iterator[str]:
+    yield f"{step.source:<28} mean of ranks   slowest rank      under way"
+    for what, of in step.phases.items():
+        if not of.max_s:
             continue
-        under_way = format_seconds(run["under_way"][what]) if what in run["under_way"] else ""
+        under_way = format_seconds(step.under_way[what]) if what in step.under_way else ""
         yield (
-            f"  {_name_of(what, run):<26.26} {format_seconds(of['mean_s']):>13} "
-            f"{format_seconds(of['max_s']):>14} {under_way:>14}".rstrip()
+            f"  {step.name_of(what):<26.26} {format_seconds(of.mean_s):>13} "
+            f"{format_seconds(of.max_s):>14} {under_way:>14}".rstrip()
         )
 
 
-def _name_of(phase: str, run: Mapping[str, Any]) -> str:
-    return f"waiting for {phase or 'nothing'}" if phase in run["under_way"] else phase
-
-
-def simulated_lines(run: Mapping[str, Any]) -> Iterator[str]:
+def simulated_lines(run: "ProxyRecord") -> Iterator[str]:
     """What was simulated without any live rank."""
+    step, rows = run.step, run.plan.per_rank
+    if step is None:
+        return
     yield ""
-    yield f"on {run['cluster_title']}, by {run['fidelity']}"
-    yield f"step: {format_seconds(run['step_time_s']['median'])} on the slowest rank, simulated"
+    yield f"on {step.cluster_title}, by {step.fidelity}"
+    yield f"step: {format_seconds(step.step_time_s.median)} on the slowest rank, simulated"
     yield ""
-    yield from _phase_lines(run)
-    if run["divided_ranks"] < run["ranks"]:
-        yield f"  phases are those of {run['divided_ranks']} ranks, weighted by how many are alike"
+    yield from _phase_lines(step)
+    if step.divided_ranks and step.divided_ranks < len(rows):
+        yield f"  phases are those of {step.divided_ranks} ranks, weighted by how many are alike"
     yield ""
     yield "bytes a step      simulated: sent     received"
-    for one in run["per_rank"][:_SHOWN]:
-        moved = one["simulated_bytes"]
-        yield (
-            f"  rank {one['rank']:<10,} {format_bytes(moved['sent']):>14} "
-            f"{format_bytes(moved['received']):>12}"
-        )
-    yield from defect_lines(run)
+    for one in rows[:_SHOWN]:
+        if one.simulated_bytes:
+            yield f"  rank {one.rank:<10,} {_both(one.simulated_bytes, 14, 12)}"
+    yield from _defect_lines(run)
 
 
-def _beside_lines(run: Mapping[str, Any]) -> Iterator[str]:
+def _beside_lines(step: "ProxyStep", there: "ProxyStep") -> Iterator[str]:
     """Measured and simulated side by side; the mean over the ranks where it is of a phase."""
-    there, error = run["simulated"], run["error"]
-    yield f"on {there['cluster_title']}, by {there['fidelity']}"
+    yield f"on {there.cluster_title}, by {there.fidelity}"
     yield "                                  measured      simulated          error"
-    both = run["step_time_s"]["median"], there["step_time_s"]["median"]
-    yield _beside_line("step", *both, error["step_time"])
-    for what, of in run["phases"].items():
-        other = there["phases"].get(what)
-        if other and (of["mean_s"] or other["mean_s"]):
-            name = "  " + _name_of(what, run)
-            yield _beside_line(name, of["mean_s"], other["mean_s"], error["phases"][what])
+    yield _beside_line("step", step.step_time_s.median, there.step_time_s.median)
+    for what, of in step.phases.items():
+        other = there.phases.get(what)
+        if other and (of.mean_s or other.mean_s):
+            yield _beside_line(f"  {step.name_of(what)}", of.mean_s, other.mean_s)
 
 
-def _beside_line(name: str, here: float, there: float, error: float | None) -> str:
+def _beside_line(name: str, here: float, there: float) -> str:
+    from steptime.runs.proxy_record import error_of
+
+    error = error_of(here, there)
     off = "-" if error is None else f"{error:+.1%}"
     return f"{name:<28.28} {format_seconds(here):>13} {format_seconds(there):>14} {off:>14}"
 
 
-def _byte_lines(run: Mapping[str, Any]) -> Iterator[str]:
-    wired = "wire_bytes" in run["per_rank"][0]
+def _byte_lines(run: "ProxyRecord") -> Iterator[str]:
+    rows = run.plan.per_rank
+    wired = rows[0].wire_bytes is not None
     counted = "  counted on TCP: sent   received" if wired else ""
     yield f"bytes a step   predicted: sent     received{counted}"
-    for one in run["per_rank"][:_SHOWN]:
-        sent = sum(of["sent"] for of in one["predicted_bytes"].values())
-        received = sum(of["received"] for of in one["predicted_bytes"].values())
-        line = f"  rank {one['rank']:<10} {format_bytes(sent):>14} {format_bytes(received):>12}"
-        if wired:
-            wire = one["wire_bytes"]
-            line += f" {format_bytes(wire['sent']):>20} {format_bytes(wire['received']):>10}"
-        yield line
+    for one in rows[:_SHOWN]:
+        wire = f" {_both(one.wire_bytes, 20, 10)}" if one.wire_bytes else ""
+        yield f"  rank {one.rank:<10} {_both(one.predicted, 14, 12)}{wire}"
     if not wired:
         yield "  nothing went over TCP, where it would be counted"
+
+
+def _both(moved: "Moved", *columns: int) -> str:
+    """Bytes sent and received, each in so many columns."""
+    both = zip((moved.sent, moved.received), columns, strict=True)
+    return " ".join(f"{format_bytes(nbytes):>{wide}}" for nbytes, wide in both)

@@ -212,7 +212,8 @@ def _measure(
 def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOptions) -> int:
     """Simulate every point on a cluster."""
     from steptime.cluster.files import cluster_named
-    from steptime.runs.record import Work, decoded
+    from steptime.runs.codec import decoded
+    from steptime.runs.record import Work
     from steptime.study.scale_simulated import batch_of, prepare_point, simulate_point
     from steptime.timeline import write_chrome_trace
 

@@ -4,6 +4,18 @@ from steptime.replay.standin import Kind, StandIn, busy, nothing, sleep, sleep_e
 from steptime.replay.transport import ReplayTransport
 
 
+def check_backend(backend: str, here: int) -> None:
+    """Raise UsageError where so many ranks on this host cannot have the backend."""
+    if backend == "nccl":
+        from steptime.measure.place import check_gpus
+
+        check_gpus(here)
+    if backend == "mpi":
+        from steptime.world.mpi import check_mpi
+
+        check_mpi()
+
+
 def transport_of(backend: str) -> ReplayTransport:
     """The transport of this rank, which must have joined by ``backend``."""
     if backend == "mpi":

@@ -14,18 +14,7 @@ from steptime.program import Collective, Compute, Op, Program, Recv, Send
 from steptime.replay.device import Device
 from steptime.replay.extent import extent, label_of
 from steptime.replay.placement import layout
-
-
-@dataclass(frozen=True)
-class Calls:
-    """How many calls of one kind a step has, and the sum of their counts."""
-
-    calls: int = 0
-    elements: int = 0
-
-    def plus(self, count: int) -> "Calls":
-        """These and one call more."""
-        return Calls(self.calls + 1, self.elements + count)
+from steptime.runs.proxy_record import Calls
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,7 @@
-"""Figures and timeline of a replay, from the measurements of all ranks."""
+"""Measurements of a replay gathered from all ranks, and the timeline made of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,29 +157,3 @@ def _messages(program: Program, rows: Sequence[NDArray[np.void]]) -> NDArray[np.
         arrived = messages_of_step(ends, times)
         found.append(arrived[np.isfinite(arrived["received"])])
     return np.concatenate(found)
-
-
-def figures(run: Replayed) -> dict[str, Any]:
-    """The figures of the run: a step takes as long as on its slowest rank."""
-    step_s = run.step_s.max(axis=0)
-    busy = sum(run.spent.values(), np.zeros_like(run.step_s))
-    spent = {**run.spent, "other": np.maximum(run.step_s - busy, 0.0)}
-    return {
-        "source": "measured",
-        "step_time_s": {
-            "median": float(np.median(step_s)),
-            "p10": float(np.percentile(step_s, 10)),
-            "p90": float(np.percentile(step_s, 90)),
-            "cv": float(step_s.std() / step_s.mean()) if step_s.mean() else 0.0,
-        },
-        "steps_s": step_s.tolist(),
-        "rank_step_s": run.step_s.mean(axis=1).tolist(),
-        "rss_bytes": list(run.resident),
-        "phases": {
-            what: {"mean_s": float(of.mean()), "max_s": float(of.mean(axis=1).max())}
-            for what, of in spent.items()
-        },
-        "under_way": {what: float(of.mean()) for what, of in run.under_way.items()},
-        "verified": {"checked": run.checked, "wrong": run.wrong},
-        "clock": [asdict(clock) for clock in run.timeline.clocks],
-    }

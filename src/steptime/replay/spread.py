@@ -1,15 +1,15 @@
 """Where the ranks of each axis are: how many share a host, and what they send each other."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from steptime.arrays import Ints
 from steptime.program import Collective, Program
 from steptime.replay.demand import predicted
+from steptime.runs.figures import AxisPlacement, ModelMemory
 from steptime.units import format_bytes
 from steptime.workloads.model_memory import Memory
 
@@ -19,30 +19,13 @@ RANKS_OF_A_HOST = 8
 _SCALAR_BYTES = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spread:
-    """The groups along an axis, or along several that a collective joins, as ``context+data``.
-
-    ``size``: ranks of a group, ``stride`` how far apart two neighbours are. ``in_host``: so many
-    of a group share a host at most, ``hosts``: so many it spans at most. ``sent_bytes``: what a
-    rank sends along it in a step, at most, as ``predicted`` counts it.
-    """
-
-    axis: str
-    size: int
-    stride: int
-    in_host: int
-    hosts: int
-    sent_bytes: int
-
-
 def hosts_of(ranks: int, ranks_per_host: int | None = None) -> Ints:
     """The host of each rank where every host takes the next so many, shape (ranks,)."""
     each = ranks_per_host or RANKS_OF_A_HOST
     return np.arange(ranks, dtype=np.int32) // np.int32(each)
 
 
-def spread(program: Program, host_of: Ints) -> list[Spread]:
+def spread(program: Program, host_of: Ints) -> list[AxisPlacement]:
     """How the groups of each axis, and of several that carry more than a number, are spread.
 
     ``host_of``: the host of each rank, shape (ranks,).
@@ -68,13 +51,13 @@ def _joined(program: Program) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _spread(program: Program, host_of: Ints, label: str, sent: int) -> Spread:
+def _spread(program: Program, host_of: Ints, label: str, sent: int) -> AxisPlacement:
     axes = tuple(label.split("+"))
     hosts = np.sort(host_of[program.groups(axes)], axis=1)  # (groups, members)
     begins = np.ones(hosts.shape, np.bool_)
     begins[:, 1:] = hosts[:, 1:] != hosts[:, :-1]
     together = np.diff(np.flatnonzero(np.append(begins.ravel(), True)))
-    return Spread(
+    return AxisPlacement(
         axis=label,
         size=prod(program.axes[axis] for axis in axes),
         stride=min(program.strides[axis] for axis in axes),
@@ -84,13 +67,8 @@ def _spread(program: Program, host_of: Ints, label: str, sent: int) -> Spread:
     )
 
 
-def spread_record(spreads: Sequence[Spread]) -> list[dict[str, Any]]:
-    """As run.json has it."""
-    return [asdict(one) for one in spreads]
-
-
-def spread_lines(rows: Sequence[Mapping[str, Any]], where: str = "") -> Iterator[str]:
-    """A table for people, of what ``spread_record`` gives: a line an axis, up to 80 columns.
+def spread_lines(rows: Sequence[AxisPlacement], where: str = "") -> Iterator[str]:
+    """A table for people, of what ``spread`` gives: a line an axis, up to 80 columns.
 
     ``where``: what is assumed of hosts, in a few words.
     """
@@ -101,8 +79,8 @@ def spread_lines(rows: Sequence[Mapping[str, Any]], where: str = "") -> Iterator
     yield f"{title:<30} {columns}"
     for row in rows:
         yield (
-            f"  {row['axis']:<28.28} {row['size']:>6,} {row['stride']:>7,} {row['in_host']:>10,} "
-            f"{row['hosts']:>6,} {format_bytes(row['sent_bytes']):>12}"
+            f"  {row.axis:<28.28} {row.size:>6,} {row.stride:>7,} {row.in_host:>10,} "
+            f"{row.hosts:>6,} {format_bytes(row.sent_bytes):>12}"
         )
 
 
@@ -111,25 +89,28 @@ def how_cut(name: str) -> str:
     return name.partition("(")[2].rpartition(")")[0]
 
 
-def memory_record(memory: Sequence[Memory], device_bytes: float | None = None) -> dict[str, Any]:
-    """What the rank that keeps most of a model does, as run.json has it.
+def memory_of(memory: Sequence[Memory], device_bytes: float | None = None) -> ModelMemory:
+    """What the rank that keeps most of a model keeps.
 
     ``device_bytes``: the memory of the device where that is known.
     """
     most = max(memory, key=lambda one: one.total)
-    record: dict[str, Any] = {"source": "computed", "total": most.total, **asdict(most)}
-    if device_bytes is not None:
-        record |= {"device_bytes": int(device_bytes), "fits": most.total <= device_bytes}
-    return record
+    return ModelMemory(
+        total=most.total,
+        **asdict(most),
+        device_bytes=int(device_bytes) if device_bytes is not None else None,
+        fits=most.total <= device_bytes if device_bytes is not None else None,
+    )
 
 
-def memory_lines(memory: Mapping[str, Any]) -> Iterator[str]:
-    """What ``memory_record`` gives, for people, and a warning where it does not fit."""
-    yield f"memory of the model, computed: {format_bytes(memory['total'])} a rank at most"
+def memory_lines(memory: ModelMemory) -> Iterator[str]:
+    """What ``memory_of`` gives, for people, and a warning where it does not fit."""
+    yield f"memory of the model, computed: {format_bytes(memory.total)} a rank at most"
     parts = ("parameters", "gradients", "optimizer", "passing", "activations")
-    told = [f"{name} {format_bytes(memory[name])}" for name in parts if memory[name]]
+    sizes = ((name, getattr(memory, name)) for name in parts)
+    told = [f"{name} {format_bytes(nbytes)}" for name, nbytes in sizes if nbytes]
     yield f"  {', '.join(told[:3])}{',' * (len(told) > 3)}"
     if told[3:]:
         yield f"  {', '.join(told[3:])}"
-    if not memory.get("fits", True):
-        yield f"WARNING: the device has {format_bytes(memory['device_bytes'])}, and it does not fit"
+    if memory.device_bytes is not None and not memory.fits:
+        yield f"WARNING: the device has {format_bytes(memory.device_bytes)}, and it does not fit"

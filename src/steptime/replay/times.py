@@ -90,7 +90,7 @@ def timed_by_table(program: Program, times: Mapping[str, float], source: str) ->
             missing[op.name] = None
         return 0.0
 
-    found = _timed(program, seconds)
+    found = with_seconds(program, seconds)
     if missing:
         raise UsageError(f"{source} has no time for {_some(missing)} of {program.name}: add them")
     unknown = [name for name in times if name not in used]
@@ -116,14 +116,16 @@ def timed_in_all(program: Program, seconds: float) -> Program:
             f"nothing says how {program.name} shares its computing out, which has times of its "
             "own: leave --compute-time out"
         )
-    return _timed(program, lambda op: op.flops / most * seconds if _of_model(op) else 0.0)
+    return with_seconds(program, lambda op: op.flops / most * seconds if _of_model(op) else 0.0)
 
 
 def _of_model(op: Compute) -> bool:
     return op.phase != Phase.UPDATE
 
 
-def _timed(program: Program, seconds: Callable[[Compute], float]) -> Program:
+def with_seconds(program: Program, seconds: Callable[[Compute], float]) -> Program:
+    """The program whose computing has the seconds that the function gives."""
+
     def timed(op: Op) -> Op:
         return replace(op, seconds=seconds(op)) if isinstance(op, Compute) else op
 

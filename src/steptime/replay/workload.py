@@ -2,20 +2,23 @@
 
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cached_property, partial
+from typing import TypeAlias
 
 from steptime.arrays import Ints
 from steptime.cluster import Cluster, cluster_named
 from steptime.errors import UsageError
-from steptime.program import Compute, Op, Program, check, match_calls
+from steptime.program import Compute, Program, check, match_calls
 from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record, program_bytes
 from steptime.replay.demand import Demand, demands, predicted, scaled
 from steptime.replay.device import Device
 from steptime.replay.options import ProxyOptions
-from steptime.replay.spread import hosts_of, memory_record, spread, spread_record
+from steptime.replay.spread import hosts_of, memory_of, spread
 from steptime.replay.standin import Kind
-from steptime.replay.times import with_times
+from steptime.replay.times import with_seconds, with_times
+from steptime.runs.environment import here
+from steptime.runs.figures import AxisPlacement, CallKind, ModelMemory, PairBytes
+from steptime.runs.proxy_record import GroupCalls, Moved, ProxyPlan, ProxyRecord, RankPlan
 from steptime.simulate.device import seconds_on
 from steptime.units import format_bytes
 from steptime.workloads.compat import compat, compat_named
@@ -58,18 +61,20 @@ class Proxy:
     defects: tuple[str, ...] = ()
 
     @cached_property
-    def placement(self) -> list[dict[str, Any]]:
-        """How the groups of each axis are spread over hosts, as run.json has it."""
-        return spread_record(spread(self.program, self.host_of))
+    def placement(self) -> list[AxisPlacement]:
+        """How the groups of each axis are spread over hosts."""
+        return spread(self.program, self.host_of)
 
     @cached_property
-    def memory_of_model(self) -> dict[str, Any] | None:
+    def memory_of_model(self) -> ModelMemory | None:
         """What the rank that keeps most of the model does; None of an original, which has none."""
         if not self.model_memory:
             return None
-        return memory_record(
-            self.model_memory, self.cluster.device.memory if self.cluster else None
-        )
+        return memory_of(self.model_memory, self.cluster.device.memory if self.cluster else None)
+
+    def seconds_of(self, op: Compute) -> float:
+        """How long computing takes, in which live ranks sleep."""
+        return 0.0 if self.compute == "nothing" else self.device.seconds(op)
 
     def memory_bytes(self) -> int:
         """Bytes of the buffers of the rank that has the most."""
@@ -97,7 +102,7 @@ def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
     program, said = with_times(program, options)
     kind, times = _stand_in(program, options, device, cluster, said)
     if cluster and kind != "nothing" and device.flops is None:
-        program = timed_on(program, cluster)
+        program = with_seconds(program, partial(seconds_on, cluster.device))
     return Proxy(
         model=spec.model if original else full.model,
         spec=full,
@@ -120,20 +125,6 @@ def _hosts(options: ProxyOptions, cluster: Cluster | None, ranks: int) -> Ints:
     if cluster:
         return cluster.host_of[cluster.placed(ranks)]
     return hosts_of(ranks, options.ranks_per_host)
-
-
-def timed_on(program: Program, cluster: Cluster) -> Program:
-    """The program whose computing has the seconds that it takes on a device of a cluster.
-
-    Raises UsageError where the device has no rate for a dtype.
-    """
-
-    def timed(op: Op) -> Op:
-        if not isinstance(op, Compute):
-            return op
-        return replace(op, seconds=seconds_on(cluster.device, op))
-
-    return replace(program, lists=tuple(tuple(map(timed, ops)) for ops in program.lists))
 
 
 def check_memory(proxy: Proxy, backend: str, ranks_here: int, available: int) -> None:
@@ -208,57 +199,57 @@ def _stand_in(
     return kind, f"computing takes what its FLOP take at {device.described}, computed{free}"
 
 
-def plan_record(proxy: Proxy) -> dict[str, Any]:
-    """What the run is, as run.json has it; all of it is computed."""
+def planned(proxy: Proxy) -> ProxyRecord:
+    """The record of a proxy that nobody ran."""
+    return ProxyRecord(plan=plan_of(proxy), environment=here())
+
+
+def plan_of(proxy: Proxy) -> ProxyPlan:
+    """What the proxy is to run, for its record."""
     program = proxy.program
-    return {
-        "model": proxy.model,
-        "spec": asdict(proxy.spec),
-        **({"defects": list(proxy.defects)} if proxy.defects else {}),
-        "program": program.name,
-        "axes": dict.fromkeys(AXES, 1) | dict(program.axes),
-        "scale_bytes": str(proxy.fraction),
-        "compute": {"stand_in": proxy.compute, "times": proxy.times, "source": "computed"},
-        "placement": proxy.placement,
-        "model_memory": proxy.memory_of_model,
-        "per_rank": _per_rank(proxy),
-        "calls": calls_record(program),
-        **_pairs(program),
-        "step_time_s": None,
-    }
+    pairs = None
+    if program.ranks <= MOST_PAIRED:
+        pairs = PairBytes(**pairs_record(program_bytes(program, match_calls(program))))
+    return ProxyPlan(
+        model=proxy.model,
+        spec=asdict(proxy.spec),
+        defects=proxy.defects,
+        program=program.name,
+        axes=dict.fromkeys(AXES, 1) | dict(program.axes),
+        scale_bytes=str(proxy.fraction),
+        compute={"stand_in": proxy.compute, "times": proxy.times, "source": "computed"},
+        placement=proxy.placement,
+        model_memory=proxy.memory_of_model,
+        per_rank=_rank_plans(proxy),
+        calls=[CallKind(**call) for call in calls_record(program)],
+        pairs=pairs,
+    )
 
 
-def _pairs(program: Program) -> dict[str, Any]:
-    """The bytes from rank to rank, where there are few ranks; computed."""
-    if program.ranks > MOST_PAIRED:
-        return {}
-    return {"pairs": pairs_record(program_bytes(program, match_calls(program)))}
-
-
-def _per_rank(proxy: Proxy) -> list[dict[str, Any]]:
+def _rank_plans(proxy: Proxy) -> list[RankPlan]:
     program = proxy.program
-    shared = [_of_class(demand) for demand in proxy.demands]
+    collectives = [_group_calls(demand) for demand in proxy.demands]
     coordinates = {axis: program.coordinate(axis).tolist() for axis in program.axes}
-    moved = predicted(program)
     return [
-        {
-            "rank": rank,
-            "coords": {axis: along[rank] for axis, along in coordinates.items()},
-            **shared[kind],
-            "predicted_bytes": {axes: traffic._asdict() for axes, traffic in moved[rank].items()},
-        }
-        for rank, kind in enumerate(program.class_of.tolist())
+        RankPlan(
+            rank=rank,
+            coords={axis: along[rank] for axis, along in coordinates.items()},
+            sends=proxy.demands[kind].sends,
+            receives=proxy.demands[kind].receives,
+            collectives=collectives[kind],
+            compute_s=proxy.demands[kind].compute_s,
+            memory_bytes=proxy.demands[kind].memory_bytes,
+            predicted_bytes={axes: Moved(*traffic) for axes, traffic in moved.items()},
+        )
+        for rank, (kind, moved) in enumerate(
+            zip(program.class_of.tolist(), predicted(program), strict=True)
+        )
     ]
 
 
-def _of_class(demand: Demand) -> dict[str, Any]:
-    return {
-        "sends": vars(demand.sends),
-        "receives": vars(demand.receives),
-        "collectives": [
-            {"kind": kind, "axis": "+".join(axes), "group_size": members, **vars(calls)}
-            for (kind, axes, members), calls in demand.collectives.items()
-        ],
-        "compute_s": demand.compute_s,
-        "memory_bytes": demand.memory_bytes,
-    }
+def _group_calls(demand: Demand) -> list[GroupCalls]:
+    """The collectives that a rank of a class calls."""
+    return [
+        GroupCalls(kind=kind, axis="+".join(axes), group_size=members, **vars(calls))
+        for (kind, axes, members), calls in demand.collectives.items()
+    ]

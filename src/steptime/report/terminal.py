@@ -1,7 +1,7 @@
 """A run as a person in a terminal wants it first: one table, and what it says in a sentence."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
@@ -16,7 +16,7 @@ from steptime.report.sections.links import OVERBOOKED, overbooked
 from steptime.report.sections.published import print_published
 from steptime.report.sections.side_by_side import print_side_by_side, side_by_side
 from steptime.runs.figures import StepFigures
-from steptime.runs.record import RunRecord, plain
+from steptime.runs.record import RunRecord
 from steptime.units import format_bytes, format_seconds
 
 _ROUNDING = 1e-9  # relative: steps that differ by less are as fast
@@ -48,10 +48,10 @@ def _plan_lines(run: RunRecord) -> Iterator[str]:
         yield f"{cut}."
     if len(best.placement) > 1:
         yield ""
-        yield from spread_lines([asdict(axis) for axis in best.placement])
+        yield from spread_lines(best.placement)
     if best.model_memory:
         yield ""
-        yield from memory_lines(plain(best.model_memory))
+        yield from memory_lines(best.model_memory)
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,16 @@ may grow.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from steptime.errors import UsageError
+from steptime.runs.codec import decoded, plain
 from steptime.runs.environment import ALWAYS, Environment
 from steptime.runs.figures import RankFigures, StepFigures, fastest
+from steptime.runs.proxy_record import ProxyRecord, ProxyStep, proxy_json, proxy_record
+from steptime.runs.proxy_step import figures_of
 from steptime.timeline import Clock, Source
 
-T = TypeVar("T")
 TOLD: Mapping[str, Any] = {"told": True}
 """Metadata of what two runs that are compared may differ in, and are told to."""
 
@@ -92,14 +93,6 @@ class LinkLoad:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhaseTime:
-    """Seconds of a step: mean of the ranks, and the most of any."""
-
-    mean_s: float
-    max_s: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
 class Elsewhere:
     """The same steps once more: on a cluster, or, with ``changes``, on a changed one."""
 
@@ -136,8 +129,7 @@ class RunRecord:
     """A run whose steps were timed or simulated.
 
     ``strategies``: the figures of each, by name; a proxy has one, by the name of its model.
-    ``phases`` and ``under_way``: how a proxy's step is spent on waiting for each axis, and how long
-    its calls were under way; ``steps_s``: each of its steps; ``buffer_bytes`` of its ranks.
+    ``proxy``: the record of a proxy itself, of which all else here is made.
     """
 
     verb: str
@@ -153,12 +145,14 @@ class RunRecord:
     what_if: Elsewhere | None = None
     simulated: Elsewhere | None = None
     published: Published | None = None
-    phases: Mapping[str, PhaseTime] = field(default_factory=dict)
-    under_way: Mapping[str, float] = field(default_factory=dict)
-    steps_s: Sequence[float] = ()
-    buffer_bytes: Sequence[int] = ()
+    proxy: ProxyRecord | None = None
     clock: Sequence[Clock] = ()
     environment: Environment
+
+    @property
+    def proxy_step(self) -> ProxyStep | None:
+        """What came of the steps of a proxy, by axes; None of another run."""
+        return self.proxy.step if self.proxy else None
 
     @property
     def fastest(self) -> str:
@@ -187,42 +181,76 @@ def run_record(record: Mapping[str, Any], name: str = "") -> RunRecord:
 
     Raises UsageError where a field is missing or of another type; ask ``took_steps`` first.
     """
-    from steptime.runs.proxy_step import proxy_parts
-
+    if record["verb"] == "proxy":
+        return run_of_proxy(proxy_record(record, name))
     raw = dict(record)
-    try:
-        if "strategies" not in raw:
-            raw |= proxy_parts(raw)
-        if "simulated" in raw and "strategies" not in raw["simulated"]:
-            raw["simulated"] = {**raw["simulated"], **proxy_parts(raw["simulated"], of=raw)}
-        raw["world_size"] = raw["world_size"] if "world_size" in raw else raw["ranks"]
-        raw["buffer_bytes"] = [one.get("memory_bytes", 0) for one in raw.get("per_rank", ())]
-        raw |= {
-            "work": decoded(raw, Work, name),
-            "place": decoded(raw, Place, name),
-            "timing": decoded(raw, Timing, name),
-        }
-        return decoded(raw, RunRecord, name)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _not_whole(name, f"{type(error).__name__}: {error}") from error
+    raw["world_size"] = raw.get("world_size", raw.get("ranks"))
+    raw |= {
+        "work": decoded(raw, Work, name),
+        "place": decoded(raw, Place, name),
+        "timing": decoded(raw, Timing, name),
+    }
+    return decoded(raw, RunRecord, name)
 
 
-def decoded(raw: Any, of: type[T], name: str = "") -> T:
-    """Plain JSON as the type ``of``; raises UsageError, saying that of the run ``name``."""
-    import msgspec
+def run_of_proxy(record: ProxyRecord) -> RunRecord:
+    """A proxy as a run of one strategy, which has the name of its model.
 
-    try:
-        return msgspec.convert(raw, of)
-    except msgspec.ValidationError as error:
-        raise _not_whole(name, str(error)) from error
+    How the steps of each rank divide only the timeline tells, as ``with_ranks`` does.
+    """
+    plan, step = record.plan, record.step
+    assert step is not None  # noqa: S101  (``took_steps``: a plan that nobody ran is no run)
+    about = record.environment
+    host = about.host if step.source == "measured" else ""
+    return RunRecord(
+        verb="proxy",
+        run=record.run or "",
+        work=Work(
+            model=plan.model,
+            spec=plan.spec,
+            axes=plan.axes,
+            scale_bytes=plan.scale_bytes,
+            program=plan.program,
+            compute=plan.compute,
+        ),
+        place=Place(
+            world_size=len(plan.per_rank),
+            threads=record.threads,
+            backend=record.backend,
+            launcher=record.launcher,
+            cluster=step.cluster,
+            cluster_title=step.cluster_title,
+            cluster_source=step.cluster_source,
+        ),
+        timing=Timing(
+            steps=record.steps,
+            warmup=record.warmup,
+            fidelity=step.fidelity,
+            messages=step.messages,
+            wall_s=step.wall_s,
+        ),
+        strategies={plan.model: figures_of(plan, step, host)},
+        simulated=_there(record, record.simulated) if record.simulated else None,
+        proxy=record,
+        clock=step.clock,
+        environment=about,
+    )
 
 
-def _not_whole(name: str, why: str) -> UsageError:
-    return UsageError(f"the run.json of {name} is not whole ({why}): run steptime again")
+def _there(record: ProxyRecord, step: ProxyStep) -> Elsewhere:
+    """The step of a proxy that was simulated beside the live one."""
+    return Elsewhere(
+        cluster=step.cluster or "",
+        cluster_title=step.cluster_title,
+        fidelity=step.fidelity,
+        strategies={record.plan.model: figures_of(record.plan, step)},
+    )
 
 
 def to_json(record: RunRecord) -> dict[str, Any]:
     """The content of run.json, as docs/cli and the readers of other programs know it."""
+    if record.proxy is not None:
+        return proxy_json(replace(record.proxy, run=record.run))
     raw: dict[str, Any] = plain(record)
     for group in ("work", "place", "timing"):
         raw |= raw.pop(group)
@@ -259,23 +287,3 @@ def _rank_rows(ranks: Sequence[RankFigures]) -> list[dict[str, float]]:
         }
         for rank in ranks
     ]
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses as JSON has them: without the fields of which nothing is known."""
-    if is_dataclass(value) and not isinstance(value, type):
-        found = {one: getattr(value, one.name) for one in fields(value)}
-        return {
-            one.name: plain(of)
-            for one, of in found.items()
-            if one.metadata.get("always") or not _empty(of)
-        }
-    if isinstance(value, Mapping):
-        return {name: plain(of) for name, of in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(of) for of in value]
-    return value
-
-
-def _empty(value: Any) -> bool:
-    return value is None or (isinstance(value, Mapping | list | tuple) and not value)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from steptime.errors import UsageError
-from steptime.runs.record import RunRecord, Work, plain
+from steptime.runs.codec import plain
+from steptime.runs.record import RunRecord, Work
 from steptime.units import Size
 
 ASKED = ("strategy", "zero")

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from steptime.runs.codec import decoded, plain
 from steptime.runs.environment import ALWAYS, Environment
 from steptime.runs.figures import ModelMemory
-from steptime.runs.record import Work, decoded, plain
+from steptime.runs.record import Work
 from steptime.timeline import Source
 
 

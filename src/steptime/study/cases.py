@@ -8,7 +8,7 @@ from typing import Any
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.program.chakra import read_chakra
-from steptime.replay.spread import memory_record, spread, spread_record
+from steptime.replay.spread import memory_of, spread
 from steptime.strategies import live_strategies, simulated_strategy
 from steptime.strategies.calls import not_simulated
 from steptime.workloads.models import Model, Transformer, is_model_file
@@ -114,8 +114,8 @@ def facts_of(step: Step, cluster: Cluster) -> dict[str, Any]:
     host_of = cluster.host_of[cluster.placed(step.program.ranks)]
     return {
         "spec": asdict(step.spec),
-        "placement": spread_record(spread(step.program, host_of)),
-        "model_memory": memory_record(step.memory, cluster.device.memory),
+        "placement": spread(step.program, host_of),
+        "model_memory": memory_of(step.memory, cluster.device.memory),
     }
 
 

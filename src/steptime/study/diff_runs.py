@@ -90,9 +90,9 @@ def _timed(folder: Path, record: RunRecord, name: str) -> tuple[Floats, Floats]:
         parts = [getattr(figures, f"{phase}_s") for phase in PHASES]
         return np.array([figures.step_time_s.median]), np.array([parts])
     timeline = read_chrome_trace(folder / run_folder.TRACE)
-    if record.steps_s:
+    if record.proxy_step:
         _, phases = _steps(timeline, record.step_name(name), 0)
-        return np.array(record.steps_s, np.float64), phases
+        return np.array(record.proxy_step.steps_s, np.float64), phases
     return _steps(timeline, name, record.timing.warmup or 0)
 
 

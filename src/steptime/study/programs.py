@@ -7,6 +7,7 @@ from types import MappingProxyType
 from steptime.cluster.cluster import Device
 from steptime.program import Compute, Program
 from steptime.program.stored import StoredProgram
+from steptime.replay.workload import Proxy
 from steptime.simulate.device import seconds_on
 from steptime.strategies import strategy_named
 from steptime.strategies.calls import not_simulated
@@ -26,6 +27,11 @@ def simulated_programs(study: Study) -> list[StoredProgram]:
         _stored(case.program, lambda op: seconds_on(device, op), case.algorithms)
         for case in study.asked.cases
     ]
+
+
+def proxy_programs(proxy: Proxy) -> list[StoredProgram]:
+    """The program of a proxy, with the seconds its computing stood for."""
+    return [_stored(proxy.program, proxy.seconds_of)]
 
 
 def trained_programs(

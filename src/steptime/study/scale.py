@@ -1,6 +1,6 @@
 """How well a step scales: every cell of a grid against one of them, in the terms of POP."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class Steps:
 
     ``other_s``: what a rank does in a step that is neither useful nor communication, on average.
     ``tokens``: of one step, None where nothing is known of them. ``folder``: that of the cell's
-    trace within the run. ``memory``: what a rank keeps of the model, as run.json has it, where a
+    trace within the run. ``memory``: what a rank keeps of the model, where a
     device is given that it may not fit.
     """
 
@@ -50,7 +50,7 @@ class Steps:
     other_s: float
     tokens: int | None
     folder: str
-    memory: Mapping[str, Any] | None = None
+    memory: ModelMemory | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,5 +157,5 @@ def _entry(cell: Cell) -> ScaleCell:
         oversubscribed=cell.oversubscribed,
         bound=cell.bound,
         folder=steps.folder,
-        model_memory=ModelMemory(**steps.memory) if steps.memory else None,
+        model_memory=steps.memory,
     )

@@ -11,13 +11,12 @@ from steptime.arrays import Floats
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.program.pair_bytes import calls_record, pairs_record
+from steptime.runs.codec import decoded
 from steptime.runs.environment import here
 from steptime.runs.figures import (
-    AxisPlacement,
     Bound,
     CallKind,
     LinkUse,
-    ModelMemory,
     PairBytes,
     RankFigures,
     Spread,
@@ -34,7 +33,6 @@ from steptime.runs.record import (
     RunRecord,
     Timing,
     Work,
-    decoded,
 )
 from steptime.simulate.prepare import Prepared, prepare
 from steptime.simulate.sensitivity import Probe, Sensitivity, probes, sensitivities
@@ -235,8 +233,8 @@ def _case(study: Study, case: Case) -> StepFigures:
         calls=[CallKind(**call) for call in calls_record(case.program)],
         pairs=None if pairs is None else PairBytes(**pairs),
         spec=facts.get("spec"),
-        placement=[AxisPlacement(**axis) for axis in facts.get("placement", ())],
-        model_memory=ModelMemory(**facts["model_memory"]) if "model_memory" in facts else None,
+        placement=facts.get("placement", ()),
+        model_memory=facts.get("model_memory"),
     )
 
 

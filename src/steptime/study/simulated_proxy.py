@@ -1,17 +1,22 @@
 """A proxy on a cluster that need not be here: simulated, and beside what was measured."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.cluster import Cluster
 from steptime.errors import UsageError
-from steptime.program import Compute, Op, Program
+from steptime.program import Program
 from steptime.replay.demand import labels_of
+from steptime.replay.times import with_seconds
 from steptime.replay.waits import RankTimes, spent_by
-from steptime.replay.workload import Proxy
+from steptime.replay.workload import Proxy, plan_of
+from steptime.runs.environment import here
+from steptime.runs.figures import Spread
+from steptime.runs.proxy_record import (
+    PhaseTime,
+    ProxyRecord,
+    ProxyStep,
+)
 from steptime.simulate.simulation import Simulation
 from steptime.study.cases import Asked
 from steptime.study.options import HowOptions
@@ -25,43 +30,25 @@ _MOST_DIVIDED = 32
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulatedProxy:
-    """A step of a proxy on a cluster.
+    """What a record holds of a proxy's step on its cluster, and the simulation itself."""
 
-    ``phases``: by what the main stream did, as ``figures`` has it of a live run, the mean over the
-    ranks and the most, in seconds; ``under_way``: the seconds of the calls by axes. Of very many
-    ranks both are made of ``divided`` of them.
-    """
-
-    cluster: Cluster
+    step: ProxyStep
     simulation: Simulation
-    phases: Mapping[str, tuple[float, float]]
-    under_way: Mapping[str, float]
-    divided: int
-
-    @property
-    def step_s(self) -> float:
-        """The last step, by then in the steady state, on its slowest rank."""
-        return float(self.simulation.step_s[-1])
-
-
-def timed_program(proxy: Proxy) -> Program:
-    """The proxy's program with the seconds that computing takes, in which live ranks sleep."""
-
-    def timed(op: Op) -> Op:
-        if not isinstance(op, Compute):
-            return op
-        return replace(op, seconds=0.0 if proxy.compute == "nothing" else proxy.device.seconds(op))
-
-    program = proxy.program
-    return replace(program, lists=tuple(tuple(map(timed, ops)) for ops in program.lists))
 
 
 def asked_of_proxy(proxy: Proxy) -> Asked:
     """The step of a proxy as a simulation is asked for it; raises UsageError without a cluster."""
     if proxy.cluster is None:
         raise UsageError(f"nothing says where to simulate {proxy.model}: give --cluster")
-    case = Case(name=proxy.program.name, summary="", program=timed_program(proxy), algorithms={})
+    program = with_seconds(proxy.program, proxy.seconds_of)
+    case = Case(name=program.name, summary="", program=program, algorithms={})
     return Asked(cluster=proxy.cluster, cases=[case], facts={})
+
+
+def check_simulated(proxy: Proxy, how: HowOptions) -> None:
+    """Raise UsageError where its step cannot be simulated on its cluster."""
+    asked = asked_of_proxy(proxy)
+    prepare_all(asked, asked.cluster, how)
 
 
 def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
@@ -79,18 +66,28 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
         of[chosen]
     ]
     phases, under_way = _divided(program, simulation, chosen, weights / weights.sum())
-    return SimulatedProxy(
-        cluster=asked.cluster,
-        simulation=simulation,
+    last_s = float(simulation.step_s[-1])  # by then in the steady state
+    step = ProxyStep(
+        source="simulated",
+        cluster=asked.cluster.name,
+        cluster_title=asked.cluster.title,
+        cluster_source=asked.cluster.source,
+        fidelity=simulation.fidelity,
+        step_time_s=Spread(median=last_s, p10=last_s, p90=last_s, cv=0.0),
+        steps_s=simulation.step_s.tolist(),
+        rank_step_s=simulation.ranks["step_s"].tolist(),
         phases=phases,
         under_way=under_way,
-        divided=chosen.size,
+        divided_ranks=chosen.size,
+        messages=simulation.messages,
+        wall_s=simulation.wall_s,
     )
+    return SimulatedProxy(step=step, simulation=simulation)
 
 
 def _divided(
     program: Program, simulation: Simulation, chosen: np.ndarray, weights: np.ndarray
-) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
+) -> tuple[dict[str, PhaseTime], dict[str, float]]:
     """Phases and calls under way of the last step, of some of the ranks that are shown."""
     rows, labels = simulation.timeline.intervals, labels_of(program)
     what = ("compute", "update", *labels)
@@ -109,55 +106,15 @@ def _divided(
         under_way[place] = [times.under_way(one) for one in labels]
     other = np.maximum(step_s - spent.sum(axis=1), 0.0)
     every = dict(zip((*what, "other"), [*spent.T, other], strict=True))
-    phases = {name: (float(of @ weights), float(of.max())) for name, of in every.items()}
+    phases = {
+        name: PhaseTime(mean_s=float(of @ weights), max_s=float(of.max()))
+        for name, of in every.items()
+    }
     return phases, dict(zip(labels, (weights @ under_way).tolist(), strict=True))
 
 
-def figures_of(one: SimulatedProxy) -> dict[str, Any]:
-    """The figures of a simulated run, under the names that those of a live one have."""
-    simulation, step_s = one.simulation, one.step_s
-    return {
-        "source": "simulated",
-        "cluster": one.cluster.name,
-        "cluster_title": one.cluster.title,
-        "cluster_source": one.cluster.source,
-        "fidelity": simulation.fidelity,
-        "step_time_s": {"median": step_s, "p10": step_s, "p90": step_s, "cv": 0.0},
-        "steps_s": simulation.step_s.tolist(),
-        "rank_step_s": simulation.ranks["step_s"].tolist(),
-        "phases": {
-            what: {"mean_s": mean, "max_s": most} for what, (mean, most) in one.phases.items()
-        },
-        "under_way": dict(one.under_way),
-        "divided_ranks": one.divided,
-        "messages": simulation.messages,
-        "wall_s": simulation.wall_s,
-    }
-
-
-def bytes_of(one: SimulatedProxy) -> list[dict[str, int]]:
-    """The bytes that each rank sends and receives in a step, by the messages that were chosen."""
-    both = zip(
-        one.simulation.bytes_sent.tolist(), one.simulation.bytes_received.tolist(), strict=True
-    )
-    return [{"sent": round(sent), "received": round(received)} for sent, received in both]
-
-
-def error(live: Mapping[str, Any], simulated: Mapping[str, Any]) -> dict[str, Any]:
-    """How far simulated figures are from measured ones, as a part of these; above 0: too long.
-
-    None where the measured one is 0.
-    """
-
-    def off(there: float, here: float) -> float | None:
-        return there / here - 1 if here else None
-
-    return {
-        "source": "computed",
-        "step_time": off(simulated["step_time_s"]["median"], live["step_time_s"]["median"]),
-        "phases": {
-            what: off(simulated["phases"][what]["mean_s"], of["mean_s"])
-            for what, of in live["phases"].items()
-            if what in simulated["phases"]
-        },
-    }
+def simulated_record(proxy: Proxy, one: SimulatedProxy) -> ProxyRecord:
+    """The record of a proxy that was simulated alone."""
+    moved = np.stack([one.simulation.bytes_sent, one.simulation.bytes_received], axis=1)
+    plan = plan_of(proxy).with_bytes("simulated_bytes", moved.tolist())
+    return ProxyRecord(plan=plan, step=one.step, environment=here())

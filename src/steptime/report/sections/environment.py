@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from steptime.report.section import Page, Section
+from steptime.runs.codec import plain
 from steptime.runs.environment import Environment
-from steptime.runs.record import plain
 
 
 def _shown(page: Page) -> Mapping[str, Any]:

@@ -37,7 +37,8 @@ def _table(subject: Subject) -> MemoryTable:
 
 
 def _sentence(subject: Subject, memory: ModelMemory | None) -> str:
-    most = max(subject.run.record.buffer_bytes, default=0)
+    proxy = subject.run.record.proxy
+    most = max((of.memory_bytes for of in proxy.plan.per_rank), default=0) if proxy else 0
     buffers = f"The buffers of a rank take {format_bytes(most)} at most. " * bool(most)
     if not memory:
         return buffers.strip()

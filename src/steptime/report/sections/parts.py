@@ -93,15 +93,17 @@ def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Parts]]:
 
 def _axes(run: RunRecord) -> list[tuple[str, str, str, str]]:
     """What a proxy's step is spent on, axis by axis: mean of ranks, slowest, and under way."""
-    under_way = run.under_way
+    step = run.proxy_step
+    if step is None:
+        return []
     return [
         (
-            f"waiting for {what}" if what in under_way else what,
+            step.name_of(what),
             format_seconds(of.mean_s),
             format_seconds(of.max_s),
-            format_seconds(under_way[what]) if what in under_way else "",
+            format_seconds(step.under_way[what]) if what in step.under_way else "",
         )
-        for what, of in run.phases.items()
+        for what, of in step.phases.items()
         if of.max_s
     ]
 
