@@ -1,6 +1,5 @@
 """A proxy on live ranks: every rank replays it, and the record is made of what all measured."""
 
-
 import numpy as np
 
 from steptime.errors import SteptimeError
