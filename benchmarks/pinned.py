@@ -1,5 +1,6 @@
 """Sixty commands, and whether two revisions answer them with the same figures.
 
+    python benchmarks/pinned.py against REVISION     both in turn, and where they differ
     python benchmarks/pinned.py record FOLDER        what this revision answers
     python benchmarks/pinned.py compare OLD NEW      where two such folders differ
 
@@ -15,7 +16,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -142,15 +143,15 @@ def figures(answer: Any, *, live: bool, path: str = "") -> Iterator[tuple[str, A
         yield path, answer
 
 
-def record(name: str, folder: Path) -> None:
-    """Run a command and leave its figures in ``folder``, as NAME.json."""
+def record(name: str, folder: Path, checkout: Path = ROOT) -> None:
+    """Run a command of a ``checkout`` and leave its figures in ``folder``, as NAME.json."""
     as_json = [] if name in WORDS_ONLY else ["--json"]
     with tempfile.TemporaryDirectory() as out:
         leaves = ["--out", out] if shlex.split(COMMANDS[name])[0] in _LEAVE_A_RUN else []
         done = subprocess.run(
             [sys.executable, "-m", "steptime", *shlex.split(COMMANDS[name]), *as_json, *leaves],
-            cwd=ROOT,
-            env=os.environ | {"COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")},
+            cwd=checkout,
+            env=os.environ | {"COLUMNS": "100", "PYTHONPATH": str(checkout / "src")},
             capture_output=True,
             text=True,
         )
@@ -168,33 +169,50 @@ _LEAVE_A_RUN = {"simulate", "scale", "compare", "train", "proxy"}
 
 def compare(old: Path, new: Path) -> int:
     """Print where two recorded folders differ; how many commands do."""
-    changed = 0
+    changed = more = 0
     for name in COMMANDS:
         before, after = (json.loads((at / f"{name}.json").read_text()) for at in (old, new))
         paths = [key for key in before if before[key] != after.get(key, "absent")]
         added = [key for key in after if key not in before]
         if paths:
             changed += 1
-            print(f"{name}: {len(paths):,} of {len(before):,} figures differ: {COMMANDS[name]}")
+            print(f"{name}: {len(paths):,} of {len(before):,} figures differ")
             for key in paths[:8]:
                 print(f"    {key}: {before[key]} → {after.get(key, 'absent')}")
-        if added:
-            print(f"{name}: {len(added):,} figures are new, as {added[0]}")
-    print(f"{len(COMMANDS) - changed} of {len(COMMANDS)} commands give the same figures")
+        more += len(added)
+    print(f"{len(COMMANDS) - changed} of {len(COMMANDS)} commands give the same figures", end="")
+    print(f"; {more:,} figures are new")
     return changed
 
 
-def main() -> int:
-    what, *folders = sys.argv[1:]
-    if what == "compare":
-        return compare(*map(Path, folders)) > 0
-    folder = Path(folders[0])
+def record_all(folder: Path, chosen: Sequence[str], checkout: Path = ROOT) -> None:
+    """Run commands, two at a time, and say on stderr which are done."""
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = folders[1:] or list(COMMANDS)
     with ThreadPoolExecutor(2) as pool:
-        for name in pool.map(lambda name: record(name, folder) or name, chosen):
-            print(name, flush=True)
-    return 0
+        for name in pool.map(lambda name: record(name, folder, checkout) or name, chosen):
+            print(name, file=sys.stderr, flush=True)
+
+
+def against(revision: str) -> int:
+    """Run all commands on this checkout and on one of ``revision``; how many differ."""
+    git = ["git", "-C", str(ROOT), "worktree"]
+    with tempfile.TemporaryDirectory() as folder:
+        old, checkout = Path(folder) / "old", Path(folder) / "checkout"
+        subprocess.run([*git, "add", "--quiet", "--detach", checkout, revision], check=True)
+        try:
+            record_all(old, list(COMMANDS), checkout)
+        finally:
+            subprocess.run([*git, "remove", "--force", checkout], check=True)
+        record_all(Path(folder) / "new", list(COMMANDS))
+        return compare(old, Path(folder) / "new")
+
+
+def main() -> int:
+    what, *words = sys.argv[1:]
+    if what == "record":
+        record_all(Path(words[0]), words[1:] or list(COMMANDS))
+        return 0
+    return (against(*words) if what == "against" else compare(*map(Path, words))) > 0
 
 
 if __name__ == "__main__":

@@ -190,7 +190,7 @@ def test_buffers_in_the_arena_of_our_own_backend(tmp_path):
         ("nope", "no operation 'nope': choose one of all_reduce"),
         ("-b 2M -e 1M", "--minbytes 2MiB is more than --maxbytes 1MiB"),
         ("-f 1", "--stepfactor is 1: it must be above 1"),
-        ("-d float31", "no datatype 'float31': choose one of float32"),
+        ("-d float31", "no datatype 'float31': did you mean float32"),
         ("-e 1000G", "of memory and"),
         ("broadcast -r 4 --ranks 4", "--root 4 is no rank: there are ranks 0 to 3"),
         ("all_gather --ranks 3 --algorithms recursive_doubling", "cannot serve 3 ranks: choose"),

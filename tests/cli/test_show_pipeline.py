@@ -93,7 +93,7 @@ def test_the_page_shows_what_its_commands_print(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["pipeline", "--schedule", "gpip"], r"no pipeline schedule 'gpip': choose one of 1f1b"),
+        (["pipeline", "--schedule", "gpip"], r"no pipeline schedule 'gpip': did you mean gpipe"),
         (["pipeline", "--stages", "0"], r"number of stages is 0: it must be at least 1"),
         (["pipeline", "--microbatches", "-2"], r"number of micro-batches is -2"),
         (["pipeline", "--microbatches", "x"], r"--microbatches"),

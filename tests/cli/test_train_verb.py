@@ -129,7 +129,7 @@ def test_a_person_reads_how_it_goes(text: Path, tmp_path: Path) -> None:
     ended = run("train", *tiny(text), folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
-    assert lines[0].startswith("GPT-2 of 21,984 parameters on ")
+    assert lines[0].startswith("GPT-2 of 21,984 parameters on")
     assert "step 2/2 | loss " in ended.out
     assert lines[-1].startswith("report: runs/train-")
     assert max(len(line) for line in lines[lines.index("") : -1]) <= 80

@@ -125,7 +125,7 @@ def test_by_default_half_of_the_ranks_is_on_each_of_two_hosts():
 @pytest.mark.parametrize(
     ("asked", "words"),
     (
-        (lambda: collective_named("allreduce"), "no collective 'allreduce': choose one of all_re"),
+        (lambda: collective_named("allreduce"), "no collective 'allreduce': did you mean all_re"),
         (lambda: algorithms("sum"), "no collective 'sum'"),
         (
             lambda: algorithm_named("all_to_all", "ring"),

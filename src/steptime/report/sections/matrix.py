@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from steptime.arrays import Floats
+from steptime.collectives import COLLECTIVES
 from steptime.collectives.call_bytes import pair_bytes
 from steptime.report.figures import Figure, axis, label, layout
 from steptime.report.section import Page, Section
@@ -75,7 +76,7 @@ def _computed(subject: Subject, calls: Sequence[CallRow], ranks: int) -> Traffic
             # The roots take turns: each rank is the root as often as any other.
             both = sum(pair_bytes(row.kind, row.nbytes, ranks, root) for root in range(ranks))
             sent += row.calls / ranks * both
-        else:
+        elif row.kind in COLLECTIVES:  # a message has no pattern, and other rows move nothing
             root = int(np.argmax(sent_by_rank)) if row.kind in ("broadcast", "scatter") else 0
             root = int(np.argmax(received_by_rank)) if row.kind in ("reduce", "gather") else root
             sent += row.calls * pair_bytes(row.kind, row.nbytes, ranks, root)
