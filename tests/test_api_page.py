@@ -37,6 +37,7 @@ def test_the_page_has_every_name_with_an_example(made: ModuleType) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_its_examples_run_in_a_notebook(made: ModuleType, tmp_path: Path) -> None:
     examples = [("import steptime as st\n", ""), *made.examples()]
     cells = [nbformat.v4.new_code_cell(source) for source, _ in examples]

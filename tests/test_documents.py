@@ -55,6 +55,7 @@ def test_the_commands_of_the_readme_run(command, tmp_path):
     assert len(list(tmp_path.glob("runs/*/report.html"))) == 1
 
 
+@pytest.mark.slow
 def test_the_python_of_the_readme_runs_as_a_script(tmp_path):
     (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.S | re.M)
     (tmp_path / "script.py").write_text(block + "print(st.run(dist.get_rank, ranks=4))\n")

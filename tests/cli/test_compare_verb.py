@@ -162,6 +162,7 @@ def test_the_trace_has_every_step_of_every_rank(answer: dict[str, Any], folder: 
     assert answer["steps"] == WARMUP + STEPS
 
 
+@pytest.mark.slow
 def test_a_strategy_named_twice_runs_once(text: Path, tmp_path: Path) -> None:
     words = tiny(text, ranks=1, strategies="sliced,replicated,sliced", json=True, out="run")
     ended = run("compare", *words, folder=tmp_path)

@@ -69,6 +69,7 @@ def test_sixteen_thousand_ranks_take_seconds(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_live_and_simulated_agree_where_computing_takes_the_time(tmp_path: Path) -> None:
     (tmp_path / "host.toml").write_text(HOST)
     words = ("--layers", "1", "--tokens", "64", "--batch", "2", "--scale-bytes", "1/4096")

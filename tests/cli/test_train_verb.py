@@ -136,6 +136,7 @@ def test_a_person_reads_how_it_goes(text: Path, tmp_path: Path) -> None:
     assert "\x1b" not in ended.out
 
 
+@pytest.mark.slow
 def test_it_trains_quietly_on_token_shards(shards: Path, tmp_path: Path) -> None:
     ended = run("train", *tiny(shards, steps=1, quiet=True, json=True), folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")

@@ -48,6 +48,7 @@ def test_torchrun() -> None:
     assert (code, lines) == (0, greetings("torchrun", 2))
 
 
+@pytest.mark.slow
 def test_torchrun_on_two_hosts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -88,6 +89,7 @@ def test_mpirun_told_where_to_meet() -> None:
 
 
 @needs_mpiexec
+@pytest.mark.slow
 def test_mpirun_on_several_hosts_asks_mpi_where_to_meet() -> None:
     # Each rank is told that it is alone on its host.
     command = ["-n", "2", "env", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1", *WORKER, "train"]
@@ -123,6 +125,7 @@ def test_srun_on_two_hosts(slurm: list[str]) -> None:
     assert (code, lines) == (0, greetings("srun", 3))
 
 
+@pytest.mark.slow
 def test_srun_with_pmi2(slurm: list[str]) -> None:
     code, lines, _ = run(*slurm, "srun", "--mpi=pmi2", "-N1", "-n2", *WORKER, "train")
     assert (code, lines) == (0, greetings("srun", 2))

@@ -135,7 +135,7 @@ def step_s(asked: Asked) -> list[float]:
     return simulation.step_s.tolist()
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(spec=specs() | specs(wild=True), cluster=st.sampled_from(("small", "older")))
 def test_every_verb_makes_the_same_step_or_refuses_it_in_the_same_words(
     files: dict[str, str], spec: StepSpec, cluster: str
@@ -171,7 +171,7 @@ def test_every_verb_makes_the_same_step_or_refuses_it_in_the_same_words(
     )
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(spec=specs(), cluster=st.sampled_from(("small", "older")))
 def test_every_verb_gives_it_the_same_time_to_the_last_digit(
     files: dict[str, str], spec: StepSpec, cluster: str

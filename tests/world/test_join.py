@@ -134,6 +134,7 @@ def test_ranks_that_do_not_come_are_named() -> None:
     assert output.startswith("LostContactError: of 4 ranks, rank 1, 2, 3 did not join within 1 s")
 
 
+@pytest.mark.slow
 def test_nccl_without_a_gpu_for_every_rank_is_a_usage_error() -> None:
     world = replace(SINGLE, size=10_000, rank=9_999, local_rank=9_999, local_size=10_000)
     [(code, output, _)] = finish(start(world, "pass", backend="nccl"))
