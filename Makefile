@@ -4,10 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-# Files of tests are shared out among processes: one more than there are cores, since tests also
-# wait for ranks, and at most 4, for their memory.
-PROCESSES := $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 )))
-PYTEST := $(BIN)/pytest -q --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# Files of tests are shared out among processes, at most 4 for their memory.
+PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-all check results clean
 

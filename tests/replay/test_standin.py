@@ -14,7 +14,7 @@ def test_standing_in_takes_time_and_sees_to_communication(kind: Kind, least: flo
     work(0.02, lambda: not polled.append(None))
     took = time.perf_counter() - start
     assert took >= least
-    assert (len(polled) > 3) == (kind != "nothing")
+    assert bool(polled) == (kind != "nothing")  # how often depends on who else wants the core
 
 
 def test_what_is_busy_takes_the_core_and_what_sleeps_leaves_it() -> None:
@@ -22,6 +22,6 @@ def test_what_is_busy_takes_the_core_and_what_sleeps_leaves_it() -> None:
     for kind in ("busy", "sleep"):
         work = stand_in(kind)  # type: ignore[arg-type]
         start = time.process_time()
-        work(0.1, lambda: True)
+        work(0.3, lambda: True)
         spent[kind] = time.process_time() - start
     assert spent["busy"] > 3 * spent["sleep"]
