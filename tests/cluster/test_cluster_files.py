@@ -29,7 +29,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[device", "x.toml is no TOML"),
+        ("[device", "cannot read the cluster file x.toml: it is no TOML"),
         ("", "device.flops is missing"),
         (DEVICE + "memroy = 1", "device.memroy is not known here: did you mean 'memory'?"),
         (DEVICE + "[hots]\ncount = 2", "hots is not known here: did you mean 'host'?"),
@@ -37,8 +37,8 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
         (STAR.replace('"1GB/s"', "1"), "nic.bandwidth: '1' is not a rate"),
         (STAR.replace('"1GB/s"', "nan"), "nic.bandwidth: 'nan' is not a rate"),
         (STAR.replace("1GB/s", "-1GB/s"), "nic.bandwidth: '-1GB/s' is not a rate"),
-        (STAR.replace("1GB/s", "0GB/s"), "nic.bandwidth is 0GB/s: it must be finite and above 0"),
-        (STAR.replace("1GB/s", "1e999GB/s"), "it must be finite and above 0"),
+        (STAR.replace("1GB/s", "0GB/s"), "nic.bandwidth is 0GB/s: it must be above 0"),
+        (STAR.replace("1GB/s", "1e999GB/s"), "nic.bandwidth: '1e999GB/s' is no rate of anything"),
         (STAR.replace("1us", "1"), "nic.latency: '1' is not a time"),
         (
             STAR.replace("\nbandwidth", "\nbandwith"),
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_told_in_one_sentence(text: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_cluster(text, "x.toml")
     assert why in str(caught.value)
-    assert str(caught.value).startswith("x.toml")
+    assert str(caught.value).startswith(("x.toml", "cannot read the cluster file x.toml"))
     assert "\n" not in str(caught.value)
 
 
@@ -159,6 +159,46 @@ def test_a_name_that_is_none_says_which_there_are(tmp_path: Path) -> None:
     (tmp_path / "data.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="it is no text"):
         cluster_named(str(tmp_path / "data.toml"))
+
+
+def test_a_preset_takes_any_number_of_hosts_and_its_switches_grow() -> None:
+    pod, large = cluster_named("dgx-a100-pod"), cluster_named("dgx-a100-pod:hosts=280")
+    assert (large.hosts, large.devices, large.device) == (280, 2240, pod.device)
+    assert large.name == "dgx-a100-pod:hosts=280"
+    assert large.title.startswith("280 × 8 A100 SXM 80GB")
+    assert pod.network and large.network
+    leaves = [sum("block" in node for node in c.network.nodes) for c in (pod, large) if c.network]
+    assert leaves == [2 * 8, 14 * 8]  # blocks of 20 hosts, a switch for each of 8 rails
+    assert np.isfinite(large.links.bandwidth[large.paths([0], [2239])]).all()
+
+
+def test_one_host_of_a_preset_has_no_network_and_a_file_takes_hosts_too(tmp_path: Path) -> None:
+    alone = cluster_named("dgx-h100-pod:hosts=1")
+    assert (alone.devices, alone.network) == (8, None)
+    file = tmp_path / "own.toml"
+    file.write_text(
+        '[device]\nflops = { bf16 = "1TFLOP/s" }\nmemory = "1GB"\nmemory_bandwidth = "1GB/s"\n'
+        '[nic]\nbandwidth = "1GB/s"\nlatency = "1us"\n[host]\ncount = 2\n'
+        '[network]\nkind = "switch"\n'
+    )
+    assert cluster_named(f"{file}:hosts=5").devices == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("dgx-a100:hosts=4", "no network to join 4 hosts.*or name dgx-a100-pod:hosts=4"),
+        ("laptop:hosts=2", "add .network. to a file of it$"),
+        ("dgx-a100-pod:host=4", "asked for with host=4: after its name write hosts="),
+        ("dgx-a100-pod:hosts=x", "write hosts= and a number from 1 up"),
+        ("dgx-a100-pod:hosts=0", "write hosts= and a number from 1 up"),
+        ("dgx-a100-pod:hosts=99999999", "host.count times devices is 799999992: at most"),
+        ("dgx-a100-pud:hosts=4", "no cluster is called 'dgx-a100-pud'.*dgx-a100-pod"),
+    ],
+)
+def test_hosts_that_cannot_be_are_refused(name: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        cluster_named(name)
 
 
 def test_ways_out_and_in_may_differ() -> None:

@@ -57,7 +57,7 @@ def test_a_file_that_the_package_leads_to_is_a_kind_of_network(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

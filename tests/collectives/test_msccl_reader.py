@@ -77,7 +77,7 @@ def test_a_program_that_sums_wrongly_is_found_out(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "sentence"),
     [
-        ("<algo", "<algorithm", "is no XML: "),
+        ("<algo", "<algorithm", "it is no XML ("),
         ('coll="allreduce"', 'coll="allreduc"', "of the collective 'allreduc': did you mean allr"),
         ('inplace="1"', 'inplace="0"', "works out of place, and all_reduce is in place here"),
         ('type="rcs"', 'type="copy"', "has the type 'copy', which MSCCL has not"),
@@ -95,9 +95,9 @@ def test_what_is_no_such_program_is_refused(tmp_path, before, after, sentence):
     with pytest.raises(UsageError) as refusal:
         find_algorithms(str(path))
     assert sentence in str(refusal.value)
-    assert str(refusal.value).startswith(str(path))
+    assert str(path) in str(refusal.value)
 
 
 def test_a_file_that_is_not_there_is_refused():
-    with pytest.raises(UsageError, match=r"no file nowhere.xml"):
+    with pytest.raises(UsageError, match=r"nowhere.xml: No such file"):
         find_algorithms("nowhere.xml")

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from steptime.cluster.files import cluster_named
+from steptime.cluster.what_if import ideal
 from steptime.collectives.collective import COLLECTIVES
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
@@ -23,6 +25,7 @@ from steptime.program.chakra.node import (
     read_node,
 )
 from steptime.program.chakra.protobuf import read_sized, read_varint, varint
+from steptime.simulate.step import simulate
 from steptime.timeline import Phase
 
 METADATA = bytes.fromhex("07 0a 05 30 2e 30 2e 34")
@@ -112,7 +115,8 @@ def test_what_other_writers_may_choose() -> None:
     with pytest.raises(UsageError, match="a number is expected"):
         read_node(content)
     node = read_node(content[:-4] + bytes.fromhex("2001 38ac02 0809 1804 9a060100"))
-    assert (node.id, node.type, node.micros, node.after) == (9, NodeType.COMP, 300, (5, 7, 1))
+    assert (node.id, node.type, node.micros, node.after) == (9, NodeType.COMP, 300, (5, 7))
+    assert node.controls == (1,)
     assert node.attributes == {
         "share": 0.5,
         "half": 1.5,
@@ -226,7 +230,70 @@ def test_what_others_read_of_ours(tmp_path: Path) -> None:
     assert (reduced.attributes["comm_type"], reduced.attributes["pg_name"]) == (1, "2")
     assert gathered.after == (2,)  # the same stream; no Chakra trace knows the step before
     assert (gathered.attributes["comm_type"], gathered.attributes["comm_size"]) == (2, 1024)
+    assert gathered.attributes["pg_name"] == "3"  # groups along other axes have other numbers
+    assert rest.attributes["is_cpu_op"] is True
+    assert received.attributes["is_cpu_op"] is False
     assert b"\x38" + varint(1250) in (tmp_path / "step.0.et").read_bytes()  # duration_micros
+
+
+def test_a_collective_of_one_rank_is_nothing_that_others_carry_out(tmp_path: Path) -> None:
+    op = Collective(name="r", kind="all_reduce", group=("t",), nbytes=8)
+    axes = {"t": 1, "d": 2}
+    program = Program(name="p", axes=axes, lists=((op,),), class_of=np.array([0, 0], np.int32))
+    write_chakra(program, tmp_path)
+    content = (tmp_path / "step.1.et").read_bytes()
+    node = read_node(read_sized(content, read_sized(content, 0)[1])[0])
+    assert (node.type, node.attributes["is_cpu_op"]) == (NodeType.METADATA, True)
+    assert same(read_chakra(tmp_path), program)
+
+
+def test_computing_takes_the_seconds_of_the_run(tmp_path: Path) -> None:
+    program = Program(
+        name="p",
+        axes={"d": 1},
+        lists=((Compute(name="work", flops=5e9, nbytes=3.0),),),
+        class_of=np.array([0], np.int32),
+    )
+    write_chakra(program, tmp_path, seconds=((2e-3,),))
+    content = (tmp_path / "step.0.et").read_bytes()
+    node = read_node(read_sized(content, read_sized(content, 0)[1])[0])
+    assert (node.micros, node.attributes["num_ops"]) == (2000, 5_000_000_000)
+    assert b"tensor_size\x68\x03" in content  # uint64_val, the only one that feeder v1 reads
+    assert read_chakra(tmp_path).lists == program.lists
+
+
+def test_an_op_of_ours_that_nobody_knows_is_refused_and_not_left_out(tmp_path: Path) -> None:
+    write_chakra(pipeline(), tmp_path)
+    for path in tmp_path.glob("*.et"):
+        path.write_bytes(path.read_bytes().replace(b"Recv", b"Rexv"))
+    with pytest.raises(UsageError, match=r"\.et: the node '.*' is no op of this version"):
+        read_chakra(tmp_path)
+
+
+def test_a_folder_within_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
+    write_chakra(pipeline(), tmp_path / "runs" / "chakra")
+    assert same(read_chakra(tmp_path / "runs" / "chakra"), pipeline())
+
+
+@pytest.mark.parametrize("by", [1, -1, 2])
+def test_a_message_of_others_goes_as_far_as_their_ranks_are_apart(by: int, tmp_path: Path) -> None:
+    program = Program(
+        name="ring",
+        axes={"axis0": 4},
+        lists=(
+            (
+                Send(name="out", axis="axis0", by=by, nbytes=8, stream="out"),
+                Recv(name="in", axis="axis0", by=-by, nbytes=8, stream="in"),
+            ),
+        ),
+        class_of=np.zeros(4, np.int32),
+    )
+    write_chakra(program, tmp_path)
+    for path in tmp_path.glob("*.et"):  # what is ours is named so that nobody knows it
+        path.write_bytes(path.read_bytes().replace(b"steptime.", b"somebody."))
+    (ops,) = read_chakra(tmp_path).lists
+    assert [op.by % 4 for op in ops if isinstance(op, Send)] == [by % 4]
+    assert [op.by % 4 for op in ops if isinstance(op, Recv)] == [-by % 4]
 
 
 def test_a_trace_of_others_by_its_bytes(tmp_path: Path) -> None:
@@ -261,10 +328,52 @@ def test_a_trace_of_others_by_its_bytes(tmp_path: Path) -> None:
         (
             worked,
             gathered,
-            Recv(name="node 4", axis="axis0", by=1, nbytes=8, stream="recv"),
+            Recv(name="node 4", axis="axis0", by=1, nbytes=8, stream="recv axis0 +1"),
             Wait(name="end", after=(1, 2)),
         ),
     ]
+
+
+def test_a_trace_of_version_0_0_4_tells_it_as_an_attribute(tmp_path: Path) -> None:
+    schema = b"\x0a\x06schema\xea\x01\x121.0.2-chakra.0.0.4"
+    metadata = record(b"\x12" + bytes([len(schema)]) + schema)
+    (tmp_path / "x.0.et").write_bytes(metadata + record(b"\x08\x01\x18\x04\x38\x07"))
+    assert read_chakra(tmp_path).lists == ((Compute(name="node 1", seconds=7e-6),),)
+
+
+def test_a_call_of_pytorch_controls_what_its_own_data_waits_for(tmp_path: Path) -> None:
+    """Node 1 needs the data of 2, which 1 and a node outside of the trace control."""
+    call = record(b"\x08\x01\x18\x07\x38\x05\x2a\x01\x02", attribute("is_cpu_op", b"\xd8\x01\x01"))
+    kernel = record(b"\x08\x02\x18\x04\x38\x07\x22\x02\x01\x09")
+    assert read_chakra(trace(tmp_path, call + kernel)).lists == (
+        (
+            Compute(name="node 2", seconds=7e-6),
+            Compute(name="node 1", seconds=5e-6, stream="cpu", after=(0,)),
+            Wait(name="end", after=(1,)),
+        ),
+    )
+
+
+def test_sends_of_others_do_not_wait_for_the_receive_that_follows_one(tmp_path: Path) -> None:
+    """A ring: each rank sends, then receives, then computes, as ASTRA-sim's custom collective."""
+    traces = [
+        record(
+            b"\x08\x01\x18\x05",
+            attribute("comm_dst", b"\x38" + bytes([(rank + 1) % 3])),
+            attribute("comm_size", b"\x48\x08"),
+        )
+        + record(
+            b"\x08\x02\x18\x06\x2a\x01\x01",
+            attribute("comm_src", b"\x38" + bytes([(rank - 1) % 3])),
+            attribute("comm_size", b"\x48\x08"),
+        )
+        + record(b"\x08\x03\x18\x04\x38\x07\x2a\x01\x02")
+        for rank in range(3)
+    ]
+    program = read_chakra(trace(tmp_path, *traces))
+    assert [op.after for op in program.lists[0]] == [(), (), (0, 1)]
+    cluster = ideal(cluster_named("dgx-h100"))
+    assert simulate(program, cluster, steps=1).step_s == pytest.approx([7e-6])
 
 
 def test_groups_of_others_become_axes(tmp_path: Path) -> None:
@@ -288,6 +397,9 @@ def test_groups_of_others_become_axes(tmp_path: Path) -> None:
         ([0, 4, 8, 9], "ranks 0, 4, 8, 9 lies along no axes: its ranks are not evenly apart"),
         ([0, 3, 6, 9], "divide 16 ranks at 1, 2, 3, 4, 12, 16, which do not divide each other"),
         ([1, 2], "ranks 1, 2 lies along no axes that it shares"),
+        ([0, 4, 8, 16], "the group 10 has ranks that are not there, or"),
+        ([-1, 4, 8, 12], "the group 10 has ranks that are not there, or"),
+        ([0, 4, 4, 8], "the group 10 has ranks that are not there, or"),
     ):
         (tmp_path / "groups.json").write_text(json.dumps(groups | {"10": wrong}))
         with pytest.raises(UsageError, match=sentence):
@@ -351,6 +463,20 @@ def test_no_byte_that_changes_is_worse_than_a_sentence(tmp_path: Path) -> None:
             refused += 1
             assert "\n" not in str(error)
     assert refused > 20
+
+
+@pytest.mark.parametrize("value", [0, -1, (1 << 63) - 1, -(1 << 63), b"", b"\0 raw", "", (1, -2)])
+def test_an_attribute_is_read_as_it_was_written(value) -> None:
+    node = Node(id=1, name="n", type=NodeType.COMP, attributes={"one": value})
+    one, _ = read_sized(node_record(node), 0)
+    assert read_node(one).attributes == {"one": value}
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1])
+def test_an_attribute_above_64_bits_is_refused(value) -> None:
+    node = Node(id=1, name="n", type=NodeType.COMP, attributes={"one": value})
+    with pytest.raises(UsageError, match=r"one is .*: a Chakra trace holds numbers of 64 bits"):
+        node_record(node)
 
 
 def test_a_count_above_64_bits_is_refused(tmp_path: Path) -> None:

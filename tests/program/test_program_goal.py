@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from goal_replay import Operation, parse, replay
+from loggopsim import finish_ns
+from steptime.cluster.files import cluster_named
+from steptime.cluster.what_if import ideal
 from steptime.collectives import algorithm_named, schedule
 from steptime.collectives.price import price
 from steptime.errors import UsageError
@@ -11,11 +14,17 @@ from steptime.program import Collective, Compute, Program, Recv, Send, Wait
 from steptime.program import goal as module
 from steptime.program.goal import USUAL, ProgramGoal
 from steptime.program.stored import StoredProgram
+from steptime.simulate.device import seconds_on
+from steptime.simulate.step import simulate
+from steptime.workloads.spec import StepSpec
+from steptime.workloads.step import step_of
 
 NBYTES = 10_007
 
 
-def goal_of(*lists, axes, class_of, algorithms=None) -> ProgramGoal:
+def goal_of(
+    *lists, axes, class_of, algorithms=None, reduce_s_per_byte=0.0, cpus=False
+) -> ProgramGoal:
     program = Program(
         name="p", axes=axes, lists=tuple(lists), class_of=np.array(class_of, np.int32)
     )
@@ -23,7 +32,8 @@ def goal_of(*lists, axes, class_of, algorithms=None) -> ProgramGoal:
         tuple((op.seconds or 0.0) if isinstance(op, Compute) else 0.0 for op in ops)
         for ops in lists
     )
-    return ProgramGoal(StoredProgram(program=program, seconds=seconds), algorithms or {})
+    stored = StoredProgram(program=program, seconds=seconds, reduce_s_per_byte=reduce_s_per_byte)
+    return ProgramGoal(stored, algorithms or {}, cpus=cpus)
 
 
 def chain(operation: Operation) -> set[int]:
@@ -49,6 +59,7 @@ def test_streams_run_beside_each_other_and_wait_where_the_program_says() -> None
         ),
         axes={"d": 3},
         class_of=[0, 0, 0],
+        cpus=True,
     )
     ranks = parse("".join(goal.text()))
     replay(ranks)
@@ -67,6 +78,28 @@ def test_streams_run_beside_each_other_and_wait_where_the_program_says() -> None
     assert goal.messages == ring.messages_sent.sum()
     sent = sum(int(o.words["sent"]) for o in ranks[0] if "sent" in o.words)
     assert sent == ring.bytes_sent[0]
+
+
+@pytest.mark.parametrize(
+    "how", [{"pipeline": 4}, {"data": 4, "strategy": "overlapped"}], ids=["pipeline", "overlapped"]
+)
+def test_loggopsim_says_of_a_step_on_an_ideal_network_what_simulate_says(how: dict) -> None:
+    cluster = cluster_named("office-10gbe")
+    program = step_of(StepSpec(model="gpt2-124M", ranks=4, **how), cluster).program
+    seconds = tuple(tuple(seconds_on(cluster.device, op) for op in ops) for ops in program.lists)
+    ends = simulate(program, ideal(cluster), steps=1).timeline.intervals["end"]
+    for cpus in (False, True):
+        goal = ProgramGoal(StoredProgram(program=program, seconds=seconds), cpus=cpus)
+        finish = finish_ns("".join(goal.text()), atlahs=cpus)
+        assert finish == pytest.approx(ends.max() * 1e9, rel=1e-6)
+
+
+def test_a_reduction_takes_what_the_run_charged_for_it() -> None:
+    op = Collective(name="r", kind="all_reduce", group=("d",), nbytes=4_000_000)
+    for charged, calcs in ((0.0, set()), (1e-9, {"1000000"})):
+        goal = goal_of((op,), axes={"d": 4}, class_of=[0] * 4, reduce_s_per_byte=charged)
+        (block, *_) = parse("".join(goal.text()))
+        assert {o.words["calc"] for o in block if o.words.get("calc", "0") != "0"} == calcs
 
 
 def test_messages_of_groups_and_stages_do_not_meet_others() -> None:
@@ -125,3 +158,13 @@ def test_an_unknown_algorithm_is_refused() -> None:
     op = Collective(name="c", kind="all_reduce", group=("d",), nbytes=64)
     with pytest.raises(UsageError, match="there is no all_reduce 'x'"):
         goal_of((op,), axes={"d": 4}, class_of=[0] * 4, algorithms={"all_reduce": "x"})
+
+
+def test_more_tags_than_goal_has_are_refused(monkeypatch) -> None:
+    reduce = Collective(name="r", kind="all_reduce", group=("d",), nbytes=64)
+    lists, of = ((reduce,),), {"axes": {"d": 3}, "class_of": [0, 0, 0]}
+    monkeypatch.setattr(module, "_MOST_TAG", 4)  # a ring of 3 has 4 rounds
+    goal_of(*lists, **of)
+    monkeypatch.setattr(module, "_MOST_TAG", 3)
+    with pytest.raises(UsageError, match="p needs 4 tags and GOAL has 2"):
+        goal_of(*lists, **of)

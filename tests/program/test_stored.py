@@ -88,8 +88,22 @@ def test_too_many_ops_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (lambda text: edited(text, version=9), "version 9"),
         (lambda text: edited(text, format="x"), "another program"),
         (lambda text: edited(text, programs=[{}]), "cannot read"),
+        (lambda text: of_program(text, name=2.5), "Expected `str`, got `float`"),
+        (lambda text: of_program(text, classes=[[0, 10**18]]), "it must be at most"),
+        (lambda text: of_program(text, lists=[[{"op": "Wait"}]]), "missing required"),
+        (lambda text: of_program(text, seconds=[]), "not one duration for each op"),
     ],
-    ids=["empty", "truncated", "newer", "foreign", "incomplete"],
+    ids=[
+        "empty",
+        "truncated",
+        "newer",
+        "foreign",
+        "incomplete",
+        "number",
+        "huge",
+        "lacking",
+        "few",
+    ],
 )
 def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path, change, complaint) -> None:
     write_programs(tmp_path, [stored()])
@@ -102,3 +116,8 @@ def test_what_is_no_such_file_is_refused_in_one_sentence(tmp_path: Path, change,
 
 def edited(text: bytes, **fields: object) -> bytes:
     return gzip.compress(json.dumps(json.loads(gzip.decompress(text)) | fields).encode())
+
+
+def of_program(text: bytes, **fields: object) -> bytes:
+    (record,) = json.loads(gzip.decompress(text))["programs"]
+    return edited(text, programs=[record | fields])

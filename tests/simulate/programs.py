@@ -48,7 +48,7 @@ def one_forward_one_backward(stages, micro_batches, forward=1.0, backward=1.0):
             ahead = way == "forward"
             first, last = (0, stages - 1) if ahead else (stages - 1, 0)
             by, tag, after = (1 if ahead else -1), int(ahead), ()
-            both = {"axis": "pipe", "tag": tag}
+            both = {"axis": "pipeline", "tag": tag}
             if stage != first:
                 ops.append(recv(f"receive {way} {number}", 0, by=-by, stream=f"in {way}", **both))
                 after = (len(ops) - 1,)
@@ -66,7 +66,7 @@ def one_forward_one_backward(stages, micro_batches, forward=1.0, backward=1.0):
                 run("forward", number + warm_up)
             run("backward", number)
         lists.append(tuple(ops))
-    return program(*lists, class_of=range(stages), pipe=stages)
+    return program(*lists, class_of=range(stages), pipeline=stages)
 
 
 def interval(simulation, name, rank=0, step=0):

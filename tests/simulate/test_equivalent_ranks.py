@@ -57,6 +57,21 @@ def ring():
     return program(ops, data=RANKS)
 
 
+def uneven():
+    """Two stages of which one calls twice what the other calls once, along the same axis."""
+
+    def calls(count, seconds):
+        return (
+            compute("work", seconds),
+            *(
+                collective(f"d{n}", "all_reduce", 90_000_000, group=("data",), algorithm="ring")
+                for n in range(count)
+            ),
+        )
+
+    return program(calls(2, 1.0), calls(1, 1.1), class_of=[0] * 6 + [1] * 6, data=6, pipe=2)
+
+
 def ends(chosen, prices, steps=2):
     """When each rank op of each rank ends, of as many lists as there are ranks."""
     ranks, rank_ops = chosen.class_of.size, int(chosen.rank_ops_of[-1])
@@ -73,7 +88,7 @@ def ends(chosen, prices, steps=2):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    one=st.sampled_from([pipeline(), ring()]),
+    one=st.sampled_from([pipeline(), ring(), uneven()]),
     cluster=st.sampled_from([star(RANKS), racks(3, 4, trunk=3e9), racks(4, 3, trunk=1e9)]),
     slow=st.dictionaries(st.integers(0, RANKS - 1), st.sampled_from([0.5, 0.9]), max_size=3),
     order=st.sampled_from([range(RANKS), range(RANKS - 1, -1, -1), np.roll(range(RANKS), 5)]),

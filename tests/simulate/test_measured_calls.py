@@ -81,3 +81,11 @@ def test_an_algorithm_that_was_asked_for_is_simulated_as_it_is() -> None:
 def test_an_algorithm_that_is_not_shipped_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no all_reduce 'magic': choose one of"):
         simulate(program(4096), measured(algorithm="magic"))
+
+
+@pytest.mark.parametrize("fidelity", ["message", "collective"])
+def test_where_bytes_take_no_time_what_was_measured_counts_no_more(fidelity) -> None:
+    """As on the ideal network: no number of bytes would take as long."""
+    ideal = replace(star(4, bandwidth=np.inf, latency=1e-6), calls=measured().calls)
+    one = simulate(program(1 << 20), ideal, fidelity=fidelity)
+    assert step_s(one) == pytest.approx(6 * 2e-6)

@@ -11,9 +11,10 @@ from steptime.collectives import algorithm_named, schedule
 from steptime.collectives import algorithms as all_algorithms
 from steptime.collectives.price import price, time
 from steptime.errors import UsageError
-from steptime.program import match_calls
+from steptime.program import Call, match_calls
 from steptime.simulate import price as prices
 from steptime.simulate.carry import carry
+from steptime.simulate.choice import cheapest, chosen
 from steptime.simulate.load import load
 from steptime.simulate.plan import make_plan
 from steptime.simulate.step import simulate
@@ -56,6 +57,39 @@ def test_no_schedule_takes_less_than_its_bound(one, nbytes):
     offer = prices.offer(cluster, schedule(one, 8), groups, nbytes)
     taken = prices.group_seconds(offer, prices.link_kinds(cluster))
     assert 0 < offer.least <= taken.max() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_the_rounds_of_pairs_are_those_of_the_busiest_rank(ranks):
+    for kind in ("all_reduce", "broadcast", "gather", "scatter", "reduce", "all_to_all"):
+        for one in all_algorithms(kind).values():
+            if one.serves(ranks):
+                made = schedule(one, ranks, root=ranks - 1, blocks=3)
+                takes_part = [0] * ranks
+                for transfers in made.rounds():
+                    sent = transfers[transfers["src"] != transfers["dst"]]
+                    for rank in {*sent["src"].tolist(), *sent["dst"].tolist()}:
+                        takes_part[rank] += 1
+                assert prices.pairs(made, NBYTES).rounds == max(takes_part), one.name
+
+
+@pytest.mark.parametrize("nbytes", [8, 10_000_000])
+def test_the_cheapest_is_the_fastest_on_the_slowest_group_of_all_that_serve(nbytes):
+    """With two ranks on each host, and one group that has a slow device's link."""
+    cluster = racks(4, 4, trunk=3e9)
+    bandwidth = cluster.links.bandwidth.copy()
+    bandwidth[5] = 1e9
+    cluster = replace(cluster, links=replace(cluster.links, bandwidth=bandwidth))
+    groups, kinds = np.array([[0, 1, 4, 5], [8, 9, 12, 13]], np.int32), prices.link_kinds(cluster)
+    call = Call(kind="all_reduce", axes=("data",), nbytes=nbytes)
+    taken = {
+        one.name: chosen(cluster, kinds, call, one.name, groups, priced=True)[1].max()
+        for one in all_algorithms("all_reduce").values()
+        if one.serves(4) and one.name != "flat"
+    }
+    offers, seconds = cheapest(cluster, kinds, call, groups)
+    assert seconds.max() == pytest.approx(min(taken.values()), rel=1e-12)
+    assert taken[offers[0][1].schedule.algorithm] == pytest.approx(seconds.max(), rel=1e-12)
 
 
 def test_many_groups_are_compared_a_few_at_a_time(monkeypatch):

@@ -19,6 +19,7 @@ from simulate.programs import (
 )
 from steptime.errors import UsageError
 from steptime.program import Compute, Wait
+from steptime.simulate.simulation import ranks_to_show
 from steptime.simulate.step import simulate
 from steptime.timeline import Phase, phases_of_steps
 
@@ -54,7 +55,7 @@ def test_communication_runs_behind_compute(fidelity):
     assert interval(found, "reduce", rank=1, step=2) == near(11, 14)
     assert found.step_s == near(5, 5, 5)
     for row in found.ranks:
-        assert row.item()[1:] == pytest.approx((5, 3, 1, 1, 0))
+        assert row.item()[1:] == pytest.approx((5, 3, 1, 1, 0, 1, 0, 0, 0))
     assert found.bytes_sent.tolist() == found.bytes_received.tolist() == [2e9, 2e9]
     assert found.messages == 4
     assert found.link_bytes.tolist() == [2e9] * 4
@@ -119,6 +120,8 @@ def test_a_message_goes_when_both_ends_are_reached(fidelity):
     assert found.bytes_sent.tolist() == [1e9, 0]
     assert found.bytes_received.tolist() == [0, 1e9]
     assert found.link_bytes.tolist() == [1e9, 0, 0, 1e9]
+    assert found.timeline.messages.tolist() == [(0, 1, 3.0, 4.5, 10**9)]
+    assert found.pairs.tolist() == [[0, 1e9], [0, 0]]
 
 
 @fidelities
@@ -273,6 +276,11 @@ def test_a_circle_through_streams_and_collectives_is_told():
     )
     with pytest.raises(UsageError, match=words):
         simulate(both, network(2))
+
+
+def test_as_many_ranks_as_a_timeline_holds_are_all_shown():
+    assert ranks_to_show(program((), data=64)).tolist() == list(range(64))
+    assert ranks_to_show(program((), data=65)).tolist() == [0]
 
 
 def test_of_many_ranks_one_of_each_class_is_shown():

@@ -2,19 +2,35 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from steptime.arrays import Floats, Ints
+from steptime.cluster.kernel_parameters import Kernels
 from steptime.errors import UsageError
 
 Router: TypeAlias = Callable[[Ints, Ints], Ints]
 """Paths from devices to devices, both of shape (n,): link numbers, shape (n, hops). A path that is
 shorter than the longest ends in NO_LINK; one from a device to itself has no link."""
 
+Basis: TypeAlias = Literal["measured", "fitted", "assumed"]
+
 NO_LINK = -1
+
+Generation: TypeAlias = Literal["volta", "ampere", "hopper", "blackwell"]
+HostNetwork: TypeAlias = Literal["infiniband", "efa", "efa_without_rdma_write"]
+DeviceLinks: TypeAlias = Literal["nvlink", "pcie"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nccl:
+    """That a cluster's library is NCCL: on GPUs of a generation, links between them, a network."""
+
+    generation: Generation
+    links: DeviceLinks = "nvlink"
+    network: HostNetwork = "infiniband"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +40,9 @@ class Device:
     ``flops``: peak FLOP/s by dtype; ``efficiency``: the fraction of it that large matrix products
     reach. ``memory`` in bytes, ``memory_bandwidth`` and ``reduction`` in bytes/s: at
     ``reduction`` a rank adds up what has arrived, infinite where that hides behind the arrival.
+    ``basis``: what makes a step compute at that rate: ``measured`` there, ``fitted`` to measured
+    steps, or ``assumed``, be it of the largest matrix product. ``watts``: its power limit.
+    ``kernels``: what each of its kernels is priced by; without, all compute at ``efficiency``.
     """
 
     name: str
@@ -32,6 +51,9 @@ class Device:
     memory_bandwidth: float
     efficiency: float = 1.0
     reduction: float = np.inf
+    basis: Basis = "assumed"
+    watts: float | None = None
+    kernels: Kernels | None = None
 
 
 MESSAGE = "message"
@@ -107,7 +129,7 @@ class Cluster:
     take them, shape (places,). ``source``: where the figures come from. ``inside`` is the fabric of
     each host and ``network`` the one between hosts, where there is one: ``links`` are those of the
     hosts in order, then those of the network. ``calls``: measured times of a library's calls there,
-    by kind of collective, and of messages as MESSAGE.
+    by kind of collective, and of messages as MESSAGE. ``nccl``: where the library is NCCL.
     """
 
     name: str
@@ -122,6 +144,7 @@ class Cluster:
     inside: Fabric | None = None
     network: Fabric | None = None
     calls: Mapping[str, tuple[CallTimes, ...]] = field(default_factory=dict)
+    nccl: Nccl | None = None
 
     @property
     def devices(self) -> int:

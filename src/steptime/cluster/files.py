@@ -1,20 +1,32 @@
 """Cluster files: TOML that a person writes, and the presets that are such files."""
 
-import tomllib
+import re
 from collections import Counter
+from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from steptime.arrays import Floats, Ints
 from steptime.cluster.assemble import joined_links, joined_route
-from steptime.cluster.cluster import CallTimes, Cluster, Device, Fabric
+from steptime.cluster.cluster import (
+    CallTimes,
+    Cluster,
+    DeviceLinks,
+    Fabric,
+    Generation,
+    HostNetwork,
+    Nccl,
+)
+from steptime.cluster.device_files import read_device
 from steptime.cluster.fabrics.kind import fabric_kinds
 from steptime.cluster.fabrics.wiring import Ends
 from steptime.errors import UsageError
-from steptime.files import bounded_text
+from steptime.files import bounded_text, parsed_toml, reading
+from steptime.limits import whole_number
 from steptime.nearest import mend
 from steptime.section import Section
 from steptime.units import parse_bytes, parse_seconds
@@ -23,6 +35,7 @@ _PRESETS = files("steptime.cluster") / "presets"
 _MOST_BYTES = 16 << 20  # a place for each of a million devices
 _MOST_DEVICES = 1 << 20
 _MOST_NICS = 1 << 20
+_SCALED = re.compile(r"(?P<name>.+):(?P<key>\w+)=(?P<value>[^/]*)")
 
 
 def preset_names() -> list[str]:
@@ -31,18 +44,21 @@ def preset_names() -> list[str]:
 
 
 def cluster_named(name: str | Path) -> Cluster:
-    """A preset by its name, or the cluster of a file by its path.
+    """A preset by its name, or the cluster of a file by its path, maybe of another size.
 
-    Raises UsageError when there is none of that name or the file is wrong.
+    ``NAME:hosts=280`` has so many of its hosts: its switches grow, or become fewer, with them.
+
+    Raises UsageError when there is none of that name, the file is wrong or so many hosts cannot be.
     """
-    if isinstance(name, Path) or name.endswith(".toml") or "/" in name:
-        return parse_cluster(bounded_text(Path(name), "cluster file", _MOST_BYTES), str(name))
+    text, hosts = (name, None) if isinstance(name, Path) else _sized(name)
+    if isinstance(text, Path) or text.endswith(".toml") or "/" in text:
+        return _parsed(bounded_text(Path(text), "cluster file", _MOST_BYTES), str(text), hosts)
     known = preset_names()
-    if name not in known:
+    if text not in known:
         raise UsageError(
-            f"no cluster is called {name!r} (a file's name ends in .toml): {mend(name, known)}"
+            f"no cluster is called {text!r} (a file's name ends in .toml): {mend(text, known)}"
         )
-    return parse_cluster((_PRESETS / f"{name}.toml").read_text(), name)
+    return _parsed((_PRESETS / f"{text}.toml").read_text(), text, hosts)
 
 
 def parse_cluster(text: str, name: str) -> Cluster:
@@ -50,14 +66,55 @@ def parse_cluster(text: str, name: str) -> Cluster:
 
     Raises UsageError naming the key when one is unknown, missing or out of its range.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{name} is no TOML: {error}") from None
-    top = Section(table, name)
+    return _parsed(text, name, None)
+
+
+def _parsed(text: str, name: str, hosts: int | None) -> Cluster:
+    """The cluster of a file, with so many hosts where they are told apart from it."""
+    with reading(name, "cluster file"):
+        table = parsed_toml(text)
+        if hosts is None:
+            return _cluster(Section(table, name), name)
+        scaled = _cluster(Section(_of_hosts(table, hosts, name), name), name)
+    return replace(
+        scaled,
+        name=f"{scaled.name}:hosts={hosts}",
+        title=f"{hosts:,} × {scaled.devices // hosts} {scaled.device.name}, as in {scaled.title}",
+    )
+
+
+def _sized(name: str) -> tuple[str, int | None]:
+    """A cluster's name without what is said of its hosts, and how many those are."""
+    found = _SCALED.fullmatch(name)
+    if found is None:
+        return name, None
+    hosts = whole_number(found["value"])
+    if found["key"] != "hosts" or not hosts:
+        raise UsageError(
+            f"the cluster {name!r} is asked for with {found['key']}={found['value']}: after its "
+            f"name write hosts= and a number from 1 up, as {found['name']}:hosts=280"
+        )
+    return found["name"], hosts
+
+
+def _of_hosts(table: dict[str, Any], hosts: int, name: str) -> dict[str, Any]:
+    """A cluster file's table with so many hosts; of one host without what joins several."""
+    if hosts > 1 and "network" not in table:
+        pods = [one for one in preset_names() if one.startswith(f"{name}-")]
+        instead = f", or name {pods[0]}:hosts={hosts}" if pods else ""
+        raise UsageError(
+            f"{name} has no network to join {hosts} hosts: add [network] to a file of it{instead}"
+        )
+    host = table.get("host", {})
+    joined = () if hosts > 1 else ("network", "nic")
+    kept = {key: value for key, value in table.items() if key not in joined}
+    return kept | {"host": (host if isinstance(host, dict) else {}) | {"count": hosts}}
+
+
+def _cluster(top: Section, name: str) -> Cluster:
     title = top.text("title", name)
     source = top.text("source", "")
-    device = _device(top.section("device"))
+    device = read_device(top.section("device"))
     host = top.section("host")
     hosts, devices = host.count("count", 1), host.count("devices", 1)
     if hosts * devices > _MOST_DEVICES:
@@ -67,6 +124,7 @@ def parse_cluster(text: str, name: str) -> Cluster:
     order = _order(top.section("placement"), hosts, devices)
     speed = _speed(top.section("speeds"), hosts, devices)
     calls = _calls(top.section("calls"))
+    nccl = _nccl(top.section("nccl")) if top.has("nccl") else None
     top.finish()
     return Cluster(
         name=Path(name).name.removesuffix(".toml"),
@@ -81,24 +139,7 @@ def parse_cluster(text: str, name: str) -> Cluster:
         inside=inside,
         network=network,
         calls=calls,
-    )
-
-
-def _device(section: Section) -> Device:
-    flops = section.section("flops")
-    efficiency = section.number("efficiency", 1.0)
-    if efficiency > 1:
-        section.refuse("efficiency", f"is {efficiency}: it is a part of the peak, 1 at most")
-    rates = {dtype: flops.flops(dtype) for dtype in flops.keys()}  # noqa: SIM118  # no mapping
-    if not rates:
-        section.refuse("flops", 'is missing: write flops = { fp32 = "20TFLOP/s" }, by dtype')
-    return Device(
-        name=section.text("name", "device"),
-        flops=rates,
-        memory=section.size("memory"),
-        memory_bandwidth=section.rate("memory_bandwidth"),
-        efficiency=efficiency,
-        reduction=section.rate("reduction") if section.has("reduction") else np.inf,
+        nccl=nccl,
     )
 
 
@@ -170,6 +211,16 @@ def _calls(section: Section) -> dict[str, tuple[CallTimes, ...]]:
     }
 
 
+def _nccl(section: Section) -> Nccl:
+    of_links = section.choice("links", get_args(DeviceLinks), "nvlink")
+    between = section.choice("network", get_args(HostNetwork), "infiniband")
+    return Nccl(
+        generation=cast("Generation", section.choice("generation", get_args(Generation))),
+        links=cast("DeviceLinks", of_links),
+        network=cast("HostNetwork", between),
+    )
+
+
 def _call_times(table: Section) -> CallTimes:
     found = CallTimes(
         ranks=table.count("ranks", least=2),
@@ -191,15 +242,19 @@ def _call_times(table: Section) -> CallTimes:
 
 def _place(section: Section, key: str, written: object, hosts: int, devices: int) -> int:
     """The device that a file names by its number or as "host.device"."""
-    host, _, device = str(written).partition(".")
-    if isinstance(written, int) and not isinstance(written, bool):
-        host, device = str(written // devices), str(written % devices)
-    if not (isinstance(written, int | str) and host.isdecimal() and device.isdecimal()):
+    host: int | None
+    device: int | None
+    if isinstance(written, int) and not isinstance(written, bool) and written >= 0:
+        host, device = divmod(written, devices)
+    else:
+        before, _, after = str(written).partition(".")
+        host, device = whole_number(before), whole_number(after)
+    if host is None or device is None or not isinstance(written, int | str):
         section.refuse(key, f"has {written!r}: a device is written as its number or 'host.device'")
-    if int(host) >= hosts or int(device) >= devices:
+    if host >= hosts or device >= devices:
         section.refuse(
             key,
             f"names device {device} of host {host}: hosts are numbered to {hosts - 1} and their "
             f"devices to {devices - 1}",
         )
-    return int(host) * devices + int(device)
+    return host * devices + device

@@ -25,6 +25,7 @@ def record(cluster: Cluster) -> dict[str, Any]:
             "memory_bytes": device.memory,
             "memory_bandwidth_Bps": device.memory_bandwidth,
             "efficiency": device.efficiency,
+            "basis": device.basis,
             "reduction_Bps": device.reduction if device.reduction < float("inf") else None,
         },
         "inside": cluster.inside.kind if cluster.inside else None,

@@ -18,6 +18,8 @@ _FORMS = {
     "compute": "1.5x or inf",
     "reduction": "2x, 10GB/s or inf",
 }
+QUANTITIES = tuple(_FORMS)
+"""What can be changed of a cluster."""
 
 
 @dataclass(frozen=True)

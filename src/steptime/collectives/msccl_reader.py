@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from steptime.collectives.algorithm import Algorithm
 from steptime.collectives.collective import Collective, collective_named
 from steptime.collectives.schedule import Round, send, together
 from steptime.errors import UsageError
+from steptime.files import bounded_text, parsed_xml, reading
 from steptime.nearest import mend
 
 _MOST_BYTES = 64 << 20
@@ -204,13 +205,8 @@ def read_msccl(path: Path) -> Algorithm:
     Raises UsageError when there is no such file, it is no such program, it works out of place where
     the collective here is in place, or its steps wait for one another for ever.
     """
-    try:
-        saved = path.stat()
-    except OSError:
-        raise UsageError(f"there is no file {path}: name an MSCCL program") from None
-    if saved.st_size > _MOST_BYTES:
-        raise UsageError(f"{path} has {saved.st_size >> 20} MiB: an MSCCL program has at most 64")
-    return _algorithm(path, saved.st_mtime_ns)
+    with reading(path, "MSCCL program"):
+        return _algorithm(path, path.stat().st_mtime_ns)
 
 
 @cache
@@ -278,20 +274,14 @@ def _carry_out(program: _Program, blocks: list[_Block]) -> None:
         )
 
 
-def _parsed(path: Path) -> ElementTree.Element:
-    try:
-        text = path.read_text()
-        if "<!" in text.replace("<!--", ""):  # entities can grow without end
-            raise UsageError(f"{path} declares a document type: an MSCCL program has none")
-        root = ElementTree.fromstring(text)  # noqa: S314 - nothing is expanded
-    except (OSError, UnicodeDecodeError, ElementTree.ParseError) as error:
-        raise UsageError(f"{path} is no XML: {error}") from None
+def _parsed(path: Path) -> Element:
+    root = parsed_xml(bounded_text(path, "MSCCL program", _MOST_BYTES))
     if root.tag != "algo":
         raise UsageError(f"{path} is no MSCCL program: it begins with <{root.tag}>, not <algo>")
     return root
 
 
-def _collective(root: ElementTree.Element, path: Path) -> Collective:
+def _collective(root: Element, path: Path) -> Collective:
     coll = root.get("coll", "")
     name = _COLLECTIVES.get(coll, "")
     if coll == "custom":  # as our own are written: scatter_binomial_8
@@ -307,9 +297,7 @@ def _collective(root: ElementTree.Element, path: Path) -> Collective:
     return kind
 
 
-def _blocks(
-    root: ElementTree.Element, path: Path, kind: Collective, chunks: int
-) -> Iterator[_Block]:
+def _blocks(root: Element, path: Path, kind: Collective, chunks: int) -> Iterator[_Block]:
     for gpu in root.iter("gpu"):
         rank = _number(gpu, "id", path)
         for body in gpu.iter("tb"):
@@ -322,7 +310,7 @@ def _blocks(
 
 
 def _step(
-    element: ElementTree.Element, block: tuple[int, int], path: Path, kind: Collective, chunks: int
+    element: Element, block: tuple[int, int], path: Path, kind: Collective, chunks: int
 ) -> _Step:
     rank = block[0]
     result = chunks if kind.separate_result else 0
@@ -354,7 +342,7 @@ def _step(
     )
 
 
-def _number(element: ElementTree.Element, name: str, path: Path) -> int:
+def _number(element: Element, name: str, path: Path) -> int:
     written = element.get(name, "")
     try:
         return int(written)

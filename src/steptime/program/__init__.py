@@ -1,9 +1,11 @@
 """Programs: one training step as data."""
 
 from steptime.program.check import check
+from steptime.program.kernel import Kernel
 from steptime.program.matching import Call, Instances, Matching, match_calls
 from steptime.program.program import (
     MAIN,
+    PIPELINE,
     Collective,
     Compute,
     Op,
@@ -15,10 +17,12 @@ from steptime.program.program import (
 
 __all__ = [
     "MAIN",
+    "PIPELINE",
     "Call",
     "Collective",
     "Compute",
     "Instances",
+    "Kernel",
     "Matching",
     "Op",
     "Program",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import isfinite, prod
 
 from steptime.errors import UsageError
+from steptime.program.kernel import check_kernel
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send
 
 
@@ -48,6 +49,8 @@ def _check_compute(program: Program, op: Compute) -> None:
                 f"{op.name!r} of {program.name} has {what} of {value}: it must be a number of at "
                 "least 0"
             )
+    for kernel in op.kernels:
+        check_kernel(kernel)
 
 
 def _check_communication(program: Program, op: Collective | Send | Recv) -> None:

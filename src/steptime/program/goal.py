@@ -1,4 +1,4 @@
-"""GOAL: a whole step as each rank's computations, sends and receives, for LogGOPSim."""
+"""GOAL: a whole step as each rank's computations, sends and receives, as LogGOPSim reads it."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,13 @@ import numpy as np
 from steptime.collectives.algorithm import algorithms
 from steptime.collectives.algorithm import schedule as scheduled
 from steptime.collectives.execute import slot_offsets
-from steptime.collectives.export.goal import REDUCE_NS_PER_BYTE, message_sizes
+from steptime.collectives.export.goal import message_sizes
 from steptime.collectives.lookup import find_algorithm
 from steptime.collectives.schedule import Round, Schedule
 from steptime.collectives.selection import blocks_for
 from steptime.errors import UsageError
 from steptime.program import Call, Collective, Compute, Matching, Op, Recv, Send, match_calls
+from steptime.program.program import MAIN
 from steptime.program.stored import StoredProgram
 
 MOST_MESSAGES = 10_000_000
@@ -60,25 +61,33 @@ class ProgramGoal:
     """The GOAL text of one step of a program, rank by rank.
 
     Each op of a rank requires the one before it on its stream and the ops of the same step in
-    ``after``; dependencies on the step before are left out. A stream is a ``cpu``, so that streams
-    run in parallel. Collectives are expanded into the messages of their algorithms: within one, a
-    rank's operations require all of its previous round, and its reductions are a ``calc`` after its
-    receives. All messages of a step differ in their tags. A message of no bytes counts as one byte,
-    since LogGOPSim subtracts one from every size.
+    ``after``; dependencies on the step before are left out. Collectives are expanded into the
+    messages of their algorithms: within one, a rank's operations require all of its previous round,
+    and where the run charged for adding up what arrives, that is a ``calc`` after its receives. All
+    messages of a step differ in their tags. A message of no bytes counts as one byte, since
+    LogGOPSim subtracts one from every size.
 
     ``algorithms``: by kind of collective; they go before those of the run, and these before USUAL.
+    ``cpus``: give each stream a ``cpu``, for ATLAHS. LogGOPSim begins an operation at the clock of
+    its own cpu, whatever it requires on another, so that there a rank has but one.
 
-    The grammar is that of src/LogGOPSim/txt2bin.re in spcl/LogGOPSim@d5bb14a.
+    The grammar is that of src/LogGOPSim/txt2bin.re in spcl/LogGOPSim@76451de.
 
     Raises UsageError where an algorithm is unknown or cannot serve a group, or the step has more
     than MOST_MESSAGES messages.
     """
 
     def __init__(
-        self, stored: StoredProgram, algorithms: Mapping[str, str] = MappingProxyType({})
+        self,
+        stored: StoredProgram,
+        algorithms: Mapping[str, str] = MappingProxyType({}),
+        *,
+        cpus: bool = False,
     ) -> None:
         self.program = stored.program
         self._seconds = stored.seconds
+        self._reduce_ns = stored.reduce_s_per_byte * 1e9
+        self._cpus = cpus
         self._algorithms = {**stored.algorithms, **algorithms}
         self._matching: Matching = match_calls(self.program)
         self.chosen: dict[str, str] = {}
@@ -104,16 +113,16 @@ class ProgramGoal:
         block = _Block()
         part = int(self._matching.parts_of[rank])
         for op, seconds in zip(self.program.lists[number], self._seconds[number], strict=True):
-            block.begin(op)
+            block.begin(op, op.stream if self._cpus else MAIN)
             if isinstance(op, Compute):
                 block.operation(f"calc {round(seconds * 1e9)}")
             elif isinstance(op, Collective | Send | Recv):
-                self._call(block, op, part)
+                self._call(block, part)
                 part += 1
             block.end(op)
         return block.lines
 
-    def _call(self, block: "_Block", op: Collective | Send | Recv, part: int) -> None:
+    def _call(self, block: "_Block", part: int) -> None:
         instance, place = int(self._matching.instance[part]), int(self._matching.place[part])
         first = self._matching.first[instance]
         members = self._matching.members[first : self._matching.first[instance + 1]].tolist()
@@ -124,9 +133,9 @@ class ProgramGoal:
                 block.operation(f"send {max(1, size)}b to {members[peer]} {where}")
             for peer, size in one.receives:
                 block.operation(f"recv {max(1, size)}b from {members[peer]} {where}")
-            if one.reduced and isinstance(op, Collective):
+            if one.reduced and self._reduce_ns:
                 block.end_round()
-                block.operation(f"calc {round(one.reduced * REDUCE_NS_PER_BYTE)}")
+                block.operation(f"calc {round(one.reduced * self._reduce_ns)}")
             block.end_round()
 
     def _expanded(self) -> list[Expansion]:
@@ -222,9 +231,9 @@ class _Block:
     count: int = 0
     before: int = 0
 
-    def begin(self, op: Op) -> None:
-        """Begin an op; its first operations require the ops that it waits for."""
-        number = min(self.cpus.setdefault(op.stream, len(self.cpus)), _MOST_CPU)
+    def begin(self, op: Op, cpu: str) -> None:
+        """Begin an op on a cpu; its first operations require the ops that it waits for."""
+        number = min(self.cpus.setdefault(cpu, len(self.cpus)), _MOST_CPU)
         self.cpu = f" cpu {number}" if number else ""
         awaited = [self.ends[place] for place in op.after if place >= 0]
         before = self.last.get(op.stream)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from steptime.arrays import Ints
+from steptime.program.kernel import Kernel
 from steptime.timeline import Phase
 
 After: TypeAlias = tuple[int, ...]
@@ -26,6 +27,9 @@ condition.
 MAIN = "compute"
 """The stream that a step is counted by: it ends when its last op on this stream has ended."""
 
+PIPELINE = "pipeline"
+"""The axis along which the ranks are the stages of a pipeline."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
@@ -33,7 +37,8 @@ class Compute:
 
     It takes ``seconds`` on a device of speed 1. Where that is None, it takes the longer of
     computing ``flops`` operations of ``dtype`` there and moving ``nbytes`` bytes through its
-    memory.
+    memory. ``kernels``: what it launches, where that is known; a device whose kernels have
+    parameters takes what these take instead.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Compute:
     flops: float = 0.0
     nbytes: float = 0.0
     dtype: str = "fp32"
+    kernels: tuple[Kernel, ...] = ()
     phase: Phase = Phase.COMPUTE
     stream: str = MAIN
     after: After = ()

@@ -7,15 +7,15 @@ type's defaults. A Chakra trace, one file a rank, is made from it on request.
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from steptime.errors import UsageError
-from steptime.files import bounded_bytes, write_atomic
+from steptime.files import bounded_bytes, checked, parsed_json, reading, write_atomic
+from steptime.limits import MOST_RANKS, check_within
 from steptime.program.check import check
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.timeline import Phase
@@ -40,12 +40,13 @@ class StoredProgram:
 
     ``algorithms``: the algorithm of each kind of collective, where known. ``seconds``: how long
     each op was to compute on the run's devices, list by list as in the program; 0 for any op but
-    Compute.
+    Compute. ``reduce_s_per_byte``: what the run charged for adding up what had arrived.
     """
 
     program: Program
     seconds: tuple[tuple[float, ...], ...]
     algorithms: Mapping[str, str] = field(default_factory=dict)
+    reduce_s_per_byte: float = 0.0
 
 
 def write_programs(folder: Path, programs: Sequence[StoredProgram]) -> None:
@@ -73,19 +74,18 @@ def read_programs(folder: Path) -> list[StoredProgram]:
     path = folder / PROGRAMS
     if not path.exists():
         return []
-    try:
-        document = json.loads(bounded_bytes(path, "programs", _MOST_BYTES))
+    content = bounded_bytes(path, "programs", _MOST_BYTES)
+    with reading(path, "programs", "run steptime again"):
+        document: dict[str, Any] = parsed_json(content, dict)
         if document["format"] != FORMAT:
             raise ValueError("another program wrote it")
         if document["version"] > VERSION:
             raise ValueError(
                 f"it has version {document['version']} and this steptime reads {VERSION}"
             )
-        found = [_stored(record) for record in document["programs"]]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise UsageError(f"cannot read {path}: {error}; run steptime again") from None
-    for one in found:
-        check(one.program)
+        found = [_stored(record) for record in checked(document["programs"], list[_Record])]
+        for one in found:
+            check(one.program)
     return found
 
 
@@ -98,6 +98,7 @@ def _program_record(one: StoredProgram) -> dict[str, Any]:
         "lists": [[_op_record(op) for op in ops] for ops in program.lists],
         "seconds": [list(of_class) for of_class in one.seconds],
         "algorithms": dict(one.algorithms),
+        "reduce_s_per_byte": one.reduce_s_per_byte,
     }
 
 
@@ -105,6 +106,8 @@ def _op_record(op: Op) -> dict[str, Any]:
     values = {one.name: getattr(op, one.name) for one in fields(op) if _is_set(op, one)}
     if isinstance(op, Compute) and "phase" in values:
         values["phase"] = op.phase.name
+    if isinstance(op, Compute) and op.kernels:
+        values["kernels"] = [asdict(one) for one in op.kernels]
     return {"op": type(op).__name__, **values}
 
 
@@ -112,27 +115,40 @@ def _is_set(op: Op, one: Any) -> bool:
     return one.default is MISSING or getattr(op, one.name) != one.default
 
 
-def _stored(record: Mapping[str, Any]) -> StoredProgram:
+class _Record(TypedDict):
+    """What the file holds of a program; ``classes``: how many ranks in a row are of which."""
+
+    name: str
+    axes: list[tuple[str, int]]
+    classes: list[tuple[int, int]]
+    lists: list[list[dict[str, Any]]]
+    seconds: list[list[float]]
+    algorithms: dict[str, str]
+    reduce_s_per_byte: NotRequired[float]
+
+
+def _stored(record: _Record) -> StoredProgram:
     counts = np.array([count for _, count in record["classes"]], np.int64)
+    check_within("the number of ranks", int(counts.sum()), 1, MOST_RANKS)
     kinds = np.array([kind for kind, _ in record["classes"]], np.int32)
     program = Program(
         name=record["name"],
-        axes={axis: int(size) for axis, size in record["axes"]},
+        axes=dict(record["axes"]),
         lists=tuple(tuple(_op(one) for one in ops) for ops in record["lists"]),
         class_of=np.repeat(kinds, counts),
     )
+    if [len(ops) for ops in program.lists] != [len(of_class) for of_class in record["seconds"]]:
+        raise ValueError("it has not one duration for each op")
     return StoredProgram(
         program=program,
-        seconds=tuple(tuple(map(float, of_class)) for of_class in record["seconds"]),
+        seconds=tuple(map(tuple, record["seconds"])),
         algorithms=record["algorithms"],
+        reduce_s_per_byte=record.get("reduce_s_per_byte", 0.0),
     )
 
 
 def _op(record: Mapping[str, Any]) -> Op:
     values = {name: value for name, value in record.items() if name != "op"}
-    for name in ("after", "group"):
-        if name in values:
-            values[name] = tuple(values[name])
     if "phase" in values:
         values["phase"] = Phase[values["phase"]]
-    return _KINDS[record["op"]](**values)
+    return checked(values, _KINDS[record["op"]])

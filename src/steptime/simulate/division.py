@@ -3,14 +3,19 @@
 Compiled code, all in this file.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.arrays import Floats
-from steptime.simulate.network.compiled import compiled
+from steptime.arrays import Floats, Longs
+from steptime.program import Matching
+from steptime.simulate.network.compiled import in_place, inner
+from steptime.simulate.queues import COMMUNICATE, Queues
 from steptime.simulate.queues import WAIT as WAITS
-from steptime.simulate.queues import Queues
+from steptime.simulate.recurrence import Prices
 from steptime.timeline import Phase
+from steptime.timeline.waits import last_arrivals
 
 COMPUTE = int(Phase.COMPUTE)
 COMMUNICATION = int(Phase.COMMUNICATION)
@@ -18,17 +23,40 @@ UPDATE = int(Phase.UPDATE)
 WAIT = int(Phase.WAIT)
 
 
-@compiled
+class Here(NamedTuple):
+    """Where the streams of a rank are, whose ops start at ``starts``, as of ``starts_of``.
+
+    Of each stream: the ``step`` and op ``at`` which it is, ``since`` and ``until`` when, since when
+    its bytes are on their way (``moves``), and what it ``does``.
+    """
+
+    starts: Floats
+    step: Longs
+    at: Longs
+    since: Floats
+    until: Floats
+    moves: Floats
+    does: NDArray[np.uint8]
+
+
 def starts_of(queues: Queues, ends: Floats, rank: int) -> Floats:
     """When the ops of a rank started, shape (steps, ops); ``ends`` of shape (steps, rank ops).
 
     An op starts when the one before it on its stream and all ops that it comes after have ended; a
     wait starts when its stream comes to it.
     """
+    first, past = queues.ops_of[queues.class_of[rank] :][:2]
+    starts = np.empty((len(ends), past - first))
+    fill_starts(queues, ends, rank, starts)
+    return starts
+
+
+@in_place
+def fill_starts(queues: Queues, ends: Floats, rank: int, starts: Floats) -> None:
+    """Fill in what ``starts_of`` returns, in the first columns of ``starts``."""
     kind, base = queues.class_of[rank], queues.rank_ops_of[rank]
     first_op = queues.ops_of[kind]
     size = queues.ops_of[kind + 1] - first_op
-    starts = np.empty((len(ends), size))
     for stream in range(queues.queue_of.shape[1] - 1):
         free = 0.0
         for step in range(len(ends)):
@@ -44,36 +72,89 @@ def starts_of(queues: Queues, ends: Floats, rank: int) -> Floats:
                             start = max(start, ends[step - 1, base + size + other])
                 starts[step, place] = start
                 free = ends[step, base + place]
-    return starts
 
 
-@compiled
+def ready_times(queues: Queues, parts: Matching | Prices, ends: Floats) -> Floats:
+    """When the last rank that it waited for came to each op, in seconds, 0 where it calls nothing.
+
+    Of the shape of ``ends``, (steps, rank ops). ``parts``: which instance each part of a call is
+    of.
+    """
+    ranks = queues.class_of.tolist()
+    calls = [queues.code[slice(*queues.ops_of[kind : kind + 2])] == COMMUNICATE for kind in ranks]
+    called = np.flatnonzero(np.concatenate(calls))
+    ready = np.zeros(ends.shape)
+    starts = np.concatenate(
+        [starts_of(queues, ends, rank)[:, own] for rank, own in enumerate(calls)], axis=1
+    )
+    for step, of_step in enumerate(ends):
+        ready[step, called] = last_arrivals(parts.instance, starts[step], of_step[called])
+    return ready
+
+
+@inner
+def _counted_as(computing: bool, updating: bool, moving: bool, exposed: bool) -> int:
+    """The column of ``divide`` that an instant counts in."""
+    if computing:
+        return 0
+    if updating:
+        return 2
+    if moving:
+        return 1
+    return 4 if exposed else 3
+
+
 def divide(
     queues: Queues,
     phase: NDArray[np.uint8],
+    ready: Floats,
     ends: Floats,
     begin: Floats,
     finish: Floats,
 ) -> Floats:
-    """Seconds of compute, exposed communication, update and other of a step, shape (ranks, 4).
+    """Seconds of compute, transfer, update, other and waiting of a step, shape (ranks, 5).
 
     Divided as by ``phases_of_steps``, between ``begin`` and ``finish``, both of shape (ranks,).
-    ``phase``: of each op, shape (ops,). ``ends``: shape (steps, rank ops).
+    ``phase``: of each op, shape (ops,). ``ready`` and ``ends``: shape (steps, rank ops).
     """
-    ranks = begin.size
-    totals = np.zeros((ranks, 4))
-    streams = queues.queue_of.shape[1] - 1
-    step, at = np.zeros(streams, np.int64), np.zeros(streams, np.int64)
-    since, until = np.zeros(streams), np.zeros(streams)  # of the interval that each is in or before
-    does = np.zeros(streams, np.uint8)
-    for rank in range(ranks):
-        starts = starts_of(queues, ends, rank)
+    streams, ops = queues.queue_of.shape[1] - 1, int(np.diff(queues.ops_of).max(initial=0))
+    totals = np.zeros((begin.size, 5))
+    here = Here(
+        starts=np.empty((len(ends), ops)),
+        step=np.zeros(streams, np.int64),
+        at=np.zeros(streams, np.int64),
+        since=np.zeros(streams),
+        until=np.zeros(streams),
+        moves=np.zeros(streams),
+        does=np.zeros(streams, np.uint8),
+    )
+    _divide(queues, phase, ready, ends, begin, finish, here, totals)
+    return totals
+
+
+@in_place
+def _divide(
+    queues: Queues,
+    phase: NDArray[np.uint8],
+    ready: Floats,
+    ends: Floats,
+    begin: Floats,
+    finish: Floats,
+    here: Here,
+    totals: Floats,
+) -> None:
+    """Add up ``totals``, going over the intervals of all streams of a rank side by side."""
+    starts, step, at, since, until, moves, does = here
+    streams = step.size
+    for rank in range(begin.size):
+        fill_starts(queues, ends, rank, starts)
         kind, base = queues.class_of[rank], queues.rank_ops_of[rank]
-        step[:], at[:], until[:] = 0, -1, -np.inf
+        for stream in range(streams):
+            step[stream], at[stream], until[stream] = 0, -1, -np.inf
         now, last = begin[rank], finish[rank]
         while now < last:
             following = last
-            computing = updating = communicating = waiting = False
+            computing = updating = communicating = moving = waiting = False
             for stream in range(streams):
                 while until[stream] <= now:
                     first = queues.queue_of[kind, stream]
@@ -87,22 +168,21 @@ def divide(
                     place = queues.queue[first + at[stream]]
                     since[stream] = starts[step[stream], place]
                     until[stream] = ends[step[stream], base + place]
+                    moves[stream] = max(since[stream], ready[step[stream], base + place])
                     does[stream] = phase[queues.ops_of[kind] + place]
                 if since[stream] > now:
                     following = min(following, since[stream])
                 else:
-                    following = min(following, until[stream])
+                    moved = moves[stream] <= now
+                    following = min(following, until[stream] if moved else moves[stream])
+                    moving |= does[stream] == COMMUNICATION and moved
                     computing |= does[stream] == COMPUTE
                     updating |= does[stream] == UPDATE
                     communicating |= does[stream] == COMMUNICATION
                     waiting |= does[stream] == WAIT
-            which = 3
-            if computing and not waiting:
-                which = 0
-            elif updating and not waiting:
-                which = 2
-            elif communicating or waiting:
-                which = 1
+            exposed = communicating or waiting
+            which = _counted_as(
+                computing and not waiting, updating and not waiting, moving, exposed
+            )
             totals[rank, which] += following - now
             now = following
-    return totals

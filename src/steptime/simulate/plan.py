@@ -7,14 +7,21 @@ from functools import partial
 import numpy as np
 
 from steptime.arrays import Floats, Ints
-from steptime.cluster import Cluster
+from steptime.cluster import MESSAGE, Cluster
 from steptime.collectives.algorithm import schedule
 from steptime.collectives.collective import collective_named
 from steptime.collectives.lookup import find_algorithm, is_own
 from steptime.collectives.schedule import Schedule
 from steptime.collectives.verification import check_right
-from steptime.program import Call, Matching
+from steptime.program import Call, Instances, Matching
 from steptime.simulate.choice import chosen
+from steptime.simulate.library_calls import (
+    LIBRARY,
+    Carried,
+    by_library,
+    library_message_seconds,
+    library_network,
+)
 from steptime.simulate.measured import effective_bytes, library_algorithm
 from steptime.simulate.price import Offer, Pairs, link_kinds, message_seconds
 
@@ -48,7 +55,8 @@ class Plan:
     ``assignments``: those of collectives of at least two ranks. ``messages``: the instances that
     are a message, shape (messages,). Of each message ``ends``, the devices of sender and receiver,
     shape (messages, 2), and ``nbytes`` and ``effective_bytes``, shape (messages,). ``seconds``:
-    what each instance takes, shape (instances,), where that was asked for.
+    what each instance takes, shape (instances,), where that was asked for. ``library``: the library
+    whose closed forms price some of the collectives, empty where none does.
     """
 
     assignments: tuple[Assignment, ...]
@@ -57,6 +65,7 @@ class Plan:
     nbytes: Floats
     effective_bytes: Floats
     seconds: Floats
+    library: str = ""
 
 
 def check_algorithms(matching: Matching, named: Mapping[str, str]) -> None:
@@ -85,7 +94,9 @@ def make_plan(
     """Plan the instances of ranks that are on ``devices``, shape (ranks,).
 
     A collective takes the algorithm that is ``named`` for its kind, else its own, else that of the
-    cluster's library, else the ``cheapest``. ``priced``: fill in ``seconds``.
+    cluster's library, else the ``cheapest``. ``priced``: fill in ``seconds``; where the library is
+    NCCL, they are those of its calls, and so are the bytes that its rings send, but for calls that
+    name an algorithm or were measured there.
 
     Raises UsageError where an algorithm cannot be simulated.
     """
@@ -95,6 +106,8 @@ def make_plan(
     messages, ends = np.empty(0, np.int32), np.empty((0, 2), np.int32)
     assignments: list[Assignment] = []
     kinds = link_kinds(cluster)
+    library = library_network(cluster) if priced else None
+    used = ""
     for number, (call, when) in enumerate(zip(matching.calls, matching.instances, strict=True)):
         instances, group = when.numbers, when.group
         groups = devices[when.groups]
@@ -103,36 +116,48 @@ def make_plan(
         nbytes_on_links = call.nbytes if own_name else effective_bytes(cluster, call, members)
         counts_as = replace(call, nbytes=nbytes_on_links)
         effective[number] = counts_as.nbytes
+        network = None if own_name or cluster.calls.get(call.kind or MESSAGE) else library
         if not call.kind:
             messages, ends = np.append(messages, instances), np.append(ends, groups[group], axis=0)
             taken = message_seconds(cluster, groups[:, 0], groups[:, 1], counts_as.nbytes)
+            if network:
+                at_least = library_message_seconds(network, cluster, groups, call.nbytes)
+                taken = np.maximum(taken, at_least)
         elif members > 1:
-            name = own_name or library_algorithm(cluster, call.kind, members)
-            offers, taken = chosen(cluster, kinds, counts_as, name, groups, priced=priced)
-            for own, one in offers:
-                taking_part = np.isin(group, own)
-                which = np.searchsorted(own, group[taking_part]).astype(np.int32)
-                served = instances[taking_part]
-                ranks = when.groups[own]
-                sent = _of_all(one.sent, call.nbytes, counts_as.nbytes)
-                assignments.append(
-                    Assignment(
-                        call=call,
-                        effective_bytes=counts_as.nbytes,
-                        schedule=_kept(one),
-                        sent=sent,
-                        ranks=ranks,
-                        devices=one.groups,
-                        instances=served,
-                        group=which,
-                    )
-                )
+            by = by_library(cluster, network, call, groups) if network else None
+            if by is None:
+                name = own_name or library_algorithm(cluster, call.kind, members)
+                offers, taken = chosen(cluster, kinds, counts_as, name, groups, priced=priced)
+                carried = [
+                    Carried(own, _kept(one), _of_all(one.sent, call.nbytes, counts_as.nbytes))
+                    for own, one in offers
+                ]
+            else:
+                carried, taken = by
+                used = LIBRARY
+            assignments += [_assigned(counts_as, one, call, when, groups) for one in carried]
         else:
             continue
         seconds[instances] = taken[group]
     of_message = matching.call[messages]
-    return Plan(
-        tuple(assignments), messages, ends, nbytes[of_message], effective[of_message], seconds
+    own, counted = nbytes[of_message], effective[of_message]
+    return Plan(tuple(assignments), messages, ends, own, counted, seconds, used)
+
+
+def _assigned(
+    counts_as: Call, one: Carried, call: Call, when: Instances, groups: Ints
+) -> Assignment:
+    """The instances that some groups of devices, shape (groups, members), carry out alike."""
+    taking_part = np.isin(when.group, one.own)
+    return Assignment(
+        call=call,
+        effective_bytes=counts_as.nbytes,
+        schedule=one.schedule,
+        sent=one.sent,
+        ranks=when.groups[one.own],
+        devices=groups[one.own],
+        instances=when.numbers[taking_part],
+        group=np.searchsorted(one.own, when.group[taking_part]).astype(np.int32),
     )
 
 

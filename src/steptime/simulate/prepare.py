@@ -14,13 +14,13 @@ from steptime.errors import UsageError
 from steptime.host_memory import require_memory
 from steptime.program import Matching, Program, check, match_calls
 from steptime.simulate.plan import Plan, check_algorithms, make_plan
-from steptime.simulate.priced import priced
+from steptime.simulate.priced import Ideal, ideal_step
 from steptime.simulate.queues import Queues, queues
 from steptime.simulate.simulation import Fidelity
 
 NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
 
-_END_BYTES = 8  # of each rank op and step
+_TIMES_BYTES = 16  # of each rank op and step
 _OTHER_BYTES = (
     100  # of each rank op: its part in an instance, and what is held while calls are matched
 )
@@ -30,7 +30,8 @@ _OTHER_BYTES = (
 class Prepared:
     """A program that was checked for simulation on a cluster, and the plan of its step.
 
-    ``devices``: that of each rank, shape (ranks,). ``wall_s``: how long preparing took.
+    ``devices``: that of each rank, shape (ranks,). ``ideal``: the step where calls take no time.
+    ``wall_s``: how long preparing took.
     """
 
     program: Program
@@ -41,6 +42,7 @@ class Prepared:
     queues: Queues
     matching: Matching
     plan: Plan
+    ideal: Ideal
     wall_s: float
 
 
@@ -68,7 +70,7 @@ def prepare(
     matching = match_calls(program)
     check_algorithms(matching, algorithms)
     queued = queues(program, cluster.device, cluster.speed[devices])
-    priced(program, queued, matching, np.zeros(matching.call.size), 1)  # raises on a deadlock
+    ideal = ideal_step(program, queued, matching)
     plan = make_plan(cluster, matching, devices, algorithms, priced=fidelity == "collective")
     return Prepared(
         program=program,
@@ -79,6 +81,7 @@ def prepare(
         queues=queued,
         matching=matching,
         plan=plan,
+        ideal=ideal,
         wall_s=time.perf_counter() - began,
     )
 
@@ -88,7 +91,7 @@ def _require_memory(program: Program, kept_steps: int) -> None:
     sizes = np.array([len(ops) for ops in program.lists], np.int64)
     instances = float(sizes[program.class_of].sum())
     require_memory(
-        instances * (kept_steps * _END_BYTES + _OTHER_BYTES),
+        instances * (kept_steps * _TIMES_BYTES + _OTHER_BYTES),
         f"{program.name} on {program.ranks} ranks, {instances:,.0f} ops in all,",
         "ask for fewer ranks",
     )

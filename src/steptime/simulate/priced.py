@@ -1,15 +1,18 @@
 """Fidelity ``collective``: steps whose calls take known times, for very many ranks."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from steptime.arrays import Floats
 from steptime.errors import UsageError
-from steptime.program import Matching, Program
+from steptime.program import PIPELINE, Matching, Program
 from steptime.simulate.deadlock import Deadlock
+from steptime.simulate.division import divide, ready_times
 from steptime.simulate.equivalent_ranks import kinds_of_ranks
 from steptime.simulate.queues import Queues
 from steptime.simulate.recurrence import run
-from steptime.simulate.simulation import Times
+from steptime.simulate.simulation import Times, phases_of
 
 
 def priced(
@@ -33,4 +36,31 @@ def priced(
             every = [slice(*kinds.queues.rank_ops_of[k : k + 2]) for k in kinds.of.tolist()]
             never = np.isnan(np.concatenate([before[own] for own in every]))
             raise UsageError(Deadlock(program, queued, matching, done[kinds.of], never).reason())
-    return Times(kinds.queues, kinds.of, ends, bounds)
+    ready = ready_times(kinds.queues, kinds.prices, ends)
+    return Times(kinds.queues, kinds.of, ready, ends, bounds)
+
+
+class Ideal(NamedTuple):
+    """A step on a network that costs nothing, the second of two, by then in the steady state.
+
+    ``step_s``: what it takes, in seconds. ``bubble``: the bubble of a pipeline's own schedule, as a
+    part of what its busiest rank works: what no rank waits for because another works longer. It is
+    0 where the program has no axis PIPELINE of two stages or more.
+    """
+
+    step_s: float
+    bubble: float
+
+
+def ideal_step(program: Program, queued: Queues, matching: Matching) -> Ideal:
+    """The step of ``program`` where calls take no time.
+
+    Raises UsageError that names ranks which wait for each other for ever.
+    """
+    times = priced(program, queued, matching, np.zeros(matching.call.size), 2)
+    begin, end = times.bounds[-2:]
+    step_s = float((end - begin).max())
+    totals = divide(times.queues, phases_of(program), times.ready, times.ends, begin, end)
+    work = float((totals[:, 0] + totals[:, 2]).max())
+    piped = program.axes.get(PIPELINE, 1) > 1 and work > 0
+    return Ideal(step_s, step_s / work - 1 if piped else 0.0)

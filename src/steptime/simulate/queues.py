@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import Device
 from steptime.program import MAIN, Compute, Op, Program, Wait
-from steptime.simulate.device import seconds_on
+from steptime.simulate.device import timer
 
 COMPUTE, WAIT, COMMUNICATE = 0, 1, 2  # what an op does: its code
 
@@ -54,6 +54,7 @@ def queues(program: Program, device: Device, speed: Floats) -> Queues:
     Raises UsageError when an op is of a dtype that the device has no rate for.
     """
     ops = [op for of_class in program.lists for op in of_class]
+    seconds = timer(device)
     streams = {name: number for number, name in enumerate(streams_of(program))}
     by_stream = [
         [place for place, op in enumerate(of_class) if streams[op.stream] == stream]
@@ -68,7 +69,7 @@ def queues(program: Program, device: Device, speed: Floats) -> Queues:
         class_of=program.class_of.astype(np.int32),
         ops_of=_offsets(lengths),
         code=np.array([_code(op) for op in ops], np.int8),
-        seconds=np.array([seconds_on(device, op) for op in ops], np.float64),
+        seconds=np.array([seconds(op) for op in ops], np.float64),
         part=np.array([n for of_class in program.lists for n in _parts(of_class)], np.int32),
         after_of=_offsets([len(op.after) for op in ops]),
         after=np.array([place for op in ops for place in op.after], np.int32),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steptime.arrays import Flags, Floats, Ints, Longs
-from steptime.simulate.network.compiled import compiled, in_place
+from steptime.simulate.network.compiled import in_place, inner
 from steptime.simulate.queues import COMMUNICATE, Queues
 
 NONE = -1
@@ -42,19 +42,19 @@ class Calls(NamedTuple):
     following: Longs
 
 
-@compiled
-def unreached(prices: Prices, streams: int) -> Calls:
-    """The progress before any stream has reached an instance."""
-    instances = prices.missing.size
-    return Calls(
-        prices.missing.copy(),
-        np.zeros(instances),
-        np.full(instances, NONE),
-        np.full(streams, NONE),
-    )
+class Todo(NamedTuple):
+    """The streams of all ranks: those that have ``arrived`` in an instance, and those to look at.
+
+    The latter are a ``stack`` and, of each stream, whether it is ``listed`` there; all of shape
+    (streams of all,).
+    """
+
+    arrived: Flags
+    stack: Longs
+    listed: Flags
 
 
-@in_place
+@inner
 def instance_of(queues: Queues, prices: Prices, rank: int, op: int) -> int:
     """The instance that a rank's op is a part of, NONE where it does not communicate."""
     if queues.code[op] != COMMUNICATE:
@@ -62,7 +62,7 @@ def instance_of(queues: Queues, prices: Prices, rank: int, op: int) -> int:
     return int(prices.instance[prices.parts_of[rank] + queues.part[op]])
 
 
-@in_place
+@inner
 def reach(calls: Calls, instance: int, stream: int, time: float) -> bool:
     """Let a stream reach an instance, and wait there if others are missing; else return True."""
     calls.missing[instance] -= 1
@@ -73,7 +73,7 @@ def reach(calls: Calls, instance: int, stream: int, time: float) -> bool:
     return True
 
 
-@in_place
+@inner
 def startable(
     queues: Queues, rank: int, op: int, free: float, before: Floats, ends: Floats
 ) -> float:
@@ -95,7 +95,7 @@ def startable(
     return start
 
 
-@in_place
+@inner
 def push(stack: Longs, listed: Flags, top: int, stream: int) -> int:
     """Push a stream onto the stack of those to look at, unless it is there; returns the new top."""
     if listed[stream]:
@@ -104,7 +104,7 @@ def push(stack: Longs, listed: Flags, top: int, stream: int) -> int:
     return top + 1
 
 
-@in_place
+@inner
 def push_waiting(stack: Longs, listed: Flags, top: int, calls: Calls, instance: int) -> int:
     """Push all streams that wait in an instance onto the stack; returns the new top."""
     stream = calls.waiting[instance]
@@ -114,29 +114,52 @@ def push_waiting(stack: Longs, listed: Flags, top: int, calls: Calls, instance: 
     return top
 
 
-@compiled
 def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floats) -> Longs:
     """One step: fill in when each rank op ``ends``, in seconds, shape (rank ops,).
 
     ``before``: the same of the step before. ``free``, shape (ranks, streams): when each
     stream is done with what was before; on return, when it is done with this step.
 
+    Returns how many ops each stream has done, shape (ranks, streams): fewer than it has where the
+    program waits for itself.
+    """
+    instances, streams = prices.missing.size, free.size
+    calls = Calls(
+        prices.missing.copy(),
+        np.zeros(instances),
+        np.full(instances, NONE),
+        np.full(streams, NONE),
+    )
+    done = np.zeros(free.shape, np.int64)
+    ends[:] = np.nan
+    todo = Todo(
+        np.zeros(streams, np.bool_), np.arange(streams)[::-1].copy(), np.ones(streams, np.bool_)
+    )
+    _run(queues, prices, calls, todo, done, free, before, ends)
+    return done
+
+
+@in_place
+def _run(
+    queues: Queues,
+    prices: Prices,
+    calls: Calls,
+    todo: Todo,
+    done: Longs,
+    free: Floats,
+    before: Floats,
+    ends: Floats,
+) -> None:
+    """Take every stream as far as it can go.
+
     An instance of a call starts when all its members have reached it and ends, for all, its seconds
     later. So each time is a maximum of others plus a duration, and the order in which streams are
     looked at does not matter: one goes on as far as it can, and is looked at again when the
     instance it waits in has ended, or an op that it comes after.
-
-    Returns how many ops each stream has done, shape (ranks, streams): fewer than it has where the
-    program waits for itself.
     """
-    ranks, streams = free.shape
-    calls = unreached(prices, ranks * streams)
-    arrived = np.zeros(ranks * streams, np.bool_)
-    done = np.zeros((ranks, streams), np.int64)
-    stack = np.arange(ranks * streams)[::-1].copy()
-    listed = np.ones(ranks * streams, np.bool_)
-    top = ranks * streams
-    ends[:] = np.nan
+    arrived, stack, listed = todo
+    streams = free.shape[1]
+    top = stack.size
     while top:
         top -= 1
         one = stack[top]
@@ -171,4 +194,3 @@ def run(queues: Queues, prices: Prices, free: Floats, before: Floats, ends: Floa
             done[rank, stream] += 1
             for number in range(queues.wakes_of[op], queues.wakes_of[op + 1]):
                 top = push(stack, listed, top, rank * streams + queues.wakes[number])
-    return done

@@ -12,7 +12,7 @@ from steptime.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.simulate.division import starts_of
 from steptime.simulate.network.series import LinkSeries
 from steptime.simulate.queues import Queues, streams_of
-from steptime.timeline import INTERVAL, Phase, Timeline
+from steptime.timeline import EXPOSED, INTERVAL, Phase, Timeline
 
 Fidelity: TypeAlias = Literal["message", "collective"]
 
@@ -29,6 +29,7 @@ RANK = np.dtype(
         ("exposed_comm_s", np.float64),
         ("update_s", np.float64),
         ("other_s", np.float64),
+        *[(f"{part}_s", np.float64) for part in EXPOSED],
     ]
 )
 
@@ -39,12 +40,13 @@ class Simulation:
 
     ``timeline`` shows the ranks ``shown_ranks``, shape (shown,); every other figure is of all.
     ``step_s``: each step as long as its slowest rank took, in seconds, shape (steps,). ``ranks``:
-    how long the last step took each rank, and its four phases, which add up to it: dtype RANK,
-    shape (ranks,). ``pairs``: bytes of a step from each rank to each other, shape (ranks, ranks),
-    None where there are very many. ``bytes_sent`` and ``bytes_received``, shape (ranks,),
+    how long the last step took each rank, its four phases, which add up to it, and the parts of
+    exposed communication: dtype RANK, shape (ranks,). ``ideal_step_s``: what a step takes where
+    calls take no time. ``pairs``: bytes of a step from each rank to each other, shape (ranks,
+    ranks), None where there are very many. ``bytes_sent`` and ``bytes_received``, shape (ranks,),
     ``link_bytes``, shape (links,), and ``messages`` are of one step. ``link_series``: what the
     links carried over time, all steps together, where messages were simulated. ``wall_s``: how
-    long the simulation took.
+    long the simulation took. ``library``: whose closed forms price its collectives, if any's.
     """
 
     fidelity: Fidelity
@@ -52,6 +54,7 @@ class Simulation:
     shown_ranks: Ints
     step_s: Floats
     ranks: NDArray[Any]
+    ideal_step_s: float
     bytes_sent: Floats
     bytes_received: Floats
     messages: int
@@ -59,19 +62,21 @@ class Simulation:
     link_series: LinkSeries | None
     wall_s: float
     pairs: Floats | None = None
+    library: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Times:
     """When every rank op of ``queues`` ended, in seconds, shape (steps, rank ops).
 
-    ``bounds``, shape (steps + 1, ranks of queues): when each rank's steps begin, and the last one
-    ends. ``like``: for each rank of the program the rank of ``queues`` that has its times, shape
-    (ranks,).
+    ``ready``, of the same shape: as ``ready_times``. ``bounds``, shape (steps + 1, ranks of
+    queues): when each rank's steps begin, and the last one ends. ``like``: for each rank of the
+    program the rank of ``queues`` that has its times, shape (ranks,).
     """
 
     queues: Queues
     like: Ints
+    ready: Floats
     ends: Floats
     bounds: Floats
 
@@ -90,7 +95,9 @@ def phases_of(program: Program) -> NDArray[np.uint8]:
     return np.array([_phase(op) for ops in program.lists for op in ops], np.uint8)
 
 
-def timeline(program: Program, times: Times, ranks: Ints, messages: NDArray[np.void]) -> Timeline:
+def timeline(
+    program: Program, times: Times, ranks: Ints, messages: NDArray[np.void], bubble: float
+) -> Timeline:
     """The timeline of some ranks, with these messages, dtype MESSAGE."""
     streams = {name: number for number, name in enumerate([STEP_STREAM, *streams_of(program)])}
     texts = dict.fromkeys([program.name, *(op.name for ops in program.lists for op in ops)])
@@ -105,6 +112,7 @@ def timeline(program: Program, times: Times, ranks: Ints, messages: NDArray[np.v
         for step, start in enumerate(starts):
             ops = template.copy()
             ops["start"], ops["end"] = start, times.ends[step, own]
+            ops["ready"] = times.ready[step, own]
             whole = np.zeros(1, INTERVAL)
             whole["phase"], whole["name"] = Phase.STEP, names[program.name]
             whole["stream"] = streams[STEP_STREAM]
@@ -119,6 +127,7 @@ def timeline(program: Program, times: Times, ranks: Ints, messages: NDArray[np.v
         streams=tuple(streams),
         intervals=np.concatenate(rows),
         messages=messages,
+        bubble=bubble,
     )
 
 

@@ -12,7 +12,7 @@ from steptime.arrays import Ints
 from steptime.cluster import Cluster
 from steptime.program import Matching, Program
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
-from steptime.simulate.division import divide
+from steptime.simulate.division import divide, ready_times
 from steptime.simulate.events import Loop
 from steptime.simulate.load import load
 from steptime.simulate.network.simulator import NetworkSimulator
@@ -29,7 +29,8 @@ from steptime.simulate.simulation import (
     ranks_to_show,
     timeline,
 )
-from steptime.timeline import MESSAGE
+from steptime.timeline import EXPOSED, MESSAGE, PHASES
+from steptime.timeline.phases import give_reasons
 
 
 def simulate(
@@ -72,7 +73,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         kept = _messages(network, devices, cluster) if keep_messages else kept
     carried = load(prepared.plan, matching, cluster, devices)
     some = ranks_to_show(program)
-    line = timeline(program, times, some, kept)
+    line = timeline(program, times, some, kept, prepared.ideal.bubble)
     if not keep_messages:
         line = replace(line, messages=_point_to_point(program, matching, line.intervals, some))
     return Simulation(
@@ -80,13 +81,15 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         timeline=line,
         shown_ranks=some,
         step_s=np.diff(times.bounds, axis=0).max(axis=1),
-        ranks=_rank_figures(program, times),
+        ranks=_rank_figures(program, times, prepared.ideal.bubble),
+        ideal_step_s=prepared.ideal.step_s,
         bytes_sent=carried.sent,
         bytes_received=carried.received,
         messages=carried.messages,
         link_bytes=carried.links,
         link_series=network.link_series if network else None,
         pairs=carried.pairs,
+        library=prepared.plan.library,
         wall_s=prepared.wall_s + time.perf_counter() - began,
     )
 
@@ -103,7 +106,7 @@ def _by_messages(
         if end > first:  # else its steps take no time
             last = queued.rank_ops_of[rank] + queued.queue[end - 1]
             bounds[1:, rank] = loop.ends[:, last]
-    return Times(queued, ranks, loop.ends, bounds)
+    return Times(queued, ranks, ready_times(queued, matching, loop.ends), loop.ends, bounds)
 
 
 def _messages(network: NetworkSimulator, devices: Ints, cluster: Cluster) -> NDArray[Any]:
@@ -139,12 +142,17 @@ def _point_to_point(
     return np.concatenate(found)
 
 
-def _rank_figures(program: Program, times: Times) -> NDArray[Any]:
+def _rank_figures(program: Program, times: Times, bubble: float) -> NDArray[Any]:
     """The last step of every rank, dtype RANK."""
     begin, end = times.bounds[-2:]
+    found = np.zeros(begin.size, PHASES)
+    totals = divide(times.queues, phases_of(program), times.ready, times.ends, begin, end)
+    for number, field in enumerate(("compute", "transfer", "update", "other", "dependency")):
+        found[field] = totals[:, number]
+    found["exposed_comm"] = found["transfer"] + found["dependency"]
+    give_reasons(found, np.zeros(begin.size, np.int32), bubble)
     figures = np.zeros(program.ranks, RANK)
-    totals = divide(times.queues, phases_of(program), times.ends, begin, end)[times.like]
     figures["rank"], figures["step_s"] = np.arange(program.ranks), (end - begin)[times.like]
-    for number, field in enumerate(("compute_s", "exposed_comm_s", "update_s", "other_s")):
-        figures[field] = totals[:, number]
+    for field in ("compute", "exposed_comm", "update", "other", *EXPOSED):
+        figures[f"{field}_s"] = found[field][times.like]
     return figures

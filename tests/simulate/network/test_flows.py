@@ -62,6 +62,20 @@ def test_what_a_limited_message_leaves_goes_to_the_others():
     np.testing.assert_allclose(times, [1, 1, 1], rtol=EXACT)
 
 
+def test_one_message_among_a_thousand_that_ends_makes_the_others_faster_at_once():
+    """Of a link that all share the ends are known: the least of what is left, times those left.
+
+    Each end changes the rates by a thousandth, so that rates which are kept while they are nearly
+    right would add up to much.
+    """
+    count = 1000
+    sizes = np.arange(1, count + 1) * 1e3
+    times = finish_times(star(count + 1, 1e6, 0.0), np.arange(count), [count] * count, sizes,
+                         np.zeros(count))  # fmt: skip
+    sharing = count - np.arange(count)
+    np.testing.assert_allclose(times, np.cumsum(1e3 * sharing) / 1e6, rtol=EXACT)
+
+
 @st.composite
 def networks(draw, largest=8):
     """Devices with random paths, of any number of hops, over a few links."""
@@ -199,6 +213,13 @@ def rates_at(cluster, src, dst, nbytes, start, moment):
 def test_a_message_that_cannot_be_is_refused(src, dst, nbytes, start, named):
     with pytest.raises(UsageError, match=named):
         finish_times(star(4), src, dst, nbytes, start)
+
+
+def test_one_link_among_others_that_cannot_be_is_named():
+    good = star(2)
+    links = replace(good.links, bandwidth=np.array([1.0, 1.0, -1.0, 1.0]))
+    with pytest.raises(UsageError, match="the link down0 of test has a bandwidth of -1"):
+        finish_times(replace(good, links=links), [0], [1], [1], [0])
 
 
 @pytest.mark.parametrize(

@@ -217,3 +217,13 @@ def test_impossible_times_and_devices_are_refused():
         traffic.enter(token, 0, at)
         with pytest.raises(UsageError, match=f"no rank can enter a collective at {at:g} s"):
             traffic.advance()
+
+
+@pytest.mark.parametrize("wrong", [0, 2])
+def test_one_impossible_time_among_others_is_refused(wrong):
+    traffic = NetworkSimulator(star(3))
+    token = traffic.begin(schedule(algorithm_named("all_reduce", "ring"), 3), [0, 1, 2], 8)
+    for rank in range(3):
+        traffic.enter(token, rank, inf if rank == wrong else 1.0)
+    with pytest.raises(UsageError, match="no rank can enter a collective at inf s"):
+        traffic.finish()

@@ -10,30 +10,25 @@ from steptime.arrays import Longs
 from steptime.collectives.execute import slot_offsets
 from steptime.collectives.schedule import Round, Schedule
 
-REDUCE_NS_PER_BYTE = 0.1
-"""Duration of a ``calc`` for each byte reduced; LogGOPSim counts time in nanoseconds."""
-
 
 def goal_text(schedule: Schedule, nbytes: int) -> str:
     """The GOAL text of a schedule on a vector of ``nbytes`` bytes.
 
     One block a rank. Each message of a round is a ``send`` and a ``recv`` with the round as its
-    tag, a rank's reductions in a round are one ``calc`` after its receives, and an operation
-    requires all of its rank's previous round, as the Schedule's local barriers say. A message of no
-    bytes counts as one byte, since LogGOPSim subtracts one from every size.
+    tag, and an operation requires all of its rank's previous round, as the Schedule's local
+    barriers say. Reducing takes no time. A message of no bytes counts as one byte, since LogGOPSim
+    subtracts one from every size.
 
     The grammar is that of src/LogGOPSim/txt2bin.re in spcl/LogGOPSim@76451de.
     """
     offsets = np.asarray(slot_offsets(schedule, nbytes))
     blocks = [_Block() for _ in range(schedule.ranks)]
     for tag, transfers in enumerate(schedule.rounds()):
-        messages, reduced = message_sizes(transfers, offsets)
+        messages, _ = message_sizes(transfers, offsets)
         for (src, dst), size in messages.items():
             blocks[src].add(f"send {max(1, size)}b to {dst} tag {tag}")
             blocks[dst].add(f"recv {max(1, size)}b from {src} tag {tag}")
-        for rank, size in reduced.items():
-            blocks[rank].add_after_round(f"calc {round(size * REDUCE_NS_PER_BYTE)}")
-        for rank in {rank for pair in messages for rank in pair} | set(reduced):
+        for rank in {rank for pair in messages for rank in pair}:
             blocks[rank].end_round()
     return "\n".join(_text(schedule.ranks, blocks))
 
@@ -64,20 +59,14 @@ class _Block:
     current: list[str] = field(default_factory=list)
 
     def add(self, operation: str) -> None:
-        self.current.append(self._write(operation, self.previous))
-
-    def add_after_round(self, operation: str) -> None:
-        self.current = [self._write(operation, self.current or self.previous)]
-
-    def end_round(self) -> None:
-        self.previous, self.current = self.current, []
-
-    def _write(self, operation: str, required: list[str]) -> str:
         self.operations += 1
         label = f"l{self.operations}"
         self.lines.append(f"{label}: {operation}")
-        self.lines += [f"{label} requires {other}" for other in required]
-        return label
+        self.lines += [f"{label} requires {other}" for other in self.previous]
+        self.current.append(label)
+
+    def end_round(self) -> None:
+        self.previous, self.current = self.current, []
 
 
 def _text(ranks: int, blocks: list[_Block]) -> Iterator[str]:

@@ -45,9 +45,17 @@ class Int32(int):
     """An integer that readers expect in the 32-bit field, such as a rank."""
 
 
+class Uint64(int):
+    """An integer that readers expect in the unsigned field, such as the size of a tensor."""
+
+
 @dataclass(frozen=True)
 class Node:
-    """One operation of a rank: the nodes that must end before it, and its attributes by name."""
+    """One operation of a rank, and its attributes by name.
+
+    ``after``: the nodes whose data it needs. ``controls``: those that it follows for another
+    reason, such as the call that made it, which a trace may lack.
+    """
 
     id: int
     name: str
@@ -55,6 +63,7 @@ class Node:
     after: Sequence[int] = ()
     micros: int = 0
     attributes: Attributes = field(default_factory=dict)
+    controls: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,8 @@ def _value_field(name: str, value: Attribute) -> bytes:
         case bool():
             return key(27, Wire.VARINT) + varint(value)
         case int():
-            return key(7 if isinstance(value, Int32) else 9, Wire.VARINT) + _int64(name, value)
+            number = 7 if isinstance(value, Int32) else 13 if isinstance(value, Uint64) else 9
+            return key(number, Wire.VARINT) + _int64(name, value)
         case float():
             return key(3, Wire.FIXED64) + struct.pack("<d", value)
         case bytes():
@@ -162,7 +172,8 @@ def read_metadata(record: bytes) -> Attributes:
         elif number == 2:
             name, content = _attribute(value)
             attributes[name] = content
-    if not version:
+    # Traces of version 0.0.4 tell theirs as an attribute.
+    if not version and "schema" not in attributes:
         raise UsageError("it does not begin with the version of a Chakra trace")
     return attributes
 
@@ -172,6 +183,7 @@ def read_node(record: bytes) -> Node:
     identity = kind = micros = 0
     name = ""
     after: list[int] = []
+    controls: list[int] = []
     attributes: dict[str, Attribute] = {}
     for number, wire, value in read_fields(record):
         match number:
@@ -182,7 +194,8 @@ def read_node(record: bytes) -> Node:
             case 3:
                 kind = _number(value)
             case 4 | 5:
-                after += map(_number, read_packed(wire, Wire.VARINT, value))
+                found = controls if number == 4 else after
+                found += map(_number, read_packed(wire, Wire.VARINT, value))
             case 7:
                 micros = _number(value)
             case 10:
@@ -190,7 +203,8 @@ def read_node(record: bytes) -> Node:
                 attributes[title] = content
     if kind not in _TYPES:
         raise UsageError(f"the node {name!r} is of no known type: {kind}")
-    return Node(identity, name, NodeType(kind), tuple(dict.fromkeys(after)), micros, attributes)
+    both = tuple(dict.fromkeys(after)), tuple(dict.fromkeys(controls))
+    return Node(identity, name, NodeType(kind), both[0], micros, attributes, both[1])
 
 
 def _attribute(message: Value) -> tuple[str, Attribute]:

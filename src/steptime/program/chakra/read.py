@@ -9,12 +9,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.files import bounded_bytes
+from steptime.files import bounded_bytes, reading
 from steptime.program.chakra.foreign import foreign_program
 from steptime.program.chakra.node import Attributes, Node, read_metadata, read_node
 from steptime.program.chakra.protobuf import read_sized
 from steptime.program.chakra.write import OWN
 from steptime.program.check import check
+from steptime.program.kernel import kernel_of
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.timeline import Phase
 
@@ -25,21 +26,23 @@ _OPS = {kind.__name__: kind for kind in (Compute, Collective, Send, Recv, Wait)}
 def read_chakra(folder: Path) -> Program:
     """The program of the traces in a folder, ``NAME.RANK.et`` for each rank.
 
-    In other tools' traces a node waits for its data and control dependencies. Compute, collectives,
-    sends and receives become one stream each, in the order of their numbers where dependencies
-    allow it. Groups are read from the folder's only JSON file, which maps a number to a list of
+    In other tools' traces a node waits for its data dependencies, and for its control dependencies
+    where they go the same way. Compute, collectives, sends, the receives from each sender and what
+    runs on the host become one stream each, in the order of their numbers where dependencies allow
+    it. Groups are read from the folder's only JSON file, which maps a number to a list of
     ranks; a collective that names no group is among all ranks.
 
     Raises UsageError for a folder without traces, or with some that are cut off, no traces, or
     contradict each other.
     """
-    traces = [_Trace.of(path) for path in _paths(folder)]
-    program = (
-        _own_program(traces)
-        if all(f"{OWN}program" in trace.metadata for trace in traces)
-        else foreign_program(folder, [trace.nodes() for trace in traces])
-    )
-    check(program)
+    with reading(folder, "Chakra traces in"):
+        traces = [_Trace.of(path) for path in _paths(folder)]
+        program = (
+            _own_program(traces)
+            if all(f"{OWN}program" in trace.metadata for trace in traces)
+            else foreign_program(folder, [trace.nodes() for trace in traces])
+        )
+        check(program)
     return program
 
 
@@ -137,11 +140,13 @@ def _ops(trace: _Trace) -> Iterator[Op]:
             kind = _OPS[own.pop("op")]
             if "phase" in own:
                 own["phase"] = Phase[own["phase"]]
+            if "kernels" in own:
+                own["kernels"] = tuple(map(kernel_of, own["kernels"]))
             hints = get_type_hints(kind)
             if not all(_fits(value, hints[name]) for name, value in own.items()):
                 raise TypeError
             yield kind(name=node.name, **own)
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, AttributeError, UsageError):
             raise UsageError(
                 f"{trace.path}: the node {node.name!r} is no op of this version of steptime"
             ) from None

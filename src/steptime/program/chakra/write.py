@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from steptime.program.chakra.node import (
     Int32,
     Node,
     NodeType,
+    Uint64,
     metadata_record,
     node_record,
 )
+from steptime.program.kernel import Kernel, kernel_text
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send, Wait
 from steptime.timeline import Phase
 from steptime.timeline.chrome import quietly
@@ -46,14 +49,21 @@ _LARGEST = float(1 << 62)
 
 
 def write_chakra(
-    program: Program, folder: Path, tell: Callable[[int, int], None] = quietly
+    program: Program,
+    folder: Path,
+    tell: Callable[[int, int], None] = quietly,
+    seconds: Sequence[Sequence[float]] = (),
 ) -> None:
     """Write a program to a folder: ``step.RANK.et`` for each rank, and ``comm_groups.json``.
 
     ASTRA-sim reads them as its workload, FOLDER/step, and as its communicator groups. Chakra has no
     streams, so an op's data dependencies are the ops it waits for and the op before it on its
-    stream; those on the step before are left out. ``read_chakra`` restores the very same program,
-    from attributes of our own. ``tell(done, whole)`` is called with the ranks written.
+    stream; those on the step before are left out. A Wait, and a collective of one rank, is metadata
+    on the host, which ASTRA-sim passes at once, whatever the device does. ``read_chakra`` restores
+    the very same program, from attributes of our own.
+
+    ``tell(done, whole)`` is called with the ranks written. ``seconds``: the duration of each
+    Compute, list by list, where not its own.
 
     Raises UsageError for a count above 64 bits, OSError when the files cannot be written.
     """
@@ -61,13 +71,16 @@ def write_chakra(
     written: dict[tuple[int, ...], bytes] = {}  # what ranks have in common is written once
     folder.mkdir(parents=True, exist_ok=True)
     before = [_before(ops) for ops in program.lists]
+    took = seconds or [[_own_seconds(op) for op in ops] for ops in program.lists]
     for rank, number in enumerate(program.class_of.tolist()):
         records = [metadata_record(_own_metadata(program, number))]
         for place, op in enumerate(program.lists[number]):
             whom = places.whom(op, rank)
             key = number, place, *whom
             if key not in written:
-                written[key] = node_record(_node(op, place, before[number][place], whom))
+                written[key] = node_record(
+                    _node(op, place, before[number][place], whom, took[number][place])
+                )
             records.append(written[key])
         write_atomic(folder / f"{PREFIX}.{rank}.et", b"".join(records))
         tell(rank + 1, program.ranks)
@@ -138,17 +151,24 @@ def _before(ops: Sequence[Op]) -> list[tuple[int, ...]]:
     return found
 
 
-def _node(op: Op, place: int, before: tuple[int, ...], whom: tuple[int, ...]) -> Node:
+def _own_seconds(op: Op) -> float:
+    return (op.seconds or 0.0) if isinstance(op, Compute) else 0.0
+
+
+def _node(
+    op: Op, place: int, before: tuple[int, ...], whom: tuple[int, ...], seconds: float
+) -> Node:
     """An op as a Chakra node, with attributes of our own for what the schema lacks."""
-    micros = 0
     attributes: dict[str, Attribute] = {}
     match op:
         case Compute():
-            kind, micros = NodeType.COMP, _count((op.seconds or 0.0) * 1e6)
-            attributes = {"num_ops": _count(op.flops), "tensor_size": _count(op.nbytes)}
+            kind = NodeType.COMP
+            attributes = {"num_ops": _count(op.flops), "tensor_size": Uint64(_count(op.nbytes))}
         case Collective():
             kind = NodeType.COMM_COLL
             attributes = _collective_attributes(op, *whom)
+            if whom[1] == 1:  # nothing to do, and nothing that ASTRA-sim would end
+                kind = NodeType.METADATA
         case Send() | Recv():
             kind = NodeType.COMM_SEND if isinstance(op, Send) else NodeType.COMM_RECV
             numbers = zip(("comm_src", "comm_dst", "comm_tag"), (*whom, op.tag), strict=True)
@@ -156,8 +176,8 @@ def _node(op: Op, place: int, before: tuple[int, ...], whom: tuple[int, ...]) ->
             attributes["comm_size"] = op.nbytes
         case Wait():
             kind = NodeType.METADATA
-    every = {"is_cpu_op": False, **attributes, **_own(op)}
-    return Node(place, op.name, kind, before, micros, every)
+    every = {"is_cpu_op": kind is NodeType.METADATA, **attributes, **_own(op)}
+    return Node(place, op.name, kind, before, _count(seconds * 1e6), every)
 
 
 def _collective_attributes(op: Collective, number: int, members: int) -> dict[str, Attribute]:
@@ -171,13 +191,22 @@ def _count(value: float) -> int:
     return round(min(max(0.0, value), _LARGEST))
 
 
+def _attribute(value: Any) -> Attribute:
+    if isinstance(value, Phase):
+        return value.name
+    if isinstance(value, tuple) and value and isinstance(value[0], Kernel):
+        return tuple(kernel_text(one) for one in value)
+    attribute: Attribute = value
+    return attribute
+
+
 def _own(op: Op) -> dict[str, Attribute]:
     """The fields of an op, except its name, as attributes of our own."""
     values = {field.name: getattr(op, field.name) for field in fields(op)} | {
         "op": type(op).__name__
     }
     return {
-        OWN + name: value.name if isinstance(value, Phase) else value
+        OWN + name: _attribute(value)
         for name, value in values.items()
         if value is not None and name != "name"
     }

@@ -3,18 +3,18 @@
 import numpy as np
 
 from steptime.arrays import Floats
-from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.compiled import inner
 from steptime.simulate.network.state import INSTANTS, NONE, SAME, Network
 
 
-@in_place
+@inner
 def stand(net: Network, place: int, one: int, key: float) -> None:
     """Put an instant at a place in the heap."""
     net.heap[place], net.keys[place] = one, key
     net.instants[one].place = place
 
 
-@in_place
+@inner
 def rise(net: Network, place: int) -> None:
     """Move an instant towards the top of the heap until the one above it is no later."""
     heap, keys = net.heap, net.keys
@@ -28,7 +28,7 @@ def rise(net: Network, place: int) -> None:
     stand(net, place, one, key)
 
 
-@in_place
+@inner
 def smaller_below(keys: Floats, place: int, size: int, key: float) -> int:
     """The child of ``place`` with the smallest key, if that is less than ``key``, else NONE."""
     below = 2 * place + 1
@@ -37,7 +37,7 @@ def smaller_below(keys: Floats, place: int, size: int, key: float) -> int:
     return below if below < size and keys[below] < key else NONE
 
 
-@in_place
+@inner
 def sink(net: Network, place: int) -> None:
     """Move an instant down the heap until none below it is earlier."""
     heap, keys, size = net.heap, net.keys, net.counts[0].heap
@@ -49,11 +49,11 @@ def sink(net: Network, place: int) -> None:
     stand(net, place, one, key)
 
 
-@in_place
+@inner
 def forget(net: Network, number: int) -> None:
     """Take an instant out of the heap."""
     counts = net.counts[0]
-    place = net.instants[number].place
+    place = int(np.int64(net.instants[number].place))
     counts.heap -= 1
     last = counts.heap
     if place != last:
@@ -65,7 +65,7 @@ def forget(net: Network, number: int) -> None:
     counts.spare_instants += 1
 
 
-@in_place
+@inner
 def put(net: Network, event: int, time: float) -> None:
     """Put an event into the agenda."""
     counts = net.counts[0]
@@ -90,7 +90,7 @@ def put(net: Network, event: int, time: float) -> None:
     net.instants[number].first = event
 
 
-@in_place
+@inner
 def drop(net: Network, event: int) -> None:
     """Take an event out of the agenda, if it is there."""
     here = net.events[event]

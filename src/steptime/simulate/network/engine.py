@@ -4,7 +4,7 @@ import numpy as np
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.simulate.network.agenda import forget, put
-from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.compiled import in_place, inner
 from steptime.simulate.network.max_min import join, leave, share
 from steptime.simulate.network.series import move, record
 from steptime.simulate.network.state import (
@@ -21,7 +21,7 @@ from steptime.simulate.network.state import (
 )
 
 
-@in_place
+@inner
 def proceed(net: Network, number: int) -> None:
     """Let a part enter its next round: messages whose other end has entered it too begin."""
     part, counts = net.parts[number], net.counts[0]
@@ -51,7 +51,7 @@ def proceed(net: Network, number: int) -> None:
     part.at, part.pending = end, pending
 
 
-@in_place
+@inner
 def finish(net: Network, token: int, rank: int) -> None:
     """Record that a lone message, or a rank's part of a collective, is done."""
     counts = net.counts[0]
@@ -60,7 +60,7 @@ def finish(net: Network, token: int, rank: int) -> None:
     counts.ended += 1
 
 
-@in_place
+@inner
 def log(net: Network, number: int) -> None:
     """Keep a row of a message that has just arrived."""
     flow, counts = net.flows[number], net.counts[0]
@@ -76,7 +76,7 @@ def log(net: Network, number: int) -> None:
     counts.logged += 1
 
 
-@in_place
+@inner
 def arrive(net: Network, number: int) -> None:
     """Handle the arrival of a message's last byte."""
     flow, counts = net.flows[number], net.counts[0]
@@ -84,7 +84,7 @@ def arrive(net: Network, number: int) -> None:
     if flow.state == FLOWING:
         since = flow.since
         leave(net, number)
-    record(net, net.paths[number], flow.hops, flow.left, since, counts.now)
+    record(net, net.paths[number], int(np.int64(flow.hops)), flow.left, since, counts.now)
     for hop in range(flow.hops):
         net.links[net.paths[number, hop]].nbytes += flow.nbytes
     lone = flow.token != NONE
@@ -106,10 +106,10 @@ def arrive(net: Network, number: int) -> None:
                 put(net, 2 * flow.part[end] + 1, counts.now + part.busy)
                 part.busy = 0.0
             else:
-                proceed(net, flow.part[end])
+                proceed(net, int(np.int64(flow.part[end])))
 
 
-@in_place
+@inner
 def happen(net: Network, event: int) -> None:
     """Handle one event."""
     number = event >> 1
@@ -158,7 +158,7 @@ def run(net: Network, until: float, stop: bool) -> int:
             return ROUNDS
 
 
-@in_place
+@inner
 def take(net: Network, nbytes: float, latency: float, path: Ints) -> int:
     """Put a message into a spare slot without starting it; returns its number."""
     counts = net.counts[0]
@@ -246,6 +246,6 @@ def tally(net: Network) -> None:
         flow = net.flows[number]
         if flow.state == FLOWING and flow.rate > 0 and now > flow.since:
             carried = min(flow.rate * (now - flow.since), flow.left)
-            record(net, net.paths[number], flow.hops, carried, flow.since, now)
+            record(net, net.paths[number], int(np.int64(flow.hops)), carried, flow.since, now)
             flow.left -= carried
             flow.since = now

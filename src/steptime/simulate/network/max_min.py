@@ -3,12 +3,12 @@
 import numpy as np
 
 from steptime.simulate.network.agenda import drop, put, smaller_below
-from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.compiled import inner
 from steptime.simulate.network.series import record
 from steptime.simulate.network.state import NODE, NONE, Network
 
 
-@in_place
+@inner
 def change(net: Network, link: int) -> None:
     """Note that the flows on a link have changed."""
     if not net.links[link].changed:
@@ -17,7 +17,7 @@ def change(net: Network, link: int) -> None:
         net.counts[0].changed += 1
 
 
-@in_place
+@inner
 def join(net: Network, number: int) -> bool:
     """Put a flow on the links of its path; returns whether any of them can limit its rate."""
     limited = False
@@ -36,7 +36,7 @@ def join(net: Network, number: int) -> bool:
     return limited
 
 
-@in_place
+@inner
 def leave(net: Network, number: int) -> None:
     """Take a flow off the links of its path."""
     low = (1 << NODE) - 1
@@ -55,7 +55,7 @@ def leave(net: Network, number: int) -> None:
                 change(net, net.paths[number, hop])
 
 
-@in_place
+@inner
 def set_rate(net: Network, number: int, rate: float) -> None:
     """Set a flow's rate from now on.
 
@@ -69,14 +69,14 @@ def set_rate(net: Network, number: int, rate: float) -> None:
         return
     if flow.rate > 0:
         carried = min(flow.rate * (now - flow.since), flow.left)
-        record(net, net.paths[number], flow.hops, carried, flow.since, now)
+        record(net, net.paths[number], int(np.int64(flow.hops)), carried, flow.since, now)
         flow.left -= carried
     flow.since, flow.rate = now, rate
     drop(net, 2 * number)
     put(net, 2 * number, now + flow.left / rate)
 
 
-@in_place
+@inner
 def alone(net: Network, number: int) -> float:
     """The rate of a flow that shares none of its links, else 0."""
     rate = np.inf
@@ -88,7 +88,7 @@ def alone(net: Network, number: int) -> float:
     return rate
 
 
-@in_place
+@inner
 def component(net: Network, link: int, turn: int) -> int:
     """Put all links that flows connect with ``link`` into ``found``; returns how many."""
     net.found[0] = link
@@ -115,7 +115,7 @@ def component(net: Network, link: int, turn: int) -> int:
     return size
 
 
-@in_place
+@inner
 def settle(net: Network, place: int, size: int) -> None:
     """Move a link down the heap of shares until none below it has a smaller one."""
     links, shares = net.found, net.shares
@@ -127,7 +127,7 @@ def settle(net: Network, place: int, size: int) -> None:
     links[place], shares[place] = one, key
 
 
-@in_place
+@inner
 def fill(net: Network, size: int) -> None:
     """Share the links of a component fairly (progressive filling; Bertsekas and Gallager, 6.5).
 
@@ -156,7 +156,7 @@ def fill(net: Network, size: int) -> None:
         settle(net, 0, size)
 
 
-@in_place
+@inner
 def fix(net: Network, node: int, share: float) -> None:
     """Give all flows of a link that have no rate yet this ``share``."""
     turn = net.counts[0].turn
@@ -173,7 +173,7 @@ def fix(net: Network, node: int, share: float) -> None:
         node = net.following[number, hop]
 
 
-@in_place
+@inner
 def share(net: Network) -> None:
     """Recompute the rates of all flows that the links that have changed can reach.
 

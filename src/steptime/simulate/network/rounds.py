@@ -84,7 +84,8 @@ class Reader:
             (ends, number, nbytes, reduced),
             (np.empty(ranks + 1, np.int64), np.empty(size, np.int64), np.full(ranks, -1)),
         )
-        return Batch(ends[:, :count], number[:count], nbytes[:count], reduced[:count], last)
+        ends = np.ascontiguousarray(ends[:, :count])  # one layout: code is compiled for each
+        return Batch(ends, number[:count], nbytes[:count], reduced[:count], last)
 
 
 def largest_round(schedule: Schedule) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import NO_LINK, Cluster
-from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.compiled import in_place, inner
 
 Table: TypeAlias = tuple[Longs, Ints, Floats]
 """Keys of pairs, their paths and latencies; arrays of length 65,536."""
@@ -54,7 +54,7 @@ def _padded(paths: Ints, hops: int) -> Ints:
     return np.pad(paths, ((0, 0), (0, more)), constant_values=NO_LINK) if more else paths
 
 
-@in_place
+@inner
 def place_of(key: int) -> int:
     """The only place in the table at which a pair of devices can be."""
     return ((key * _SPREAD) >> (64 - _BITS)) & ((1 << _BITS) - 1)

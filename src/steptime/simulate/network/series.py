@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.arrays import Floats, Ints
-from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.compiled import in_place, inner
 from steptime.simulate.network.state import BINS, NONE, Network
 
 
@@ -52,7 +52,7 @@ def move(net: Network, time: float) -> None:
     widen(net, time)
 
 
-@in_place
+@inner
 def widen(net: Network, time: float) -> None:
     """Double the width of the bins until they reach up to a time."""
     counts = net.counts[0]
@@ -70,7 +70,7 @@ def widen(net: Network, time: float) -> None:
                 row[place] = total
 
 
-@in_place
+@inner
 def record(net: Network, path: Ints, hops: int, nbytes: float, since: float, until: float) -> None:
     """Add the bytes that a message carried evenly over its path between two times."""
     counts = net.counts[0]

@@ -238,9 +238,11 @@ class NetworkSimulator:
         if self._entered:
             parts, at = map(np.array, zip(*self._entered, strict=True))
             self._entered.clear()
-            if not ((at >= self.now) & (at < inf)).all():
+            impossible = at[~((at >= self.now) & (at < inf))]
+            if impossible.size:
                 raise UsageError(
-                    f"no rank can enter a collective at {at.min():g} s: it is {self.now:g} s now"
+                    f"no rank can enter a collective at {impossible[0]:g} s: it is {self.now:g} s "
+                    "now"
                 )
             engine.enter(self._network, parts.astype(np.int32), at.astype(float))
         while True:
