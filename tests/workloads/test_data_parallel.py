@@ -9,10 +9,10 @@ from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Wait, check
 from steptime.strategies import live_strategies, strategy_named
 from steptime.timeline import Phase
-from steptime.train.config import GPT2Config
+from steptime.train.config import gpt2
 from steptime.train.flat import FlatModel
 from steptime.train.layout import plan_layout
-from steptime.train.model import GPT2
+from steptime.train.model import Decoder
 from steptime.train.sync import GradientSync
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.models import Transformer, model_named
@@ -45,8 +45,8 @@ class Calls:
 
 def calls_of_training(strategy, compute=torch.float32):
     """What one step of the live training asks of its communicator, in order."""
-    config = GPT2Config(layers=3, heads=4, embd=64, context=32, vocabulary=500)
-    model = GPT2(config, torch.Generator().manual_seed(0))
+    config = gpt2(layers=3, heads=4, hidden=64, context=32, vocabulary=500)
+    model = Decoder(config, torch.Generator().manual_seed(0))
     tensors = [(name, tuple(p.shape)) for name, p in model.named_parameters()]
     layout = plan_layout(tensors, RANKS, BUCKET // 4 if strategy.overlapped else None)
     flat = FlatModel(layout, torch.zeros(layout.size, dtype=compute), torch.zeros(layout.size))

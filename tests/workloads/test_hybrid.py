@@ -9,8 +9,12 @@ from steptime.cluster.what_if import ideal
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Recv, Send, check
 from steptime.simulate.step import simulate
-from steptime.workloads.hybrid import hybrid
+from steptime.workloads.experts import mixture
+from steptime.workloads.hybrid import Hybrid, hybrid
+from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Transformer, model_named
+from steptime.workloads.spec import StepSpec
+from steptime.workloads.step import step_of
 
 SMALL = Transformer(name="small", layers=8, hidden=64, heads=8, context=32, vocabulary=500)
 
@@ -172,5 +176,40 @@ def test_the_bubble_is_that_of_1f1b_where_communication_costs_nothing(stages, mi
 def same_for_all(op):
     """Embedding, head and update for nothing: stages are then alike."""
     if isinstance(op, Compute) and not op.name.endswith(("attention", "mlp")):
-        return replace(op, flops=0.0, nbytes=0.0)
+        return replace(op, flops=0.0, nbytes=0.0, kernels=())
     return op
+
+
+def test_every_schedule_computes_the_same_and_reads_as_much_memory():
+    """A backward pass in two halves is as much work as one."""
+
+    def work(schedule):
+        made = hybrid(SMALL, pipeline=2, micro_batches=4, schedule=schedule, recompute="selective")
+        own = [
+            [op for op in of(Compute, ops) if op.name.startswith(("forward", "backward"))]
+            for ops in made.lists
+        ]
+        return [sum(getattr(op, what) for op in ops) for ops in own for what in ("flops", "nbytes")]
+
+    assert work("zb-h1") == pytest.approx(work("1f1b"), rel=1e-12)
+
+
+def test_rows_of_a_micro_batch_are_computed_and_sent():
+    def work(rows):
+        spec = StepSpec(model="gpt2-124M", tensor=2, micro_batches=2, rows=rows, tokens=64)
+        (ops,) = step_of(spec).program.lists
+        sums = [op.nbytes for op in of(Collective, ops) if op.group == ("tensor",)]
+        return sum(op.flops for op in of(Compute, ops) if op.dtype == "bf16"), sum(sums)
+
+    assert np.divide(work(3), work(1)) == pytest.approx([3, 3], rel=1e-3)
+
+
+def test_the_router_and_the_experts_compute_what_the_whole_mixture_does():
+    model = model_named("mixtral-8x7B")
+    step = Hybrid(model, mesh=Mesh(expert=4), micro_batches=1, tokens=64)
+    part = next(p for p in model.units[1].parts if any(t.expert for t in p.tensors))
+    segments = mixture(step.cut, part)
+    assert [segment.part.name for segment in segments] == ["router", "experts"]
+    flops = sum(segment.part.forward_flops(64) for segment in segments)
+    assert flops == part.forward_flops(64)
+    assert segments[1].part.forward_flops(64) == 2 * 2 * 3 * 4096 * 14336  # top 2 of 3 matrices

@@ -68,7 +68,7 @@ def test_a_step_of_a_large_model_is_simulated_and_its_memory_told(name, mesh, cl
 
 
 def test_stages_that_do_not_divide_the_layers_are_refused_with_those_that_do():
-    with pytest.raises(UsageError, match=r"16 pipeline stages .* 61 layers .* are 1 and 61"):
+    with pytest.raises(UsageError, match=r"16 pipeline stages .* 61 layers .* are 9 and 21"):
         Hybrid(model_named("deepseek-v3"), mesh=Mesh(pipeline=16, expert=8), micro_batches=16)
 
 
@@ -103,14 +103,15 @@ def test_tokens_come_together_for_the_shared_expert_and_part_behind_it():
     at = [place for place, name in enumerate(once) if name == "forward 0 router"]
     assert len(at) == 3  # of four layers one is dense
     for place in at:
-        assert once[place - 1 : place + 7] == [
+        assert once[place - 1 : place + 8] == [
             "forward router",
             "forward 0 router",
             "forward router",
+            "forward counts",
             "forward dispatch",
-            "forward experts",
+            "forward routed tokens",
             "forward 0 experts",
-            "forward experts",
+            "forward routed tokens",
             "forward combine",
         ]
     assert once.count("forward 0 mlp") == 1

@@ -128,7 +128,7 @@ def test_a_name_of_the_hub_is_no_file_here():
         ({"hidden_size": "64"}, "hidden_size is '64': it must be a whole number, 1 or more"),
         ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
         ({"num_hidden_layers": 10**7}, "10,000,000 layers of 1 MLPs"),
-        ({"vocab_size": 10**400}, "the vocabulary of .* is too large: it must be below"),
+        ({"vocab_size": 10**400}, "vocab_size is 1000.*: it must be at most"),
         ({"num_attention_heads": 5}, "config.json: 5 heads do not divide the hidden size 64"),
         ({"num_key_value_heads": 3}, "3 key heads do not divide the heads 4"),
         ({"model_type": "absent"}, "model_type is missing"),
@@ -152,9 +152,9 @@ def test_a_configuration_that_makes_no_model_is_refused(changes, why, tmp_path):
     ("text", "why"),
     [
         ("{", "is no JSON"),
-        ("[1]", "must be an object with keys"),
-        ("[" * 100_000, "is no JSON"),
-        ("1" * 5000, "is no JSON"),
+        ("[1]", "Expected `object`, got `array`"),
+        ('{"a":' + "[" * 100_000, "is nested too deeply"),
+        ("1" * 5000, "Number out of range"),
     ],
 )
 def test_what_is_no_configuration_is_refused(text, why, tmp_path):
@@ -221,7 +221,7 @@ def test_a_file_may_depart_from_its_family(tmp_path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("family = ", "mine.toml is no TOML"),
+        ("family = ", "mine.toml: it is no TOML"),
         (small(), "family is missing"),
         ('family = "lama"\n' + small(), "family is 'lama': did you mean llama"),
         ('family = "gpt2"\n' + small(layer=2), "layer is not known here: did you mean 'layers'?"),
@@ -259,7 +259,7 @@ def answer_of_copy(folder, code):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     return done.stdout.split()
 

@@ -42,6 +42,16 @@ def test_both_kinds_of_steps_keep_the_same(strategy):
         assert getattr(found, part) == pytest.approx(getattr(other, part), rel=1e-3)
 
 
+def test_zero_3_passes_two_units_of_parameters_and_one_of_gradients():
+    """The table of a tied embedding is gathered beside them: the head needs it too."""
+    model = model_named("gpt2-124M").padded()
+    sizes = [unit.parameters for unit in model.units]
+    found = memory_of_replica(model, "zero3", ranks=8, rows=1, row=64, dtype="bf16")
+    gathered = 2 * (sum(sorted(sizes)[-2:]) + sizes[0])
+    assert found.passing == gathered + 4 * max(sizes)
+    assert memory_of_replica(model, "zero2", ranks=8, rows=1, row=64).passing == 4 * max(sizes)
+
+
 def block(name, *, tensor=1, sequence_parallel=False, recompute="none", rows=1, context=1):
     model = model_named(name)
     step = Hybrid(
@@ -129,6 +139,17 @@ def test_what_is_recomputed_is_there_for_one_block_at_a_time():
     assert kept[0] < kept[1] < kept[2]
     whole = block("gpt2-1.5B")
     assert kept[0] >= whole + (model.layers - 1) * block("gpt2-1.5B", recompute="full")
+
+
+@pytest.mark.parametrize("how", ["full", "selective", "none"])
+def test_a_block_that_is_recomputed_takes_all_that_it_would_keep(how):
+    """At the peak: what every unit keeps, and of one block what backward computes again."""
+    model = model_named("gpt2-1.5B").padded()
+    step = Hybrid(model, mesh=Mesh(), micro_batches=1, recompute=how)
+    kept = Activations(model=model, cut=step.cut, recompute=how)
+    again = block("gpt2-1.5B") - block("gpt2-1.5B", recompute=how)
+    assert (again > 0) == (how != "none")
+    assert step.memory[0].activations == sum(map(kept.of_unit, model.units)) + again
 
 
 def test_samples_keep_what_leaves_each_unit():

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from steptime.errors import UsageError
-from steptime.train.config import SIZES, GPT2Config, gpt2_named
+from steptime.train.config import SIZES
+from steptime.train.options import ModelOptions
 from steptime.workloads.models import Transformer, model_named, model_names
 
 
@@ -41,28 +42,12 @@ def test_gpt3_has_as_many_parameters_as_published(name, billions, within):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_parameters_and_flops_are_those_that_training_counts(size):
-    preset = gpt2_named(size)
-    config = GPT2Config(
-        layers=preset.layers,
-        heads=preset.heads,
-        embd=preset.hidden,
-        context=preset.context,
-        vocabulary=50257,
-    )
-    model = Transformer(
-        name=size,
-        layers=preset.layers,
-        hidden=preset.hidden,
-        heads=preset.heads,
-        context=preset.context,
-        vocabulary=50257,
-    ).padded()
-    named = model_named(size)
-    assert replace(named, vocabulary=50257).padded().flops_per_token() == model.flops_per_token()
+    named, config = model_named(size), ModelOptions(name=size).config(50257)
+    padded = replace(named, vocabulary=50257).padded()
+    assert config.name == size
+    assert config.padded().parameters == padded.parameters
+    assert config.padded().flops_per_token() == padded.flops_per_token()
     assert named.vocabulary == (256 if size in SIZES[:2] else 50257)
-    assert model.vocabulary == config.padded_vocabulary
-    assert model.parameters == config.parameters
-    assert model.flops_per_token() == config.flops_per_token()
 
 
 def test_flops_are_those_of_the_published_formula():
@@ -101,8 +86,10 @@ def test_a_shard_holds_its_share_of_what_is_split_and_all_of_the_rest():
 def test_a_model_goes_by_the_names_that_it_is_known_by():
     assert model_named("gpt2") == model_named("gpt2-124M")
     assert model_named("gpt2-1.5B") == model_named("gpt2-1558M")
-    with pytest.raises(UsageError, match=r"no model 'gpt4'.*gpt2-124M.*gpt3-175B"):
+    with pytest.raises(UsageError, match=r"no model 'gpt4'.*did you mean gpt\?"):
         model_named("gpt4")
+    with pytest.raises(UsageError, match=r"no model 'nanotron'.*gpt2-124M.*gpt3-175B"):
+        model_named("nanotron")
     assert len({model_named(name) for name in model_names()}) == len(model_names()) >= 12
 
 

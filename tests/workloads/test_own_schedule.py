@@ -71,7 +71,7 @@ def test_one_that_waits_for_itself_is_refused(own, tmp_path):
     ("name", "sentence"),
     [
         ("1f1bb", "did you mean 1f1b"),
-        ("x", "choose one of 1f1b, gpipe"),
+        ("x", "choose one of 1f1b, dualpipev, gpipe"),
         ("no.py", "no file no"),
     ],
 )

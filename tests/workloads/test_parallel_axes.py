@@ -42,21 +42,26 @@ def flops(program):
 
 def test_experts_take_four_all_to_alls_a_layer_and_micro_batch_of_tokens_times_top_k():
     program = hybrid(MIXED, expert=4, data=2, micro_batches=3, rows=2)
-    calls = along(program, "expert")
+    counts = [op for op in along(program, "expert") if op.kind == "all_gather"]
+    assert [op.nbytes for op in counts] == [4 * 4 * 8] * MIXED.layers * 3
+    calls = [op for op in along(program, "expert") if op not in counts]
     assert {op.kind for op in calls} == {"all_to_all"}
     assert len(calls) == 4 * MIXED.layers * 3
     tokens = 2 * 64
     assert {op.nbytes for op in calls} == {tokens * 2 * MIXED.hidden * 2}
-    assert sent(program, "expert") == len(calls) * tokens * 2 * MIXED.hidden * 2 * 3 // 4
+    told = sum(op.nbytes for op in counts)
+    moved = len(calls) * tokens * 2 * MIXED.hidden * 2
+    assert sent(program, "expert") == (moved + told) * 3 // 4
 
 
 def test_a_block_routes_dispatches_computes_and_combines_and_back():
     (ops,) = hybrid(MIXED, expert=2, micro_batches=1).lists
     names = [op.name for op in ops]
     at = names.index("forward 0 attention")
-    assert names[at : at + 5] == [
+    assert names[at : at + 6] == [
         "forward 0 attention",
         "forward 0 router",
+        "forward counts",
         "forward dispatch",
         "forward 0 experts",
         "forward combine",
@@ -128,12 +133,29 @@ def test_tokens_that_come_to_experts_are_gathered_where_ranks_have_a_share_of_th
     tokens = 64 * MIXED.top_k
     moved = {op.nbytes for op in along(program, "expert") if op.kind == "all_to_all"}
     assert moved == {tokens // 2 * MIXED.hidden * 2}
-    gathers = [op for op in along(program, "tensor") if op.name.endswith("experts")]
+    gathers = [op for op in along(program, "tensor") if op.name.endswith("routed tokens")]
     assert {op.nbytes for op in gathers} == {tokens * MIXED.hidden * 2}
     assert Counter(op.kind for op in gathers) == {
         "all_gather": 2 * MIXED.layers,
         "reduce_scatter": 2 * MIXED.layers,
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (DENSE, 0),
+        (MIXED, 4 * 64 * 4),  # routers of all layers: experts' outputs are in parts
+        (
+            replace(MIXED, architecture=replace(LLAMA, biased=True)),
+            4 * (64 * 4 + 2 * 64),  # and biases of the two experts that a rank has
+        ),
+    ],
+)
+def test_gradients_that_tensor_ranks_have_parts_of_are_added_up_once_a_step(model, expected):
+    program = hybrid(model, tensor=2, expert=min(2, model.experts), micro_batches=2)
+    calls = [op for op in along(program, "tensor") if op.name == "unsplit"]
+    assert [op.nbytes for op in calls] == [4 * expected] * bool(expected)
 
 
 @settings(max_examples=60, deadline=None)

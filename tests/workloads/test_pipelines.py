@@ -135,7 +135,7 @@ def test_the_simulated_step_takes_as_long_as_the_computed_one(name, stages, micr
     assert step_s == pytest.approx(parts * computed.slots, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", schedule_names())
+@pytest.mark.parametrize("name", [n for n in schedule_names() if n != "dualpipev"])
 def test_every_stage_runs_every_pass_once(name):
     chunks = 3 if name == "interleaved" else 1
     kinds = ["backward"] if name != "zb-h1" else ["backward input", "backward weight"]

@@ -26,7 +26,9 @@ def attention(cut: Cut, part: Part) -> Sequence[Segment]:
     into = tuple(tensor for tensor in part.tensors if ".proj." not in tensor.name)
     out = tuple(tensor for tensor in part.tensors if ".proj." in tensor.name)
     products = replace(part, name="qkv", tensors=into, multiplied=size(into), attending=0)
-    attending = replace(part, tensors=out, multiplied=size(out), duplicated=0)
+    attending = replace(
+        part, tensors=out, multiplied=size(out), duplicated=0, moved=0, moved_whole=0
+    )
     return Segment(part=products), Segment(
         part=attending,
         enter=(_keys_and_values(cut, "all_gather"),),

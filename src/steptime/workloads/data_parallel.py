@@ -4,20 +4,24 @@ The collectives are those of the live training: the same calls over the same buc
 order.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.program import Collective, Compute, Op, Program, Wait
+from steptime.program import Collective, Compute, Kernel, Op, Program, Wait
 from steptime.timeline import Phase
 from steptime.workloads.buckets import Bucket, by_unit, cut_units
 from steptime.workloads.gathers import Gathers, needed
 from steptime.workloads.listing import collectives, share_behind_forward
 from steptime.workloads.models import Model, Transformer, Unit
+from steptime.workloads.part_kernels import Share, part_kernels
+from steptime.workloads.pipelines import Kind
 from steptime.workloads.precision import element_bytes, update_bytes
+from steptime.workloads.products import in_two_dtypes, products_dtype
 from steptime.workloads.sync import Calls, Sync, sync_named
 
 AXIS = "data"
@@ -38,14 +42,15 @@ def data_parallel(
     compute_s: float | None = None,
     update_s: float | None = None,
     dedicated_server: bool = False,
+    products: str | None = None,
 ) -> Program:
     """One step of ``model`` on ``ranks`` ranks along the axis ``data``, named after the strategy.
 
     ``batch`` rows of ``context`` tokens, of all ranks together, in ``accumulate`` micro-batches; of
-    a model that has no rows, ``batch`` samples; computed in ``dtype`` and gradients reduced in
-    ``reduce_dtype``, in buckets of ``bucket_bytes`` where the strategy overlaps, and of one unit
-    each under ``zero3``, which gathers and reduces unit by unit. With ``clip`` the norm of the
-    whole gradient is computed.
+    a model that has no rows, ``batch`` samples; computed in ``dtype``, the products of blocks in
+    ``products`` where that is another, and gradients reduced in ``reduce_dtype``, in buckets of
+    ``bucket_bytes`` where the strategy overlaps, and of one unit each under ``zero3``, which
+    gathers and reduces unit by unit. With ``clip`` the norm of the whole gradient is computed.
 
     Forward and backward of a rank take ``compute_s`` seconds, shared out by FLOP; by default what
     their FLOP take, or the memory traffic of the weights where that is longer. The update of what
@@ -74,6 +79,7 @@ def data_parallel(
         row=model.row(context),
         accumulate=accumulate,
         dtype=dtype,
+        products=products,
         reduce_dtype=reduce_dtype,
         clip=clip,
         compute_s=compute_s,
@@ -96,6 +102,7 @@ class _Plan:
     row: int
     accumulate: int
     dtype: str
+    products: str | None
     reduce_dtype: str
     clip: bool
     compute_s: float | None
@@ -154,10 +161,10 @@ def _ops(plan: _Plan, *, is_root: bool, computes: bool) -> tuple[Op, ...]:
         reduces = micro_batch == plan.accumulate - 1 or plan.sync.zero == 2
         unreduced = list(enumerate(plan.buckets)) if reduces else []
         if computes:
-            ops += (_compute(plan, "forward", unit) for unit in plan.units)
+            ops += (one for unit in plan.units for one in _computes(plan, "forward", unit))
         for place in range(last, -1, -1):
             if computes:
-                ops.append(_compute(plan, "backward", plan.units[place]))
+                ops += _computes(plan, "backward", plan.units[place])
             done = (len(ops) - 1,) if computes else ()
             while unreduced:
                 number, bucket = unreduced[-1]
@@ -188,12 +195,17 @@ def _fully_sharded(plan: _Plan) -> tuple[Op, ...]:
                 yield from _calls(plan, made, number, dtype)
 
     for _ in range(plan.accumulate):
-        for direction, order in (("forward", places), ("backward", reversed(places))):
+        orders: tuple[tuple[Kind, Iterable[int]], ...] = (
+            ("forward", places),
+            ("backward", reversed(places)),
+        )
+        for direction, order in orders:
             for place in order:
                 forward = direction == "forward"
                 wanted = needed(place, places[-1], forward=forward, tied=plan.tied)
                 there = gathers.before(calls(plan.sync.gather, plan.dtype, wanted))
-                ops.append(replace(_compute(plan, direction, plan.units[place]), after=there))
+                first, *others = _computes(plan, direction, plan.units[place])
+                ops += (replace(first, after=there), *others)
                 ready = set() if forward else {place}
                 sums = calls(plan.sync.reduce, plan.reduce_dtype, ready)
                 gathers.computed(len(ops) - 1, sums)
@@ -202,13 +214,13 @@ def _fully_sharded(plan: _Plan) -> tuple[Op, ...]:
     return tuple(ops)
 
 
-def _compute(plan: _Plan, direction: str, unit: Unit) -> Compute:
+def _computes(plan: _Plan, direction: Kind, unit: Unit) -> tuple[Compute, ...]:
     """Forward or backward of one unit for one micro-batch."""
     passes = 1 if direction == "forward" else 2
     flops = passes * plan.tokens * unit.forward_flops(plan.row)
     everything = 3 * plan.tokens * sum(unit.forward_flops(plan.row) for unit in plan.units)
     weights = sum(part.multiplied for part in unit.parts) * element_bytes(plan.dtype)
-    return Compute(
+    op = Compute(
         name=f"{direction} {unit.name}",
         seconds=None
         if plan.compute_s is None
@@ -216,7 +228,24 @@ def _compute(plan: _Plan, direction: str, unit: Unit) -> Compute:
         flops=flops,
         nbytes=passes * weights,
         dtype=plan.dtype,
+        kernels=() if plan.compute_s is not None else _kernels(plan, direction, unit),
     )
+    scores = passes * plan.tokens * sum(part.score_flops(plan.row) for part in unit.parts)
+    return in_two_dtypes(op, products_dtype(plan.products, plan.dtype, unit.parts), scores)
+
+
+def _kernels(plan: _Plan, direction: Kind, unit: Unit) -> tuple[Kernel, ...]:
+    """Those of all parts of a unit, none where one does not tell its own."""
+    share = Share(
+        tokens=plan.tokens,
+        held=plan.tokens,
+        rows=plan.tokens // plan.row,
+        row=plan.row,
+        tensor=1,
+        dtype=plan.dtype,
+    )
+    found = [part_kernels(part, share, direction) for part in unit.parts]
+    return tuple(chain.from_iterable(found)) if all(found) else ()
 
 
 def _calls(plan: _Plan, calls: Calls, number: int, dtype: str) -> Iterator[Collective]:

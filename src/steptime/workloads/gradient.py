@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from steptime.program import Collective, Compute, Op, Recv, Send, Wait
+from steptime.program import PIPELINE, Collective, Compute, Op, Recv, Send, Wait
 from steptime.program.program import After
 from steptime.timeline import Phase
 from steptime.workloads.gathers import Gathers, needed
 from steptime.workloads.listing import add, collectives, share_behind_forward
-from steptime.workloads.mesh import DATA, EXPERT, PIPELINE, TENSOR
+from steptime.workloads.mesh import DATA, TENSOR
 from steptime.workloads.pools import Gradients, Pool
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.sync import Calls
@@ -115,15 +115,16 @@ class Summing:
         return places
 
     def _sum_unsplit(self, after: After) -> After:
-        """Sum gradients of unsplit parameters over ranks that computed with different tokens."""
+        """Sum gradients of which tensor-parallel ranks have a part each."""
         plan = self._plan
-        if not plan.sequence_parallel or plan.mesh.tensor == 1:
+        elements = plan.unsplit
+        if not elements:
             return after
         total = Collective(
             name="unsplit",
             kind="all_reduce",
             group=(TENSOR,),
-            nbytes=plan.unsplit * element_bytes(plan.reduce_dtype),
+            nbytes=elements * element_bytes(plan.reduce_dtype),
             dtype=plan.reduce_dtype,
             stream=TENSOR,
             after=after,
@@ -138,11 +139,16 @@ class Summing:
         owned = sum(sum(self._owned(pool).values()) for pool in plan.pools)
         norm = owned * element_bytes(plan.reduce_dtype)
         after = add(self._ops, Compute(name="norm", nbytes=norm, phase=Phase.UPDATE, after=after))
-        shards = plan.sync.updates == "shard"
-        group = plan.mesh.group(*(plan.mesh.sizes if shards else (TENSOR, EXPERT, PIPELINE)))
+        group = plan.mesh.group(*plan.norm_axes)
         if plan.mesh.members(*group) > 1:
             norm_of_all = Collective(
-                name="norm", kind="all_reduce", group=group, nbytes=4, stream=DATA, after=after
+                name="norm",
+                kind="all_reduce",
+                group=group,
+                nbytes=8,
+                dtype="fp64",
+                stream=DATA,
+                after=after,
             )
             after = add(self._ops, norm_of_all)
         return after

@@ -7,6 +7,7 @@ they are a class.
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,12 @@ import numpy as np
 from steptime.errors import UsageError
 from steptime.program import Program
 from steptime.workloads.context import check_context
-from steptime.workloads.divide import check_at_least_1, check_divides
+from steptime.workloads.divide import (
+    check_at_least_1,
+    check_divides,
+    check_pieces,
+    layers_of_pieces,
+)
 from steptime.workloads.experts import check_experts
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.model_memory import Memory, memory_of_stage
@@ -26,6 +32,7 @@ from steptime.workloads.precision import element_bytes
 from steptime.workloads.segment import Cut, Recompute
 from steptime.workloads.stage import Stage, stage_ops
 from steptime.workloads.sync import Sync, strategies_of_many_axes, sync_named
+from steptime.workloads.tensor import laid_out
 
 BUCKET_BYTES = 25 << 20
 
@@ -61,7 +68,8 @@ class Hybrid:
     of ``bucket_bytes`` where it overlaps. ``recompute``: what backward computes anew, ``none``,
     ``selective`` or ``full``.
 
-    Raises UsageError where the stages or their chunks do not divide the layers, the tensor ranks
+    Raises UsageError where the stages or their chunks do not divide the layers, with or without the
+    embedding and the head, the tensor ranks
     the heads or the width of the MLP, the context ranks the rows or the expert ranks the experts, a
     number is below 1, the schedule does not serve these numbers, gradients or parameters are
     sharded in a pipeline, or there is no such schedule, strategy or dtype here.
@@ -76,6 +84,7 @@ class Hybrid:
     rows: int = 1
     tokens: int | None = None
     dtype: str = "bf16"
+    products: str | None = None
     reduce_dtype: str = "fp32"
     strategy: str = "replicated"
     bucket_bytes: int = BUCKET_BYTES
@@ -88,10 +97,7 @@ class Hybrid:
         self._check_sync()
         counts = {"micro-batches": self.micro_batches, "rows": self.rows}
         check_at_least_1((counts | {"bytes of a bucket": self.bucket_bytes}).items())
-        check_divides("pipeline stages", mesh.pipeline, "layers", model.layers, model.name)
-        if self.interleave > 1:
-            each = model.layers // mesh.pipeline
-            check_divides("chunks a stage", self.interleave, "layers of a stage", each, model.name)
+        check_pieces(mesh.pipeline, self.interleave, model.layers, model.name)
         for what, count in model.split.items():
             check_divides("tensor ranks", mesh.tensor, what, count, model.name)
         check_context(mesh.context, self.cut.row, model.name)
@@ -128,8 +134,10 @@ class Hybrid:
             row=model.row(self.tokens),
             hidden=model.hidden,
             kv_width=model.kv_width,
+            experts=model.experts,
             top_k=model.top_k,
             dtype=self.dtype,
+            products=self.products,
             sequence_parallel=self.sequence_parallel and self.mesh.tensor > 1,
         )
 
@@ -147,14 +155,19 @@ class Hybrid:
     def stages(self) -> tuple[Stage, ...]:
         """The stages of its pipeline, in forward order."""
         model = self._laid_out
-        pieces = _cut(model, self.order.shape.pieces)
+        shape = self.order.shape
+        pieces = _cut(model, shape.pieces, copied=self._apart)
+        chunks = [
+            tuple(pieces[shape.piece(number, chunk)] for chunk in range(shape.chunks))
+            for number in range(shape.stages)
+        ]
         return tuple(
             Stage(
                 number=number,
                 order=self.order,
-                chunks=pieces[number :: self.mesh.pipeline],
+                chunks=chunks[number],
                 cut=self.cut,
-                gradients=self._gradients(model, number, pieces[number :: self.mesh.pipeline]),
+                gradients=self._gradients(model, number, chunks[number]),
                 recompute=self.recompute,
             )
             for number in range(self.mesh.pipeline)
@@ -164,7 +177,7 @@ class Hybrid:
         self, model: Transformer, stage: int, chunks: tuple[tuple[Unit, ...], ...]
     ) -> Gradients:
         tied, table = model.architecture.tied, None
-        if tied and self.mesh.pipeline > 1 and stage in (0, self.mesh.pipeline - 1):
+        if tied and self._apart and stage in (0, self.mesh.pipeline - 1):
             table = Table(model.units[0].tensors[0].name, by=1 if stage else -1)
         return Gradients(
             mesh=self.mesh,
@@ -174,10 +187,15 @@ class Hybrid:
             reduce_dtype=self.reduce_dtype,
             bucket_elements=max(1, self.bucket_bytes // element_bytes(self.reduce_dtype)),
             clip=self.clip,
-            tied=tied and self.mesh.pipeline == 1,
+            tied=tied and stage == 0 and not self._apart,
             table=table,
             sequence_parallel=self.cut.sequence_parallel,
         )
+
+    @property
+    def _apart(self) -> bool:
+        """Whether the embedding and the head are on different stages."""
+        return self.mesh.pipeline > 1 and not self.order.shape.folded
 
     @property
     def sync(self) -> Sync:
@@ -205,18 +223,21 @@ class Hybrid:
     @cached_property
     def _laid_out(self) -> Transformer:
         """The model with a vocabulary that its tensor ranks divide."""
-        return self.model.padded(128 * self.mesh.tensor)
+        return laid_out(self.model, self.mesh.tensor)
 
 
-def _cut(model: Transformer, pieces: int) -> tuple[tuple[Unit, ...], ...]:
-    """The units of each piece: as many blocks in all, embedding and head in the first and last."""
+def _cut(model: Transformer, pieces: int, *, copied: bool) -> tuple[tuple[Unit, ...], ...]:
+    """The units of each piece: its blocks, the embedding in the first and the head in the last.
+
+    ``copied``: the last stage holds a copy of a tied table.
+    """
     embedding, *blocks, head = model.units
-    if pieces > 1 and model.architecture.tied:  # the last stage holds a copy of the tied table
+    if copied and model.architecture.tied:
         table = embedding.tensors[0]
         first, *others = head.parts
         head = replace(head, parts=(replace(first, tensors=(table, *first.tensors)), *others))
-    each = model.layers // pieces
-    cuts = [tuple(blocks[start : start + each]) for start in range(0, model.layers, each)]
+    ends = [0, *accumulate(layers_of_pieces(model.layers, pieces))]
+    cuts = [tuple(blocks[start:end]) for start, end in pairwise(ends)]
     cuts[0] = (embedding, *cuts[0])
     cuts[-1] = (*cuts[-1], head)
     return tuple(cuts)

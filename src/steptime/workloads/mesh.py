@@ -5,9 +5,11 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 
 from steptime.errors import UsageError
+from steptime.limits import MOST_RANKS, check_within
+from steptime.program import PIPELINE
 from steptime.workloads.divide import check_at_least_1
 
-TENSOR, CONTEXT, EXPERT, DATA, PIPELINE = "tensor", "context", "expert", "data", "pipeline"
+TENSOR, CONTEXT, EXPERT, DATA = "tensor", "context", "expert", "data"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class Mesh:
     ``data`` gradients once a step, behind backward where the strategy overlaps; ``pipeline``
     activations between two stages, the least of all. This is Megatron-LM's order tp-cp-ep-dp-pp.
 
-    Raises UsageError for a size below 1.
+    Raises UsageError for a size below 1, and for more ranks than anybody has.
     """
 
     tensor: int = 1
@@ -31,6 +33,7 @@ class Mesh:
 
     def __post_init__(self) -> None:
         check_at_least_1((f"{name} ranks", size) for name, size in self.sizes.items())
+        check_within("the number of ranks", self.ranks, 1, MOST_RANKS)
 
     @property
     def sizes(self) -> Mapping[str, int]:

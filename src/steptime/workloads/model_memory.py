@@ -146,6 +146,7 @@ def memory_of_replica(
             row=row,
             hidden=laid_out.hidden,
             kv_width=laid_out.kv_width,
+            experts=laid_out.experts,
             top_k=laid_out.top_k,
             dtype=dtype,
         )

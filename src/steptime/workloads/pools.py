@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
+from steptime.program import PIPELINE
 from steptime.workloads.buckets import Bucket, cut
-from steptime.workloads.mesh import CONTEXT, DATA, EXPERT, Mesh
+from steptime.workloads.mesh import CONTEXT, DATA, EXPERT, TENSOR, Mesh
 from steptime.workloads.models import Tensor, Unit
 from steptime.workloads.sync import Sync
+from steptime.workloads.tensor import in_parts
 
 
 @dataclass(frozen=True)
@@ -21,18 +24,32 @@ class Table:
     by: int
 
 
+class Held(NamedTuple):
+    """A tensor of the unit of that number, of which a rank has so many elements."""
+
+    unit: int
+    tensor: Tensor
+    elements: int
+
+
+_Part: TypeAlias = tuple[Bucket, tuple[Held, ...]]
+"""A bucket and its tensors."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """Parameters whose gradients the same ranks sum, in buckets of ``units`` by their numbers.
 
-    ``axes``: those along which ranks hold the same parameters. ``table``: the bucket that is the
-    tied table alone.
+    ``axes``: those along which ranks hold the same parameters. ``held``: the tensors of each
+    bucket, in order; of experts that are spread over ranks, those of the first rank. ``table``: the
+    bucket that is the tied table alone.
     """
 
     name: str
     axes: tuple[str, ...]
     ranks: int
     buckets: tuple[Bucket, ...]
+    held: tuple[tuple[Held, ...], ...]
     table: int | None = None
 
     @property
@@ -73,57 +90,81 @@ class Gradients:
 
     def _pool(self, name: str, axes: tuple[str, ...], *, experts: bool) -> Pool:
         ranks = self.mesh.members(*axes)
-        held = [
-            (number, tensor.name, size)
-            for number, unit in enumerate(self.units)
-            for tensor, size in self._held(unit, experts=experts)
-        ]
-        buckets, table = self._cut(held, ranks)
+        held = list(self._held(experts=experts))
+        parts, table = self._cut(held, ranks)
         shared = self.mesh.group(*(axis for axis in axes if self.mesh.sizes[axis] > 1))
-        return Pool(name=name, axes=shared or (DATA,), ranks=ranks, buckets=buckets, table=table)
+        return Pool(
+            name=name,
+            axes=shared or (DATA,),
+            ranks=ranks,
+            buckets=tuple(bucket for bucket, _ in parts),
+            held=tuple(tensors for _, tensors in parts),
+            table=table,
+        )
 
-    def _held(self, unit: Unit, *, experts: bool) -> Iterator[tuple[Tensor, int]]:
-        """The tensors of a unit that belong to a pool, and the elements of each on a rank."""
+    def _held(self, *, experts: bool) -> Iterator[Held]:
+        """The tensors of a pool."""
         spread = self.mesh.expert > 1
-        of_pool = [t for t in unit.tensors if (t.expert and spread) == experts]
-        for tensor in of_pool[: len(of_pool) // self.mesh.expert] if experts else of_pool:
-            yield tensor, tensor.size // self.mesh.tensor if tensor.split else tensor.size
+        for number, unit in enumerate(self.units):
+            of_pool = [t for t in unit.tensors if (t.expert and spread) == experts]
+            for tensor in of_pool[: len(of_pool) // self.mesh.expert] if experts else of_pool:
+                size = tensor.size // self.mesh.tensor if tensor.split else tensor.size
+                yield Held(number, tensor, size)
 
-    def _cut(
-        self, held: Sequence[tuple[int, str, int]], ranks: int
-    ) -> tuple[tuple[Bucket, ...], int | None]:
-        """The buckets of tensors (unit, name, elements), and the number of the table's."""
+    def _cut(self, held: Sequence[Held], ranks: int) -> tuple[Sequence[_Part], int | None]:
+        """The buckets of these tensors, and the number of the table's."""
         if self.sync.zero == 3:
             return tuple(self._of_units(held, ranks)), None
         if not self.sync.overlapped:
             return _buckets(held, ranks, None), None
         # Both stages then own the same share of the table, and can add up what was reduced.
-        alone = [one for one in held if self.table and one[1] == self.table.tensor]
+        alone = [one for one in held if self.table and one.tensor.name == self.table.tensor]
         rest = _buckets([one for one in held if one not in alone], ranks, self.bucket_elements)
-        buckets = sorted((*rest, *_buckets(alone, ranks, None)), key=lambda bucket: bucket.last)
-        table = [n for n, bucket in enumerate(buckets) if bucket not in rest]
-        return tuple(buckets), table[0] if table else None
+        parts = sorted((*rest, *_buckets(alone, ranks, None)), key=lambda part: part[0].last)
+        table = [n for n, (_, tensors) in enumerate(parts) if alone and tensors[0] in alone]
+        return tuple(parts), table[0] if table else None
 
-    def _of_units(self, held: Sequence[tuple[int, str, int]], ranks: int) -> Iterator[Bucket]:
-        for number in dict.fromkeys(unit for unit, _, _ in held):
-            yield from _buckets([one for one in held if one[0] == number], ranks, None)
+    def _of_units(self, held: Sequence[Held], ranks: int) -> Iterator[_Part]:
+        for number in dict.fromkeys(one.unit for one in held):
+            yield from _buckets([one for one in held if one.unit == number], ranks, None)
 
     @property
     def table_elements(self) -> int:
         """Elements that a rank has of a table of which another stage has a copy; else 0."""
-        held = (one for unit in self.units for one in self._held(unit, experts=False))
-        return next((size for t, size in held if self.table and t.name == self.table.tensor), 0)
+        if self.table is None:
+            return 0
+        wanted = self.table.tensor
+        return next(h.elements for h in self._held(experts=False) if h.tensor.name == wanted)
+
+    @property
+    def norm_axes(self) -> tuple[str, ...]:
+        """The axes along which ranks update other parameters than this one does."""
+        if self.sync.updates == "shard":
+            return tuple(self.mesh.sizes)
+        return (TENSOR, EXPERT, PIPELINE)
 
     @property
     def unsplit(self) -> int:
-        """Elements of the tensors that every tensor-parallel rank has."""
-        return sum(t.size for unit in self.units for t in unit.tensors if not t.split)
+        """Elements of a rank whose gradients tensor-parallel ranks add up, 0 where there are none.
+
+        ``in_parts`` tells which.
+        """
+        if self.mesh.tensor == 1:
+            return 0
+        every = (one for pool in self.pools for tensors in pool.held for one in tensors)
+        return sum(
+            one.elements
+            for one in every
+            if in_parts(one.tensor, sequence_parallel=self.sequence_parallel)
+        )
 
 
-def _buckets(
-    held: Sequence[tuple[int, str, int]], ranks: int, elements: int | None
-) -> tuple[Bucket, ...]:
+def _buckets(held: Sequence[Held], ranks: int, elements: int | None) -> tuple[_Part, ...]:
+    sizes = [one.elements for one in held]
     return tuple(
-        Bucket(held[bucket.first][0], held[bucket.last][0], bucket.elements)
-        for bucket in cut([size for _, _, size in held], ranks, elements, alignment=1)
+        (
+            Bucket(held[bucket.first].unit, held[bucket.last].unit, bucket.elements),
+            tuple(held[bucket.first : bucket.last + 1]),
+        )
+        for bucket in cut(sizes, ranks, elements, alignment=1)
     )

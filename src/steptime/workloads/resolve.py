@@ -7,7 +7,14 @@ from steptime.errors import UsageError
 from steptime.strategies import Strategy, strategy_named
 from steptime.units import Size
 from steptime.workloads.mesh import Mesh
-from steptime.workloads.models import Model, Transformer, model_named, transformer_of
+from steptime.workloads.models import (
+    DIMENSIONS,
+    Model,
+    Transformer,
+    model_by_dimensions,
+    with_dimensions,
+)
+from steptime.workloads.pipelines import schedule_named
 from steptime.workloads.spec import Precision, StepSpec
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step
 from steptime.workloads.sync import strategies_of_zero, strategy_of_zero
@@ -15,17 +22,25 @@ from steptime.workloads.sync import strategies_of_zero, strategy_of_zero
 _BUCKET = Size("25MiB")
 _ROWS = 8  # of a micro-batch in plain data parallelism
 _MICRO_BATCHES_A_STAGE = 4  # where ranks share a model and nothing says the batch
+_NEAREST = ("bf16", "fp16", "fp32")  # what is trained in, where a device lacks what is asked for
 _STAGES_OF_ZERO = range(4)
 _UNREAD_BY_ITS_OWN_STEP = (
-    *("layers", "tokens", "bucket", "sequence_parallel", "recompute"),
+    *DIMENSIONS,
+    *("tokens", "bucket", "sequence_parallel", "recompute"),
     *("schedule", "interleave"),
 )
 
 
 def model_of(spec: StepSpec, given: Model | None = None) -> Model:
-    """The model that is given or named, with so many layers; UsageError where there is none."""
-    model = given or model_named(spec.model)
-    return transformer_of(model).with_layers(spec.layers) if spec.layers else model
+    """The model that is given or named, with the dimensions asked for.
+
+    Raises UsageError where there is none, or these do not fit it.
+    """
+    told = {name: getattr(spec, name) for name in DIMENSIONS}
+    sizes = {name: size for name, size in told.items() if size is not None}
+    if given is not None:
+        return with_dimensions(given, sizes)
+    return model_by_dimensions(spec.model, sizes, spec.tokens)
 
 
 def mesh_of(spec: StepSpec) -> Mesh:
@@ -56,11 +71,16 @@ def resolved(spec: StepSpec, model: Model, cluster: Cluster | None = None) -> St
     batch, micro_batches, rows = _batch(spec, mesh, plain=plain)
     strategy = (DEFAULT_STRATEGY if own else "replicated") if strategy is None else strategy
     _check_strategy(strategy, cluster)
+    if spec.precision == "fp8" and not isinstance(model, Transformer):
+        raise UsageError(
+            f"fp8 is for the matrix products of transformers, and {model.name} is {model.title}: "
+            "choose --precision bf16"
+        )
     row = model.row(spec.tokens)
     layers = model.layers if isinstance(model, Transformer) else None
     piped = mesh.pipeline > 1
     schedule = spec.schedule or "1f1b"
-    chunks = spec.interleave or (2 if schedule == "interleaved" else 1)
+    chunks = spec.interleave or (schedule_named(schedule).fewest_chunks if piped else 1)
     return replace(
         spec,
         model=model.name,
@@ -163,8 +183,10 @@ def _precision(spec: StepSpec, cluster: Cluster | None) -> Precision:
     rates = cluster.device.flops
     precision: Precision = spec.precision or ("bf16" if "bf16" in rates else "fp32")
     if precision not in rates:
+        nearest = next((one for one in _NEAREST if one in rates), "")
+        choose = f"the nearest is --precision {nearest}; " if nearest else ""
         raise UsageError(
-            f"the devices of {cluster.name} have no rate for {precision}: choose another "
-            f"--precision of {', '.join(rates)}, or add it to the cluster's file"
+            f"the devices of {cluster.name} have no rate for {precision}, but for "
+            f"{', '.join(rates)}: {choose}or add it to the cluster's file".replace("; or", ", or")
         )
     return precision

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 from steptime.program import Collective
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Part
+from steptime.workloads.part_kernels import Share
 from steptime.workloads.precision import element_bytes
 
 Recompute: TypeAlias = Literal["none", "selective", "full"]
@@ -17,8 +18,10 @@ class Cut:
 
     A micro-batch is ``rows`` rows of ``row`` tokens, which the ranks along ``context`` share.
     ``hidden``: the width of the residual stream, ``kv_width`` that of all heads' keys and values,
-    ``top_k`` how many experts a token goes to. Where ``sequence_parallel``, ranks along ``tensor``
-    hold their share of the tokens between the halves of a block instead of all of them.
+    ``experts`` how many there are, ``top_k`` how many a token goes to. Where ``sequence_parallel``,
+    ranks along ``tensor`` hold their share of the tokens between the halves of a block instead of
+    all of them. ``dtype``: of elements; ``products``: of the products of blocks, where that is
+    another.
     """
 
     mesh: Mesh
@@ -26,9 +29,11 @@ class Cut:
     row: int
     hidden: int
     kv_width: int
+    experts: int
     top_k: int
     dtype: str
     sequence_parallel: bool = False
+    products: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -39,6 +44,18 @@ class Cut:
     def tokens_held(self) -> int:
         """Tokens of a micro-batch that a rank holds between the halves of a block."""
         return self.tokens // (self.mesh.tensor if self.sequence_parallel else 1)
+
+    @property
+    def share(self) -> Share:
+        """What a rank computes of a micro-batch."""
+        return Share(
+            tokens=self.tokens,
+            held=self.tokens_held,
+            rows=self.rows,
+            row=self.row,
+            tensor=self.mesh.tensor,
+            dtype=self.dtype,
+        )
 
     def activation_bytes(self, tokens: int) -> int:
         """Bytes of the activations of so many tokens between two layers."""

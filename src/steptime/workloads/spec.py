@@ -14,10 +14,11 @@ from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from cyclopts import Parameter
 
-from steptime.errors import UsageError
+from steptime.limits import check_limits
 from steptime.units import Size
+from steptime.workloads.precision import DtypeName
 
-Precision: TypeAlias = Literal["fp32", "bf16", "fp16"]
+Precision: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8"]
 Recompute: TypeAlias = Literal["none", "selective", "full"]
 
 
@@ -30,13 +31,28 @@ class StepSpec:
     """
 
     model: Annotated[str, Parameter(parse=False)] = ""
-    """The model, by its name or file."""
+    """The model, by its name or file; or a family, gpt or llama, whose dimensions tell it."""
 
     ranks: Annotated[int | None, Parameter(parse=False)] = None
     """Ranks in all; default: as many as the cluster has places for."""
 
     layers: int | None = None
     """Layers, if not the model's."""
+
+    hidden: int | None = None
+    """Width of the residual stream, if not the model's."""
+
+    heads: int | None = None
+    """Attention heads a block, if not the model's."""
+
+    kv_heads: int | None = None
+    """Heads of keys and values, if not the model's; where it has one for each head: --heads."""
+
+    ffn: int | None = None
+    """Width of the MLP, if not the model's; where that is 4 times the hidden one: 4 × --hidden."""
+
+    vocabulary: int | None = None
+    """Tokens in the vocabulary, if not the model's."""
 
     data: int | None = None
     """Replicas; default: what the other axes leave of the ranks."""
@@ -77,9 +93,10 @@ class StepSpec:
     """Tokens a row, if not the model's."""
 
     precision: Precision | None = None
-    """The dtype of the computation; default: bf16, or fp32 where the cluster's devices lack it."""
+    """The dtype of the computation; default: bf16, or fp32 where the cluster's devices lack it. In
+    fp8 are the matrix products of blocks alone, all else is in bf16."""
 
-    reduce_dtype: Precision | None = None
+    reduce_dtype: DtypeName | None = None
     """The dtype in which gradients are communicated; default: fp32."""
 
     strategy: str | None = None
@@ -96,17 +113,14 @@ class StepSpec:
     """Bucket size of the overlapped strategies; default: 25MiB."""
 
     schedule: str | None = None
-    """Order in which stages run micro-batches: gpipe, 1f1b, interleaved or zb-h1; default: 1f1b."""
+    """Order in which stages run micro-batches: gpipe, 1f1b, interleaved, zb-h1 or dualpipev;
+    default: 1f1b."""
 
     interleave: int | None = None
-    """Chunks of layers that each stage holds; default: 1, of an interleaved pipeline 2."""
+    """Chunks of layers that each stage holds; default: 1, of interleaved and dualpipev 2."""
 
     def __post_init__(self) -> None:
-        for name in self.given():
-            value = getattr(self, name)
-            if isinstance(value, int) and value < 1 and name != "zero":
-                option = name.replace("_", "-")
-                raise UsageError(f"--{option} is {value}: it must be at least 1")
+        check_limits(self)
 
     def given(self) -> list[str]:
         """The fields about which something was said."""
@@ -134,6 +148,11 @@ class StepOptions(TypedDict, total=False):
 
     ranks: int | None
     layers: int | None
+    hidden: int | None
+    heads: int | None
+    kv_heads: int | None
+    ffn: int | None
+    vocabulary: int | None
     data: int | None
     tensor: int | None
     pipeline: int | None
@@ -146,7 +165,7 @@ class StepOptions(TypedDict, total=False):
     rows: int | None
     tokens: int | None
     precision: Precision | None
-    reduce_dtype: Precision | None
+    reduce_dtype: DtypeName | None
     strategy: str | None
     zero: int | None
     bucket: Size | str | None

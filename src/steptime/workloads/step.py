@@ -4,24 +4,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from steptime.cluster import Cluster
+from steptime.limits import check_within
 from steptime.program import Program
 from steptime.workloads.data_parallel import data_parallel
 from steptime.workloads.hybrid import Hybrid
 from steptime.workloads.model_memory import Memory, memory_of_replica
 from steptime.workloads.models import Model, transformer_of
+from steptime.workloads.precision import element_dtype
 from steptime.workloads.resolve import mesh_of, model_of, resolved
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.steps import has_own_step, own_step
 
+_MOST_PASSES = 1 << 18
+"""Forward passes of a step, of all layers and micro-batches: some millions of ops."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A step that was asked for: its ``spec`` with every default filled in, and what it comes to.
+    """A step as it was ``asked`` for, and what it comes to.
 
-    ``title``: the model and, where ranks share it, how many do along each axis. ``memory``: what a
-    rank of each class keeps of the model.
+    ``spec``: the same with every default filled in. ``title``: the model and, where ranks share it,
+    how many do along each axis. ``memory``: what a rank of each class keeps of the model.
     """
 
+    asked: StepSpec
     spec: StepSpec
     model: Model
     title: str
@@ -61,22 +67,33 @@ def step_of(
     """
     model = model or model_of(spec)
     full = resolved(spec, model, cluster)
+    passes = (full.layers or 1) * (full.micro_batches or 1)
+    check_within("the number of layers times that of micro-batches", passes, 1, _MOST_PASSES)
     if has_own_step(model, shared=full.shares):
         program, memory = _own(full, model)
         title = program.name
     elif full.shares:
-        program, memory = _shared(full, model, clip=clip)
+        hybrid = hybrid_of(full, model, clip=clip)
+        program, memory = hybrid.program, hybrid.memory
         title = f"{model.name}, {mesh_of(full)}"
     else:
-        program, memory = _replicated(full, model, clip=clip, measured=measured)
-        title = model.name
-    return Step(spec=full, model=model, title=title, program=program, memory=memory)
+        program = _replicated(full, model, clip=clip, measured=measured)
+        memory, title = _replica_memory(full, model), model.name
+    return Step(asked=spec, spec=full, model=model, title=title, program=program, memory=memory)
+
+
+def memory_of_step(spec: StepSpec, model: Model) -> tuple[Memory, ...]:
+    """The ``memory`` of the step that was asked for, without its program; raises as ``step_of``."""
+    full = resolved(spec, model)
+    if has_own_step(model, shared=full.shares):
+        return _own(full, model)[1]
+    return hybrid_of(full, model).memory if full.shares else _replica_memory(full, model)
 
 
 def _how(full: StepSpec) -> dict[str, Any]:
     """What every generator is told by the same name."""
     return {
-        "dtype": full.precision,
+        "dtype": element_dtype(str(full.precision)),
         "reduce_dtype": full.reduce_dtype,
         "strategy": full.strategy,
     }
@@ -89,8 +106,12 @@ def _own(full: StepSpec, model: Model) -> tuple[Program, tuple[Memory, ...]]:
     )
 
 
-def _shared(full: StepSpec, model: Model, *, clip: bool) -> tuple[Program, tuple[Memory, ...]]:
-    step = Hybrid(
+def hybrid_of(full: StepSpec, model: Model, *, clip: bool = True) -> Hybrid:
+    """The step of a transformer that ranks share, of a specification with its defaults filled in.
+
+    Raises UsageError as ``Hybrid`` does.
+    """
+    return Hybrid(
         transformer_of(model),
         mesh=mesh_of(full),
         micro_batches=full.micro_batches or 1,
@@ -102,18 +123,15 @@ def _shared(full: StepSpec, model: Model, *, clip: bool) -> tuple[Program, tuple
         sequence_parallel=full.sequence_parallel,
         recompute=full.recompute,
         clip=clip,
+        products=full.precision,
         **_how(full),
     )
-    return step.program, step.memory
 
 
-def _replicated(
-    full: StepSpec, model: Model, *, clip: bool, measured: Measured | None
-) -> tuple[Program, tuple[Memory, ...]]:
-    ranks = full.ranks or 1
-    program = data_parallel(
+def _replicated(full: StepSpec, model: Model, *, clip: bool, measured: Measured | None) -> Program:
+    return data_parallel(
         model,
-        ranks=ranks,
+        ranks=full.ranks or 1,
         batch=full.batch or 1,
         context=full.tokens,
         accumulate=full.micro_batches or 1,
@@ -121,8 +139,12 @@ def _replicated(
         clip=clip,
         compute_s=measured.compute_s if measured else None,
         update_s=measured.update_s if measured else None,
+        products=full.precision,
         **_how(full),
     )
+
+
+def _replica_memory(full: StepSpec, model: Model) -> tuple[Memory, ...]:
     row = model.row(full.tokens)
-    memory = memory_of_replica(model, ranks=ranks, rows=full.rows or 1, row=row, **_how(full))
-    return program, (memory,)
+    how = _how(full)
+    return (memory_of_replica(model, ranks=full.ranks or 1, rows=full.rows or 1, row=row, **how),)

@@ -100,7 +100,10 @@ def strategies_of_many_axes() -> tuple[str, ...]:
     return tuple(
         name
         for name, strategy in strategies().items()
-        if not strategy.not_trained and not not_simulated(strategy) and Sync(strategy).symmetric
+        if strategy.whole
+        and not strategy.not_trained
+        and not not_simulated(strategy)
+        and Sync(strategy).symmetric
     )
 
 

@@ -5,10 +5,16 @@ from dataclasses import replace
 
 from steptime.program import Collective
 from steptime.workloads.mesh import TENSOR
+from steptime.workloads.models import Tensor, Transformer
 from steptime.workloads.precision import element_bytes
 from steptime.workloads.segment import Cut, Segment
 
 _LOSS_REDUCES = 3  # greatest logit, sum of exponentials, logit of the target
+
+
+def laid_out(model: Transformer, ranks: int) -> Transformer:
+    """The model with a vocabulary that so many ranks divide, padded as Megatron-LM does."""
+    return model.padded(128 * ranks)
 
 
 def summed(cut: Cut, half: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -25,6 +31,18 @@ def summed(cut: Cut, half: Sequence[Segment]) -> tuple[Segment, ...]:
     if cut.mesh.tensor == 1:
         return tuple(half)
     return _entered(cut, _left(cut, tuple(half)))
+
+
+def in_parts(tensor: Tensor, *, sequence_parallel: bool) -> bool:
+    """Whether each tensor-parallel rank has only a part of a tensor's gradient.
+
+    These are added up once a step. With sequence parallelism all that every rank holds has such a
+    gradient, for each computed with its own tokens. Without, that of a router has: what it weighs
+    are outputs of experts of which each rank has a part, and so it is with biases of experts.
+    """
+    if tensor.split:
+        return False
+    return sequence_parallel or tensor.expert or ".router." in tensor.name
 
 
 def _entered(cut: Cut, half: tuple[Segment, ...]) -> tuple[Segment, ...]:

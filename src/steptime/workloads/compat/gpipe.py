@@ -6,9 +6,9 @@ import numpy as np
 
 from steptime.arrays import Ints
 from steptime.errors import UsageError
-from steptime.program import Collective, Op, Program
+from steptime.program import PIPELINE, Collective, Op, Program
 from steptime.workloads.compat.calls import Calls, Places, recv, send
-from steptime.workloads.compat.layerwise import DATA, FIRST, LAST, PIPELINE, kinds_of_stages
+from steptime.workloads.compat.layerwise import DATA, FIRST, LAST, kinds_of_stages
 from steptime.workloads.compat.original import SLEEPS, check_multiple, check_stages
 
 HIDDEN, CONTEXT = 12288, 2048

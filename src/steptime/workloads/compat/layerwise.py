@@ -9,11 +9,11 @@ import numpy as np
 
 from steptime.arrays import Ints
 from steptime.errors import UsageError
-from steptime.program import Op, Program
+from steptime.program import PIPELINE, Op, Program
 from steptime.workloads.compat.calls import Calls, collective, recv, send
 from steptime.workloads.compat.original import check_multiple, check_stages
 
-PIPELINE, DATA = "pipeline", "data"
+DATA = "data"
 FIRST, MIDDLE, LAST = range(3)
 
 DEFECTS = (

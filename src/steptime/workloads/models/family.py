@@ -19,18 +19,34 @@ Settings: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Base:
+    """What a family's models have where only their other dimensions are given.
+
+    ``name``: what stands for a model's name then.
+    """
+
+    name: str
+    title: str
+    architecture: Architecture
+    vocabulary: int
+    context: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Family:
     """A kind of model, defined by one file of ``families``.
 
     ``architecture``: of its transformers, which files describe. ``model_types``: the ``model_type``
     values of Hugging Face configurations, each with the function that reads its settings.
     ``models``: those defined in code, from small to large, and ``also`` other names of theirs.
+    ``base``: what its models have that are told by their dimensions alone.
     """
 
     architecture: Architecture | None = None
     model_types: Mapping[str, Callable[[Section], Settings]] = field(default_factory=dict)
     models: Mapping[str, Callable[[], Model]] = field(default_factory=dict)
     also: Mapping[str, str] = field(default_factory=dict)
+    base: Base | None = None
 
 
 @cache
@@ -38,6 +54,11 @@ def families() -> Mapping[str, Family]:
     """All families by the names of their files, in alphabetical order."""
     modules = modules_of("steptime.workloads.models.families")
     return {module.__name__.rpartition(".")[2]: module.FAMILY for module in modules}
+
+
+def bases() -> Mapping[str, Base]:
+    """The bases of families by their names."""
+    return {family.base.name: family.base for family in families().values() if family.base}
 
 
 def transformer_of(model: Model) -> Transformer:

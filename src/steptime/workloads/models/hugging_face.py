@@ -1,11 +1,12 @@
 """Reading the config.json of a Hugging Face model: each family's names of its dimensions."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from steptime.errors import UsageError
+from steptime.files import parsed_json
 from steptime.nearest import did_you_mean
 from steptime.section import Section
 from steptime.workloads.models.family import Settings, families
@@ -15,15 +16,11 @@ from steptime.workloads.models.transformer import Architecture, Transformer
 def read_config(text: str, path: Path) -> Transformer:
     """The model that a configuration describes, named after its file or that file's folder.
 
-    Keys without dimensions are not read. Raises UsageError where it is no JSON, its ``model_type``
-    is not one of the families', or a dimension is missing or impossible.
+    Keys without dimensions are not read. Raises an error for ``reading`` to tell where it is no
+    JSON object, and UsageError where its ``model_type`` is not one of the families', or a dimension
+    is missing or impossible.
     """
-    try:
-        table = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON: {error}") from None
-    if not isinstance(table, dict):
-        raise UsageError(f"{path} is no configuration of a model: it must be an object with keys")
+    table: dict[str, Any] = parsed_json(text, dict)
     config = Section({key: one for key, one in table.items() if one is not None}, str(path))
     readers = {kind: read for of in families().values() for kind, read in of.model_types.items()}
     kind = config.text("model_type")

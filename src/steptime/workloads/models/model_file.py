@@ -13,7 +13,6 @@ Other keys are the fields of Transformer and of Architecture, ``latent`` a table
 table ``models`` makes it a series: models by their names, with what each has beside the rest.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.errors import UsageError
+from steptime.files import parsed_toml
 from steptime.section import Section
 from steptime.workloads.models.family import Family, Model, families
 from steptime.workloads.models.transformer import Architecture, Latent, Transformer
@@ -31,12 +31,10 @@ _REQUIRED = ("layers", "hidden", "heads", "context", "vocabulary")
 def read_models(text: str, file: str) -> Family:
     """The models of a TOML file; each is checked when it is made.
 
-    Raises UsageError where it is no TOML, and when a model is made whose description is wrong.
+    Raises ValueError where it is no TOML, and UsageError when a model is made whose description is
+    wrong.
     """
-    try:
-        table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is no TOML: {error}") from None
+    table = parsed_toml(text)
     series = table.pop("models", {Path(file).stem: {}})
     if not isinstance(series, dict) or not all(isinstance(one, dict) for one in series.values()):
         raise UsageError(f"{file}: models must be a table of tables, one a model, by its name")

@@ -6,9 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from steptime.errors import UsageError
-from steptime.files import bounded_text
+from steptime.files import bounded_text, reading
 from steptime.nearest import did_you_mean
-from steptime.workloads.models.family import Family, Model, families
+from steptime.workloads.models.family import Family, Model, bases, families
 from steptime.workloads.models.hugging_face import read_config
 from steptime.workloads.models.model_file import read_model, read_models
 
@@ -30,7 +30,13 @@ def model_named(name: str | Path) -> Model:
         known = series.also.get(name, name)
         if known in series.models:
             return series.models[known]()
-    names = [*model_names(), *(other for series in _series().values() for other in series.also)]
+    if name in bases():
+        raise UsageError(
+            f"{name} is a family of models and no model: name a model, or where a step is asked "
+            "for give dimensions too, as --layers 24 --hidden 2048 --heads 16"
+        )
+    others = (other for series in _series().values() for other in series.also)
+    names = [*model_names(), *bases(), *others]
     mend = did_you_mean(name, names) or f"choose one of {', '.join(model_names())}"
     raise UsageError(f"there is no model {name!r} (a file's name ends in .toml or .json): {mend}")
 
@@ -66,4 +72,5 @@ def _of_file(path: Path) -> Model:
             "and nothing is fetched"
         )
     text = bounded_text(path, "model file")
-    return read_model(text, path) if path.suffix == ".toml" else read_config(text, path)
+    with reading(path, "model file"):
+        return read_model(text, path) if path.suffix == ".toml" else read_config(text, path)

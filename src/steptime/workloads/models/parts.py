@@ -38,6 +38,11 @@ class Part:
 
     ``kept``: elements of one token that are computed within and kept for backward, besides the
     input, divided by tensor-parallel ranks; ``kept_whole``: those that each of them keeps.
+
+    ``heads``: of attention; ``causal``: whether a token sees only those before it. ``borrowed``:
+    tensors of another part that it multiplies with. ``moved``: elements of one token that forward
+    reads and writes between its products, divided by tensor-parallel ranks; ``moved_whole``: those
+    that each of them moves.
     """
 
     name: str
@@ -49,6 +54,11 @@ class Part:
     duplicated: int = 0
     kept: int = 0
     kept_whole: int = 0
+    heads: int = 0
+    causal: bool = True
+    borrowed: tuple[Tensor, ...] = ()
+    moved: int = 0
+    moved_whole: int = 0
 
     @property
     def parameters(self) -> int:

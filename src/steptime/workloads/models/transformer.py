@@ -4,7 +4,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from steptime.errors import UsageError
-from steptime.workloads.models.parts import Part, Tensor, Unit, linear, norm, size
+from steptime.workloads.models.parts import Unit, size
+from steptime.workloads.models.transformer_parts import attention, embedding, head, mlp
 
 _MOST, _MOST_MLPS = (1 << 31) - 1, 1 << 17  # the largest today have 16,000 MLPs
 _OF_EXPERTS = ("expert_inner", "shared_inner", "dense_layers")
@@ -71,6 +72,9 @@ class Transformer:
     Each token goes through ``top_k`` of ``experts`` MLPs of width ``expert_inner`` (inner), and
     through one of ``shared_inner`` where that is not 0; the first ``dense_layers`` have one MLP.
 
+    ``rope_theta``: the base of rotary positions. ``norm_epsilon`` keeps norms from dividing by 0.
+    Neither changes what a step takes; both change what trained weights compute.
+
     Raises UsageError for a dimension below 1, for heads that do not divide ``hidden`` or key heads
     that do not divide them, for more experts a token or more dense layers than there are, for
     dimensions of experts where there are none, and for more than memory would hold.
@@ -92,6 +96,8 @@ class Transformer:
     expert_inner: int = 0
     shared_inner: int = 0
     dense_layers: int = 0
+    rope_theta: float = 10_000.0
+    norm_epsilon: float = 1e-5
     architecture: Architecture = Architecture()
     title: str = "a transformer"
     source: str = ""
@@ -188,13 +194,13 @@ class Transformer:
     def units(self) -> tuple[Unit, ...]:
         """Embedding, blocks and head in forward order, their tensors as PyTorch enumerates them."""
         blocks = (
-            Unit(f"block {n}", (_attention(self, n), _mlp(self, n)), self.hidden)
+            Unit(f"block {n}", (attention(self, n), mlp(self, n)), self.hidden)
             for n in range(self.layers)
         )
         return (
-            Unit("embedding", (_embedding(self),), self.hidden),
+            Unit("embedding", (embedding(self),), self.hidden),
             *blocks,
-            Unit("head", (_head(self),), self.vocabulary),
+            Unit("head", (head(self),), self.vocabulary),
         )
 
     @property
@@ -226,165 +232,3 @@ class Transformer:
                 f"the context is {context} and {self.name} has positions for 1 to {self.context}"
             )
         return context or self.context
-
-
-def _embedding(model: Transformer) -> Part:
-    h, kind = model.hidden, model.architecture
-    tensors = [_table(model)]
-    if kind.learned_positions:
-        tensors.append(Tensor("embedding.wpe", (model.context, h), split=False))
-    if kind.masked:
-        tensors.append(Tensor("embedding.segments", (2, h), split=False))
-        tensors += norm("embedding.ln", h)
-    # GPT-2's convention: looking up and adding are no multiplications.
-    return Part(name="embedding", tensors=tuple(tensors), multiplied=0)
-
-
-def _table(model: Transformer) -> Tensor:
-    return Tensor("embedding.wte", (model.vocabulary, model.hidden), split=True)
-
-
-def _attention(model: Transformer, number: int) -> Part:
-    name = f"blocks.{number}"
-    if model.latent:
-        products = _latent_products(model, model.latent, f"{name}.attention")
-    else:
-        products = _products(model, f"{name}.attention")
-    tensors = _normed(f"{name}.ln1", products, model)
-    queries, values = model.heads * model.query_width, model.heads * model.value_width
-    normed = queries + model.kv_heads * model.query_width if model.architecture.qk_norm else 0
-    latents = [t for t in tensors if "_down." in t.name or "_norm." in t.name]
-    return Part(
-        name="attention",
-        tensors=tensors,
-        multiplied=size(tensors),
-        # 2 a channel for a score and 2 for what it weighs, with every token that it sees.
-        attending=2 * (queries + values),
-        window=model.window,
-        duplicated=size(latents) if model.latent else 0,
-        kept=queries + model.kv_width + values + normed,
-        # What comes out of each down-projection, and out of its norm.
-        kept_whole=sum(t.shape[0] for t in latents) if model.latent else 0,
-    )
-
-
-def _products(model: Transformer, name: str) -> list[Tensor]:
-    """The projections to queries, keys and values, and the output projection."""
-    h, kind, queries = model.hidden, model.architecture, model.heads * model.query_width
-    keys = model.kv_heads * model.query_width
-    made = {"qkv": queries + 2 * keys} if kind.fused else {"q": queries, "k": keys, "v": keys}
-    biased = kind.biased or kind.qkv_biased
-    tensors = [
-        tensor
-        for which, width in made.items()
-        for tensor in linear(f"{name}.{which}", h, width, biased=biased, by_column=True)
-    ]
-    if kind.qk_norm:
-        for which in ("q_norm", "k_norm"):
-            tensors += norm(f"{name}.{which}", model.query_width, biased=kind.biased)
-    biased = kind.biased or kind.proj_biased
-    return [*tensors, *linear(f"{name}.proj", queries, h, biased=biased)]
-
-
-def _latent_products(model: Transformer, latent: Latent, name: str) -> list[Tensor]:
-    """The projections of latent attention; every tensor-parallel rank makes the narrow vectors."""
-    h, heads = model.hidden, model.heads
-    queries = heads * model.query_width
-    tensors: list[Tensor] = []
-    if latent.query_rank:
-        tensors += linear(f"{name}.q_down", h, latent.query_rank, biased=False, split=False)
-        tensors += norm(f"{name}.q_norm", latent.query_rank, biased=False)
-        tensors += linear(f"{name}.q_up", latent.query_rank, queries, biased=False)
-    else:
-        tensors += linear(f"{name}.q", h, queries, biased=False)
-    narrow = latent.kv_rank + latent.rope_width
-    up = heads * (latent.nope_width + latent.value_width)
-    tensors += linear(f"{name}.kv_down", h, narrow, biased=False, split=False)
-    tensors += norm(f"{name}.kv_norm", latent.kv_rank, biased=False)
-    tensors += linear(f"{name}.kv_up", latent.kv_rank, up, biased=False)
-    return [*tensors, *linear(f"{name}.proj", heads * latent.value_width, h, biased=False)]
-
-
-def _mlp(model: Transformer, number: int) -> Part:
-    name, made = f"blocks.{number}", 3 if model.architecture.gated else 2
-    if model.experts == 1 or number < model.dense_layers:
-        tensors = _normed(f"{name}.ln2", _matrices(model, f"{name}.mlp", model.inner), model)
-        return Part(name="mlp", tensors=tensors, multiplied=size(tensors), kept=made * model.inner)
-    inner = model.expert_inner or model.inner
-    experts = [
-        tensor
-        for expert in range(model.experts)
-        for tensor in _matrices(model, f"{name}.mlp.experts.{expert}", inner, expert=True)
-    ]
-    tensors = _normed(f"{name}.ln2", [*_for_all(model, f"{name}.mlp"), *experts], model)
-    idle = size(experts) // model.experts * (model.experts - model.top_k)
-    # The tokens of a batch meet all experts among them: all are read.
-    return Part(
-        name="mlp",
-        tensors=tensors,
-        multiplied=size(tensors),
-        multiply_adds=size(tensors) - idle,
-        kept=made * (inner * model.top_k + model.shared_inner),
-    )
-
-
-def _for_all(model: Transformer, name: str) -> list[Tensor]:
-    """The parts besides the experts that every token uses: the router, and the shared expert."""
-    h, kind = model.hidden, model.architecture
-    tensors = [*linear(f"{name}.router", h, model.experts, biased=kind.router_biased, split=False)]
-    if model.shared_inner:
-        tensors += _matrices(model, f"{name}.shared", model.shared_inner)
-        if kind.shared_gated:
-            tensors += linear(f"{name}.shared_gate", h, 1, biased=False, split=False)
-    return tensors
-
-
-def _matrices(model: Transformer, name: str, inner: int, *, expert: bool = False) -> list[Tensor]:
-    """The matrices of one MLP, and their biases."""
-    h, kind = model.hidden, model.architecture
-    into = ("gate", "fc") if kind.gated else ("fc",)
-    tensors: list[Tensor] = []
-    for which in into:
-        tensors += linear(
-            f"{name}.{which}", h, inner, biased=kind.biased, by_column=True, expert=expert
-        )
-    return [*tensors, *linear(f"{name}.proj", inner, h, biased=kind.biased, expert=expert)]
-
-
-def _normed(name: str, products: list[Tensor], model: Transformer) -> tuple[Tensor, ...]:
-    """Half of a block: its norm comes before its products or, in BERT, after them."""
-    own = tuple(norm(name, model.hidden, biased=model.architecture.biased))
-    return (*products, *own) if model.architecture.masked else (*own, *products)
-
-
-def _head(model: Transformer) -> Part:
-    if model.architecture.masked:
-        return _masked_head(model)
-    tensors = tuple(norm("head.ln", model.hidden, biased=model.architecture.biased))
-    table = _table(model)
-    if model.architecture.tied:
-        return Part(name="head", tensors=tensors, multiplied=size(tensors) + table.size)
-    tensors = (*tensors, replace(table, name="head.weight"))
-    return Part(name="head", tensors=tensors, multiplied=size(tensors))
-
-
-def _masked_head(model: Transformer) -> Part:
-    """BERT's head: the pooler, the prediction of masked tokens and of the next sentence."""
-    h = model.hidden
-    pooled = [
-        *linear("head.pooler", h, h, split=False),
-        *linear("head.follows", h, 2, split=False),
-    ]
-    filling = [
-        *linear("head.transform", h, h, split=False),
-        *norm("head.ln", h),
-        Tensor("head.bias", (model.vocabulary,), split=True),
-    ]
-    multiplied = size(filling) + _table(model).size
-    # The pooler sees one token of a row: not one in 100,000 of its FLOP.
-    return Part(
-        name="head",
-        tensors=(*pooled, *filling),
-        multiplied=multiplied + size(pooled),
-        multiply_adds=multiplied,
-    )

@@ -80,7 +80,7 @@ def pipeline_timeline(pipeline: Pipeline) -> PipelineTimeline:
                 start = max([free, *(ends[need] for need in needed)])
                 slot = Slot(run, start, start + SLOTS[run.kind])
                 stages[stage].append(slot)
-                ends[run.kind, run.micro_batch, shape.piece(stage, run.chunk)] = slot.end
+                ends[_made(run.kind), run.micro_batch, shape.piece(stage, run.chunk)] = slot.end
                 moved = True
     if any(waiting):
         raise SteptimeError(f"the schedule {pipeline.schedule.name} waits for itself")
@@ -98,7 +98,12 @@ def _needs(pipeline: Pipeline, stage: int, run: Pass) -> Iterator[tuple[Kind, in
     else:
         yield "forward", number, piece
         if piece < pipeline.shape.pieces - 1:
-            yield run.kind, number, piece + 1
+            yield "backward input", number, piece + 1
+
+
+def _made(kind: Kind) -> Kind:
+    """What others wait for: of a whole backward the gradient of its input."""
+    return "backward input" if kind == "backward" else kind
 
 
 def _most_kept(slots: tuple[Slot, ...]) -> int:

@@ -53,30 +53,46 @@ def pipeline(name: str, *, stages: int, micro_batches: int, chunks: int = 1) -> 
     if name == "1f1b" and chunks > 1:
         found = schedule_named("interleaved")
     _check(found, stages, micro_batches, chunks)
-    made = Pipeline(found, Shape(stages=stages, micro_batches=micro_batches, chunks=chunks))
+    shape = Shape(stages=stages, micro_batches=micro_batches, chunks=chunks, folded=found.folded)
+    made = Pipeline(found, shape)
     if is_file(name):
         check_passes(made, name)
         pipeline_timeline(made)
     return made
 
 
-def _check(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> None:
-    if not schedule.interleaved:
-        if chunks > 1:
-            raise UsageError(
-                f"{schedule.name} has one chunk a stage, not {chunks}: choose 1f1b or interleaved"
-            )
-        return
-    if chunks < 2:
-        raise UsageError(
-            f"{schedule.name} needs at least 2 chunks a stage, not {chunks}: ask for 2"
-        )
+def _check_folded(name: str, stages: int, micro_batches: int, chunks: int) -> None:
+    if chunks != 2:
+        raise UsageError(f"{name} needs 2 chunks a stage, not {chunks}: ask for 2")
     if stages < 2:
-        raise UsageError(f"{schedule.name} needs at least 2 stages, not {stages}")
+        raise UsageError(f"{name} needs at least 2 stages, not {stages}")
+    if micro_batches < 2 * stages:
+        raise UsageError(
+            f"{name} needs at least twice as many micro-batches as stages, and {micro_batches} are "
+            f"too few for {stages}: ask for {2 * stages}"
+        )
+
+
+def _check(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> None:
+    if schedule.folded:
+        _check_folded(schedule.name, stages, micro_batches, chunks)
+    elif schedule.interleaved:
+        _check_interleaved(schedule.name, stages, micro_batches, chunks)
+    elif chunks > 1:
+        raise UsageError(
+            f"{schedule.name} has one chunk a stage, not {chunks}: choose 1f1b or interleaved"
+        )
+
+
+def _check_interleaved(name: str, stages: int, micro_batches: int, chunks: int) -> None:
+    if chunks < 2:
+        raise UsageError(f"{name} needs at least 2 chunks a stage, not {chunks}: ask for 2")
+    if stages < 2:
+        raise UsageError(f"{name} needs at least 2 stages, not {stages}")
     if micro_batches % stages:
         below = micro_batches - micro_batches % stages
         near = f"are {below} and {below + stages}" if below else f"is {stages}"
         raise UsageError(
-            f"{schedule.name} takes micro-batches by the number of stages, {stages}, and "
+            f"{name} takes micro-batches by the number of stages, {stages}, and "
             f"{micro_batches} is no multiple of it: the nearest {near}"
         )

@@ -33,16 +33,29 @@ class Pass(NamedTuple):
 class Shape:
     """The size of a pipeline.
 
-    Each stage holds ``chunks`` pieces of the model: chunk c of stage s is piece c·stages + s.
+    Each stage holds ``chunks`` pieces of the model: chunk c of stage s is piece c·stages + s or,
+    of a ``folded`` pipeline, which turns at the last stage, piece s and piece 2·stages - 1 - s.
     """
 
     stages: int
     micro_batches: int
     chunks: int = 1
+    folded: bool = False
 
     def piece(self, stage: int, chunk: int) -> int:
         """The number, in forward order, of the piece of the model in a stage's chunk."""
+        if self.folded and chunk:
+            return 2 * self.stages - 1 - stage
         return chunk * self.stages + stage
+
+    def way(self, piece: int, to: int) -> int:
+        """By how many stages what a piece sends to the one before or behind it travels.
+
+        0 where that is on the same stage; the stages are a ring.
+        """
+        if not self.folded:
+            return to - piece
+        return min(to, self.pieces - 1 - to) - min(piece, self.pieces - 1 - piece)
 
     @property
     def pieces(self) -> int:
@@ -55,13 +68,20 @@ class Schedule:
     """A schedule: ``passes`` yields the passes of a stage of a shape, in order.
 
     ``interleaved``: whether it takes stages of several chunks, and only multiples of the stages as
-    micro-batches.
+    micro-batches. ``folded``: whether it takes stages of two chunks, the second on the way back,
+    and at least twice as many micro-batches as stages.
     """
 
     name: str
     summary: str
     passes: Callable[[Shape, int], Iterator[Pass]]
     interleaved: bool = False
+    folded: bool = False
+
+    @property
+    def fewest_chunks(self) -> int:
+        """The fewest chunks a stage that it takes."""
+        return 2 if self.interleaved or self.folded else 1
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from steptime.section import Section
-from steptime.workloads.models.family import Family, Settings
+from steptime.workloads.models.family import Base, Family, Settings
 from steptime.workloads.models.hugging_face import optional
 from steptime.workloads.models.transformer import Architecture
 
@@ -22,4 +22,14 @@ def _gpt2(config: Section) -> Settings:
     }
 
 
-FAMILY = Family(architecture=GPT2, model_types={"gpt2": _gpt2})
+FAMILY = Family(
+    architecture=GPT2,
+    model_types={"gpt2": _gpt2},
+    base=Base(
+        name="gpt",
+        title="a decoder as GPT-2, by its dimensions",
+        architecture=GPT2,
+        vocabulary=50257,
+        context=2048,
+    ),
+)

@@ -1,7 +1,7 @@
 """Llama, Mistral and Mixtral: rotary positions, RMSNorm, gated MLPs, and a head of its own."""
 
 from steptime.section import Section
-from steptime.workloads.models.family import Family, Settings
+from steptime.workloads.models.family import Base, Family, Settings
 from steptime.workloads.models.hugging_face import decoder, window
 from steptime.workloads.models.transformer import Architecture
 
@@ -29,4 +29,11 @@ def _mixtral(config: Section) -> Settings:
 FAMILY = Family(
     architecture=LLAMA,
     model_types={"llama": _llama, "mistral": _mistral, "mixtral": _mixtral},
+    base=Base(
+        name="llama",
+        title="a decoder as Llama, by its dimensions",
+        architecture=LLAMA,
+        vocabulary=32000,
+        context=4096,
+    ),
 )
