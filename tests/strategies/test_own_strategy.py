@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from steptime.errors import UsageError
-from steptime.strategies import live_strategy, simulated_strategy, strategies, strategy_named
+from steptime.strategies import (
+    live_strategy,
+    simulated_strategy,
+    strategies,
+    strategy_named,
+    trained_strategy,
+)
 from steptime.strategies.calls import Call, calls, not_simulated
 
 IN_TWO = '''
@@ -44,7 +50,7 @@ STRATEGY = replace(replicated.STRATEGY, name="with_values", summary="looks", red
 '''
 COMPARE = (
     *("compare", "gpt2", "--ranks", "2", "--steps", "1", "--warmup", "1", "--layers", "1"),
-    *("--heads", "2", "--embd", "16", "--context", "16", "--batch", "4", "--json", "--out", "run"),
+    *("--heads", "2", "--hidden", "16", "--tokens", "16", "--batch", "4", "--json", "--out", "run"),
 )
 SIMULATE = ("simulate", "gpt2", "--cluster", "laptop", "--ranks", "4", "--json")
 
@@ -117,9 +123,9 @@ def test_a_strategy_that_looks_at_values_says_that_it_cannot_be_simulated(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["zero2", "zero3"])
-def test_what_cannot_be_trained_says_so(name):
-    assert simulated_strategy(name).zero == int(name[-1])
-    with pytest.raises(UsageError, match=f"{name} cannot be trained: a training here keeps"):
+def test_what_keeps_no_whole_model_is_trained_and_not_compared(name):
+    assert simulated_strategy(name) is trained_strategy(name)
+    with pytest.raises(UsageError, match=f"{name} cannot be compared live: its ranks keep no"):
         live_strategy(name)
 
 

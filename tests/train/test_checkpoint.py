@@ -1,9 +1,11 @@
 import json
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -17,8 +19,11 @@ from ranks import on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.strategies import Strategy, live_strategies
 from steptime.train.checkpoint import load_checkpoint, read_checkpoint_info, save_checkpoint
-from steptime.train.config import GPT2Config
+from steptime.train.config import gpt2
 from steptime.train.data import Batches
+from steptime.train.keeping.marker import state_name, summed
+from steptime.train.keeping.pieces import Piece, whole
+from steptime.train.keeping.state_file import read_state_file
 from steptime.train.llmc import read_checkpoint, read_header
 from steptime.train.loop import training_steps
 from steptime.train.options import TrainOptions
@@ -26,9 +31,10 @@ from steptime.train.precision import LossScale, precision_of
 from steptime.train.tokens import Tokens
 from steptime.train.training import Training, build_training, new_model
 from steptime.units import Size
+from steptime.workloads.models import Transformer
 from steptime.workloads.precision import DtypeName
 
-TINY = GPT2Config(layers=2, heads=2, embd=16, context=8, vocabulary=300)
+TINY = gpt2(layers=2, heads=2, hidden=16, context=8, vocabulary=300)
 STEPS, HALF = 6, 3
 SAME = [(name, "fp32") for name in live_strategies()] + [
     ("server", "bf16"),
@@ -54,7 +60,7 @@ def start(
     strategy: Strategy | str,
     precision: DtypeName = "fp32",
     seed: int = 1,
-    config: GPT2Config = TINY,
+    config: Transformer = TINY,
 ) -> Training:
     """A training whose data does not depend on ``seed``, but whose initial weights do."""
     if isinstance(strategy, str):
@@ -235,7 +241,7 @@ def test_another_precision_starts_from_the_fp32_weights(checkpoint: Path, saved:
 def test_marker_tells_all_without_torch(saved: Saved) -> None:
     folder = saved.checkpoint("sharded-fp16", STEPS)
     info = read_checkpoint_info(folder)
-    assert (info.step, info.ranks, info.state_files) == (STEPS, 2, 2)
+    assert (info.step, info.batch, info.ranks, len(info.state_files)) == (STEPS, STEPS, 2, 2)
     assert (info.strategy, info.precision, info.seed, info.config) == ("sharded", "fp16", 7, TINY)
     assert info.loss_scale
     assert info.loss_scale["scale"] < FP16_START.scale
@@ -252,14 +258,16 @@ def test_only_owners_write_state(saved: Saved) -> None:
     def files(name: str) -> list[str]:
         return sorted(path.name for path in saved.checkpoint(name).iterdir())
 
-    assert files("replicated-fp32") == ["DONE", "model.bin", "state_00000.npz"]
-    assert files("sharded-fp32") == ["DONE", "model.bin", "state_00000.npz", "state_00001.npz"]
-    with np.load(saved.checkpoint("server-fp32") / "state_00001.npz") as nothing:
-        assert nothing.files == ["stretches"]
-        assert len(nothing["stretches"]) == 0
-    with np.load(saved.checkpoint("server-fp32") / "state_00000.npz") as everything:
-        assert everything["stretches"]["length"].sum() == TINY.parameters
-        assert everything["square_0"].shape == (384 * 16,)
+    states = [state_name(rank) for rank in (0, 1)]
+    assert files("replicated-fp32") == ["DONE", "model.bin", states[0]]
+    assert files("sharded-fp32") == ["DONE", "model.bin", *states]
+    nothing, everything = (
+        read_state_file(saved.checkpoint("server-fp32") / states[rank]) for rank in (1, 0)
+    )
+    assert nothing.pieces == ()
+    assert sum(piece.length for piece in everything.pieces) == TINY.padded().parameters
+    assert everything.pieces[0] == Piece(whole("embedding.wte", (384, 16)), 0, 384 * 16, HALF)
+    assert everything.read("square", 0).shape == (384 * 16,)
 
 
 @pytest.mark.usefixtures("one_rank")
@@ -281,8 +289,7 @@ def edit_marker(folder: Path, **fields: object) -> None:
 
 def flip_a_late_byte(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    place = content.index(b"mean_") + 300  # inside the first segment's moments
-    content[place] ^= 1
+    content[-300] ^= 1  # inside the moments of the last piece
     path.write_bytes(content)
 
 
@@ -294,20 +301,26 @@ def flip_a_late_byte(path: Path) -> None:
         (lambda folder: (folder / "DONE").unlink(), "no file DONE"),
         (lambda folder: (folder / "DONE").write_text('{"step": 3'), "DONE"),
         (lambda folder: (folder / "DONE").write_text("[]"), "DONE"),
-        (lambda folder: edit_marker(folder, ranks_of_old=1), "ranks_of_old"),
-        (lambda folder: (folder / "state_00001.npz").unlink(), "state_00001.npz: No such file"),
+        (lambda folder: edit_marker(folder, ranks="two"), "Expected `int`, got `str`"),
+        (lambda folder: edit_marker(folder, format=1), "it has format 1, and only 2 is known"),
+        (lambda folder: edit_marker(folder, files={}), "its state files is 0"),
         (
-            lambda folder: (folder / "state_00001.npz").write_bytes(
-                (folder / "state_00001.npz").read_bytes()[:-100]
+            lambda folder: edit_marker(folder, files={"../DONE": {"bytes": 1, "blake2b": ""}}),
+            "a file '../DONE' that no checkpoint has",
+        ),
+        (lambda folder: (folder / state_name(1)).unlink(), "state_00001.*: No such file"),
+        (
+            lambda folder: (folder / state_name(1)).write_bytes(
+                (folder / state_name(1)).read_bytes()[:-100]
             ),
-            "state_00001.npz: File is not a zip file",
+            r"state_00001.* bytes, and had .* when written",
         ),
-        (lambda folder: flip_a_late_byte(folder / "state_00000.npz"), "state_00000.npz: Bad CRC"),
-        (lambda folder: edit_marker(folder, state_files=1), "do not cover"),
-        (
-            lambda folder: shutil.copy(folder / "state_00000.npz", folder / "state_00001.npz"),
-            "do not cover",
-        ),
+        (lambda folder: flip_a_late_byte(folder / state_name(0)), "state_00000.* is damaged"),
+        (lambda folder: flip_a_late_byte(folder / "model.bin"), "model.bin is damaged"),
+        (lambda folder: forge(folder, lambda content: content[:40]), "state_00001"),
+        (lambda folder: forge(folder, lambda content: content[:-8]), "its header asks for"),
+        (lambda folder: forge(folder, lambda _: b"\xff" * 9), "its header would have"),
+        (lambda folder: forge(folder, lambda _: (folder / state_name(0)).read_bytes()), "cover"),
     ],
 )
 def test_damaged_checkpoint_is_refused_in_a_sentence_that_names_it(
@@ -320,8 +333,18 @@ def test_damaged_checkpoint_is_refused_in_a_sentence_that_names_it(
     assert "\n" not in str(error.value)
 
 
+def forge(folder: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change a state file and the marker with it."""
+    path = folder / state_name(1)
+    path.write_bytes(change(path.read_bytes()))
+    info = json.loads((folder / "DONE").read_text())
+    info["files"][path.name] = asdict(summed(path))
+    (folder / "DONE").write_text(json.dumps(info))
+
+
 def test_state_files_of_different_steps_are_refused(saved: Saved, checkpoint: Path) -> None:
-    shutil.copy(saved.checkpoint("sharded-fp32", STEPS) / "state_00001.npz", checkpoint)
+    other = saved.checkpoint("sharded-fp32", STEPS) / state_name(1)
+    forge(checkpoint, lambda _: other.read_bytes())
     with pytest.raises(UsageError, match="different steps"):
         read_checkpoint_info(checkpoint)
 
@@ -334,20 +357,19 @@ def test_other_dimensions_are_refused_and_named(checkpoint: Path) -> None:
 
 def save_where_rank_1_cannot(folder: Path) -> str:
     training = start("sharded")
-    good = folder / "checkpoint"
-    save_checkpoint(good, training, 0, LossScale(1.0))
+    good = folder / "checkpoint_00000001"
+    save_checkpoint(good, training, 1, LossScale(1.0))
     if dist.get_rank() == 1:
-        good = folder / "file" / "checkpoint"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with pytest.raises(SteptimeError) as error:
-        save_checkpoint(good, training, 0, LossScale(1.0))
+        save_checkpoint(folder / "checkpoint_00000002", training, 2, LossScale(1.0))
     return str(error.value)
 
 
 def test_all_ranks_hear_that_one_could_not_write(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
     messages = on_ranks(2, save_where_rank_1_cannot, tmp_path, tmp_path)
-    assert messages == [
-        f"cannot write the checkpoint {tmp_path}/checkpoint: another rank could not",
-        f"cannot write the checkpoint {tmp_path}/file/checkpoint: Not a directory",
-    ]
-    assert not (tmp_path / "checkpoint" / "DONE").exists()
+    bad = tmp_path / "checkpoint_00000002"
+    assert messages == [f"cannot write the checkpoint {bad}: File too large"] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_00000001"]
+    assert read_checkpoint_info(tmp_path / "checkpoint_00000001").step == 1

@@ -1,7 +1,7 @@
 import pytest
 
 from steptime.errors import UsageError
-from steptime.train.config import GPT2Config, name_of, suitable_learning_rate
+from steptime.train.config import gpt2, suitable_learning_rate
 from steptime.train.options import ModelOptions, TrainOptions
 
 
@@ -16,13 +16,13 @@ from steptime.train.options import ModelOptions, TrainOptions
 )
 def test_parameters_with_the_padded_vocabulary_are_the_published_ones(name, parameters):
     config = ModelOptions(model=name).config(50257)
-    assert config.parameters == parameters
-    assert name_of(config) == f"gpt2-{name}"
+    assert config.padded().parameters == parameters
+    assert config.name == f"gpt2-{name}"
 
 
 def test_other_dimensions_are_named_by_them_and_get_the_rate_of_the_nearest_size():
-    config = GPT2Config(layers=11, heads=4, embd=800, context=8, vocabulary=9)
-    assert name_of(config) == "gpt2-11×800"
+    config = gpt2(layers=11, heads=4, hidden=800, context=8, vocabulary=9)
+    assert config.name == "gpt2-11×800"
     assert suitable_learning_rate(config) == 6e-4
 
 
@@ -32,10 +32,10 @@ def test_a_batch_that_ranks_do_not_divide_is_refused_with_the_nearest_that_they_
 
 
 def test_a_row_is_no_longer_than_the_positions_of_the_model():
-    options = ModelOptions(context=64)
+    options = ModelOptions(tokens=64)
     assert options.row(options.config(256)) == 64
-    with pytest.raises(UsageError, match="--context is 64: the model has positions for 1 to 8"):
-        options.row(GPT2Config(layers=1, heads=1, embd=1, context=8, vocabulary=9))
+    with pytest.raises(UsageError, match="--tokens is 64: the model has positions for 1 to 8"):
+        options.row(gpt2(layers=1, heads=1, hidden=1, context=8, vocabulary=9))
 
 
 def test_a_model_goes_by_the_name_that_it_has_everywhere(tmp_path):
@@ -44,7 +44,7 @@ def test_a_model_goes_by_the_name_that_it_has_everywhere(tmp_path):
         'family = "gpt2"\nlayers = 2\nhidden = 64\nheads = 2\ncontext = 32\nvocabulary = 9\n'
     )
     found = {
-        words: name_of(ModelOptions(name=words[0], model=words[1]).config(256))
+        words: ModelOptions(name=words[0], model=words[1]).config(256).name
         for words in [
             (None, None),
             (None, "micro"),
@@ -70,10 +70,10 @@ def test_a_model_goes_by_the_name_that_it_has_everywhere(tmp_path):
     ("given", "sentence"),
     [
         ({"name": "gpt2-124M", "model": "nano"}, "gpt2-124M and --model nano are two models"),
-        ({"name": "llama3-8B"}, "'llama3-8B' cannot be trained here"),
+        ({"name": "deepseek-v3"}, "'deepseek-v3' cannot be trained here"),
         ({"name": "resnet50"}, "'resnet50' cannot be trained here"),
         ({"name": "gpt5"}, "there is no model 'gpt5'"),
-        ({"model": "gpt5"}, "there is no model 'gpt5'; choose from nano, micro, 124M"),
+        ({"model": "gpt5"}, "there is no model 'gpt5'; choose one of nano, micro, 124M"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(given, sentence):

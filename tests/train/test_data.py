@@ -106,6 +106,20 @@ def test_any_step_can_be_asked_for_first():
             np.testing.assert_array_equal(a, b)
 
 
+def test_a_run_that_goes_on_sees_the_same_batches_on_any_number_of_ranks():
+    tokens = tokens_of([3000, 7, 500, 2001])
+
+    def rows(steps, ranks):
+        every = all_ranks(tokens, 16, 12, ranks, seed=5)
+        return [stacked([batches.at(step) for batches in every]) for step in steps]
+
+    # 28 steps an epoch: the run stops within the first one and within the second
+    whole = rows(range(70), 4)
+    parts = rows(range(13), 4) + rows(range(13, 40), 6) + rows(range(40, 70), 1)
+    for a, b in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_rows_are_the_caller_s_own():
     tokens = tokens_of([2000])
     batches = Batches(tokens, 8, 4, 0, 1, seed=0)

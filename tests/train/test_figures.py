@@ -3,7 +3,8 @@ import pytest
 
 from steptime.collectives.call_bytes import Traffic
 from steptime.strategies import strategy_named
-from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
+from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, merge
+from steptime.timeline.waits import with_waits
 from steptime.train.figures import RankRecord, strategy_figures
 
 
@@ -15,9 +16,9 @@ def record(rank: int, steps: list[tuple[float, float, float]]) -> RankRecord:
         for phase, length in (
             (Phase.COMPUTE, compute), (Phase.COMMUNICATION, exposed), (Phase.UPDATE, update)
         ):  # fmt: skip
-            rows.append((rank, 1, 1, phase, number, now, now + length, 0))
+            rows.append((rank, 1, 1, phase, number, now, now + length, 0, 0))
             now += length
-        rows.append((rank, 0, 0, Phase.STEP, number, begin, now, 0))
+        rows.append((rank, 0, 0, Phase.STEP, number, begin, now, 0, 0))
     return RankRecord(
         rank=rank,
         host=f"host{rank // 2}",
@@ -42,7 +43,8 @@ def record(rank: int, steps: list[tuple[float, float, float]]) -> RankRecord:
 def figures():
     records = [record(0, [(9, 9, 9), (4, 2, 1), (4, 4, 1)]),
                record(1, [(9, 9, 9), (5, 1, 1), (4, 4, 1)])]  # fmt: skip
-    return strategy_figures(strategy_named("server"), records, tokens_per_step=800)
+    line = with_waits(merge([one.timeline for one in records]))
+    return strategy_figures(strategy_named("server"), records, line, tokens_per_step=800)
 
 
 def test_only_timed_steps_count_and_the_slowest_rank_sets_the_pace(figures):

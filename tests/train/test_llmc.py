@@ -13,19 +13,20 @@ import torch
 from numpy.typing import NDArray
 
 from steptime.errors import UsageError
-from steptime.train.config import GPT2Config
+from steptime.train.config import gpt2
 from steptime.train.llmc import (
-    load_into,
     read_checkpoint,
     read_header,
     tensor_order,
     write_checkpoint,
 )
-from steptime.train.model import GPT2
+from steptime.train.model import Decoder
 from steptime.train.options import ModelOptions
 from steptime.train.shards import open_token_shard
+from steptime.train.weights import Weights, load_weights
+from steptime.workloads.models import Transformer
 
-TINY = GPT2Config(layers=2, heads=2, embd=8, context=12, vocabulary=300)
+TINY = gpt2(layers=2, heads=2, hidden=8, context=12, vocabulary=300)
 FILE_ORDER = (
     "embedding.wte",
     "embedding.wpe",
@@ -46,14 +47,14 @@ FILE_ORDER = (
 )
 
 
-def preset(name: str, vocabulary: int) -> GPT2Config:
+def preset(name: str, vocabulary: int) -> Transformer:
     return ModelOptions(model=name).config(vocabulary)
 
 
-def random_model(config: GPT2Config, spread: float = 0.0, seed: int = 1) -> GPT2:
+def random_model(config: Transformer, spread: float = 0.0, seed: int = 1) -> Decoder:
     """A freshly initialised model; with ``spread`` its biases and norms are random as well."""
     generator = torch.Generator().manual_seed(seed)
-    model = GPT2(config, generator)
+    model = Decoder(config, generator)
     if spread:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -61,7 +62,7 @@ def random_model(config: GPT2Config, spread: float = 0.0, seed: int = 1) -> GPT2
     return model
 
 
-def handmade(config: GPT2Config, version: int, body: bytes) -> bytes:
+def handmade(config: Transformer, version: int, body: bytes) -> bytes:
     fields = (
         20240326,
         version,
@@ -69,7 +70,7 @@ def handmade(config: GPT2Config, version: int, body: bytes) -> bytes:
         config.vocabulary,
         config.layers,
         config.heads,
-        config.embd,
+        config.hidden,
         384,
     )
     return struct.pack("<256i", *fields, *[0] * 248) + body
@@ -96,7 +97,7 @@ def test_file_is_what_llmc_would_write_byte_for_byte(tmp_path: Path) -> None:
 
 def test_every_element_of_a_handmade_file_lands_where_llmc_has_it(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
-    path.write_bytes(handmade(TINY, 3, np.arange(TINY.parameters, dtype="<f4").tobytes()))
+    path.write_bytes(handmade(TINY, 3, np.arange(TINY.padded().parameters, dtype="<f4").tobytes()))
 
     checkpoint = read_checkpoint(path)
 
@@ -107,13 +108,13 @@ def test_every_element_of_a_handmade_file_lands_where_llmc_has_it(tmp_path: Path
         for ours, theirs in (("mlp.fc.bias", "fcb"), ("attention.qkv.weight", "qkvw")):
             tensor = checkpoint.tensors[f"blocks.{layer}.{ours}"]
             assert torch.equal(tensor, torch.from_numpy(reference[theirs][layer]))
-    assert checkpoint.tensors["head.ln.bias"][-1] == TINY.parameters - 1
+    assert checkpoint.tensors["head.ln.bias"][-1] == TINY.padded().parameters - 1
 
 
 def test_order_has_every_parameter_of_the_model_once() -> None:
     named = [(name, tuple(p.shape)) for name, p in random_model(TINY).named_parameters()]
     assert sorted(tensor_order(TINY)) == sorted(named)
-    assert sum(prod(shape) for _, shape in tensor_order(TINY)) == TINY.parameters
+    assert sum(prod(shape) for _, shape in tensor_order(TINY)) == TINY.padded().parameters
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
@@ -124,7 +125,7 @@ def test_weights_survive_a_round_trip_bit_for_bit(tmp_path: Path, dtype: str) ->
     write_checkpoint(tmp_path / "model.bin", model, dtype)
 
     again = random_model(TINY, seed=2).to(next(model.parameters()).dtype)
-    load_into(again, read_checkpoint(tmp_path / "model.bin"))
+    load_weights(again, Weights(tmp_path / "model.bin"))
 
     for ours, theirs in zip(model.parameters(), again.parameters(), strict=True):
         assert np.array_equal(bits(ours), bits(theirs))
@@ -137,7 +138,7 @@ def test_bf16_file_rounds_fp32_weights_to_nearest(tmp_path: Path) -> None:
     checkpoint = read_checkpoint(tmp_path / "model.bin")
 
     assert checkpoint.version == 5
-    assert (tmp_path / "model.bin").stat().st_size == 1024 + 2 * TINY.parameters
+    assert (tmp_path / "model.bin").stat().st_size == 1024 + 2 * TINY.padded().parameters
     weights = model.embedding.wte.detach()
     stored = checkpoint.tensors["embedding.wte"]
     assert stored.dtype == torch.bfloat16
@@ -164,7 +165,7 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
 
 
 def header_with(good: bytes, **fields: int) -> bytes:
-    place = ["magic", "version", "context", "vocabulary", "layers", "heads", "embd", "padded"]
+    place = ["magic", "version", "context", "vocabulary", "layers", "heads", "hidden", "padded"]
     header = list(struct.unpack("<256i", good[:1024]))
     for name, value in fields.items():
         header[place.index(name)] = value
@@ -184,11 +185,14 @@ def header_with(good: bytes, **fields: int) -> bytes:
         (lambda good: header_with(good, padded=300), "pads its vocabulary of 300 tokens to 300"),
         (lambda good: header_with(good, padded=512), "pads its vocabulary of 300 tokens to 512"),
         (lambda good: header_with(good, layers=0), "0 layers"),
-        (lambda good: header_with(good, embd=-8), "-8 channels"),
+        (lambda good: header_with(good, hidden=-8), "-8 channels"),
         (lambda good: header_with(good, heads=3), "3 heads"),
         (lambda good: header_with(good, context=-1), "-1 positions"),
         (lambda good: header_with(good, vocabulary=0), "0 tokens"),
-        (lambda good: header_with(good, layers=2**31 - 1, embd=2**31 - 2), "asks for"),
+        (
+            lambda good: header_with(good, layers=2**31 - 1, hidden=2**31 - 2),
+            "says 2147483647 layers",
+        ),
     ],
 )
 def test_damaged_file_is_refused_in_a_sentence_that_names_it(
@@ -215,7 +219,7 @@ def test_other_dimensions_are_refused_and_named(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "model.bin", random_model(TINY), "fp32")
     other = random_model(replace(TINY, layers=3, context=16))
     with pytest.raises(UsageError, match="layers 2, context 12, and this one has layers 3"):
-        load_into(other, read_checkpoint(tmp_path / "model.bin"))
+        load_weights(other, Weights(tmp_path / "model.bin"))
 
 
 def test_header_is_read_without_torch(tmp_path: Path) -> None:
@@ -228,7 +232,7 @@ def test_header_is_read_without_torch(tmp_path: Path) -> None:
     assert done.stdout.split() == ["5", "False"]
 
 
-def write_files(folder: Path, model: GPT2, rows: int, length: int) -> None:
+def write_files(folder: Path, model: Decoder, rows: int, length: int) -> None:
     """``model.bin`` and ``tokens.bin``, a shard packed by hand, of ``rows`` rows and one token."""
     count = rows * length + 1
     tokens = np.random.default_rng(3).integers(0, model.config.vocabulary, count).tolist()
@@ -243,7 +247,7 @@ def our_loss(folder: Path, rows: int, length: int) -> float:
     """Of a model that is built from the files and nothing else."""
     checkpoint = read_checkpoint(folder / "model.bin")
     model = random_model(checkpoint.config, seed=9)
-    load_into(model, checkpoint)
+    load_weights(model, Weights(folder / "model.bin"))
     x, y = our_rows(folder, rows, length)
     return float(model(x, y).detach())
 
@@ -270,7 +274,7 @@ def oracle_loss(folder: Path, rows: int, length: int) -> float:
     ids=["tiny", "nano", "nano with random norms and biases", "124M"],
 )
 def test_loss_agrees_with_a_float64_reference(
-    tmp_path: Path, config: GPT2Config, spread: float, rows: int, length: int
+    tmp_path: Path, config: Transformer, spread: float, rows: int, length: int
 ) -> None:
     write_files(tmp_path, random_model(config, spread), rows, length)
     ours, reference = our_loss(tmp_path, rows, length), oracle_loss(tmp_path, rows, length)
@@ -278,7 +282,7 @@ def test_loss_agrees_with_a_float64_reference(
     assert abs(ours - reference) < 1e-5 * reference
 
 
-def write_debug_state(path: Path, model: GPT2, x: torch.Tensor, y: torch.Tensor) -> None:
+def write_debug_state(path: Path, model: Decoder, x: torch.Tensor, y: torch.Tensor) -> None:
     """What llm.c's ``write_state`` would write of ``model``."""
     loss = model(x, y)
     loss.backward()

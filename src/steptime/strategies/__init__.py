@@ -12,6 +12,7 @@ from steptime.strategies.lookup import (
     simulated_strategy,
     strategies,
     strategy_named,
+    trained_strategy,
 )
 from steptime.strategies.span import Span
 from steptime.strategies.strategy import Communicator, Strategy, Vector, Work
@@ -30,4 +31,5 @@ __all__ = [
     "simulated_strategy",
     "strategies",
     "strategy_named",
+    "trained_strategy",
 ]

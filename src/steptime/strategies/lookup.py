@@ -20,16 +20,17 @@ BASELINE = "server"
 def strategies() -> Mapping[str, Strategy]:
     """All strategies by name: the baseline first, then those without overlap, then the others.
 
-    What can only be simulated comes last.
+    Those that shard gradients or parameters too come last.
     """
     found = members(package.__name__, "STRATEGY", Strategy)
-    found.sort(key=lambda s: (s.name != BASELINE, bool(s.not_trained), s.overlapped, s.name))
+    found.sort(key=lambda s: (s.name != BASELINE, not s.whole, s.overlapped, s.name))
     return MappingProxyType({strategy.name: strategy for strategy in found})
 
 
 def live_strategies() -> dict[str, Strategy]:
-    """Those that can be trained under."""
-    return {name: one for name, one in strategies().items() if not one.not_trained}
+    """Those under which replicas train that keep the whole model, and can be compared."""
+    found = strategies().items()
+    return {name: one for name, one in found if one.whole and not one.not_trained}
 
 
 def only_trained() -> dict[str, str]:
@@ -53,6 +54,18 @@ def strategy_named(word: str) -> Strategy:
 
 
 def live_strategy(word: str) -> Strategy:
+    """The same of those that can be compared; raises UsageError where it is none of them."""
+    strategy = trained_strategy(word)
+    if not strategy.whole:
+        raise UsageError(
+            f"the strategy {word} cannot be compared live: its ranks keep no whole model, or no "
+            "whole gradient (train, simulate and proxy take it); choose from "
+            f"{', '.join(live_strategies())}"
+        )
+    return strategy
+
+
+def trained_strategy(word: str) -> Strategy:
     """The same of those that can be trained under; raises UsageError where it is none of them."""
     strategy = strategy_named(word)
     if strategy.not_trained:

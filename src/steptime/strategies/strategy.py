@@ -83,3 +83,8 @@ class Strategy:
     known_as: tuple[str, ...] = ()
     not_trained: str = ""
     not_simulated: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether each rank keeps all gradients and parameters: the replicas that are compared."""
+        return (self.zero or 0) < 2

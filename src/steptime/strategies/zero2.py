@@ -13,5 +13,4 @@ STRATEGY = replace(
     summary="Optimizer state and gradients are sharded: reduced after every micro-batch.",
     zero=2,
     known_as=("zero-2",),
-    not_trained="a training here keeps all its gradients (simulate and proxy take it)",
 )

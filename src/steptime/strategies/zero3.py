@@ -27,5 +27,4 @@ STRATEGY = replace(
     gather=gather,
     zero=3,
     known_as=("zero-3", "fsdp", "fsdp2", "hsdp", "fully_sharded"),
-    not_trained="a training here keeps all its parameters (simulate and proxy take it)",
 )

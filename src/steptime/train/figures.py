@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.collectives.call_bytes import Traffic
-from steptime.runs.figures import RankFigures, Spread, StepFigures, sum_by
+from steptime.runs.figures import StepFigures, measured_steps, sum_by
+from steptime.runs.load import CpuTime
 from steptime.strategies import Strategy
 from steptime.timeline import Timeline, phases_of_steps
 
@@ -15,9 +17,10 @@ from steptime.timeline import Timeline, phases_of_steps
 class RankRecord:
     """The measurements of one rank training under a strategy.
 
-    ``losses`` has one entry a step, warm-up included; ``traffic`` and ``wire`` are bytes over the
-    ``steps`` timed steps, of which the first is number ``timed_from``: the former computed from the
-    calls, the latter measured on sockets, None where the kernel has no count.
+    ``losses`` has one entry a step, untimed ones included; ``traffic`` and ``wire`` are bytes over
+    ``steps`` steps: the former computed from the calls, the latter measured on sockets, None where
+    the kernel has no count. Of the ``timeline`` the steps from ``timed_from`` on are timed.
+    ``spent``: the CPU time of each turn, where strategies took turns.
     """
 
     rank: int
@@ -29,59 +32,45 @@ class RankRecord:
     traffic: Traffic
     wire: Traffic | None
     parameter_hash: str
+    spent: Sequence[CpuTime] = ()
+
+
+def timed_phases(strategy: str, records: Sequence[RankRecord]) -> NDArray[np.void]:
+    """Phases of the timed steps of all ranks, shape (ranks, steps), dtype PHASES."""
+    phases = []
+    for record in records:
+        steps = phases_of_steps(record.timeline, strategy)
+        phases.append(steps[steps["step"] >= record.timed_from])
+    return np.stack(phases)
 
 
 def strategy_figures(
-    strategy: Strategy, records: Sequence[RankRecord], *, tokens_per_step: int
+    strategy: Strategy, records: Sequence[RankRecord], timeline: Timeline, *, tokens_per_step: int
 ) -> StepFigures:
-    """Combine the ``records`` of all ranks into figures; only timed steps count."""
-    phases = []
-    for record in records:
-        steps = phases_of_steps(record.timeline, strategy.name)
-        phases.append(steps[steps["step"] >= record.timed_from])
-    table = np.stack(phases)  # (ranks, steps)
-    duration = table["duration"].max(axis=0)  # (steps,)
-    p10, median, p90 = (float(q) for q in np.percentile(duration, [10, 50, 90]))
-    whole = float(table["duration"].sum())
-    compute, exposed, update, other = (
-        median * float(table[field].sum()) / whole
-        for field in ("compute", "exposed_comm", "update", "other")
-    )
-    steps_timed = records[0].steps
-    sent = [record.traffic.sent // steps_timed for record in records]
-    received = [record.traffic.received // steps_timed for record in records]
+    """Combine the ``records`` of all ranks into figures; only timed steps count.
+
+    ``timeline``: that of all ranks, on one clock, with what they waited for one another.
+    """
+    phases = phases_of_steps(timeline, strategy.name)
+    table = phases[phases["step"] >= records[0].timed_from].reshape(len(records), -1)
+    steps = records[0].steps
+    sent = [record.traffic.sent // steps for record in records]
+    received = [record.traffic.received // steps for record in records]
     wires = [record.wire for record in records if record.wire is not None]
     measured = len(wires) == len(records)
     hosts = [record.host for record in records]
+    steps_found = measured_steps(table, [record.rank for record in records], hosts)
     return StepFigures(
         source="measured",
         summary=strategy.summary,
-        step_time_s=Spread(median, p10, p90),
-        compute_s=compute,
-        exposed_comm_s=exposed,
-        update_s=update,
-        other_s=other,
+        **steps_found,
         bytes_sent_per_rank=sent,
         bytes_received_per_rank=received,
-        wire_bytes_sent_per_rank=[w.sent // steps_timed for w in wires] if measured else None,
-        wire_bytes_received_per_rank=[w.received // steps_timed for w in wires]
-        if measured
-        else None,
+        wire_bytes_sent_per_rank=[w.sent // steps for w in wires] if measured else None,
+        wire_bytes_received_per_rank=[w.received // steps for w in wires] if measured else None,
         bytes_sent_per_host=sum_by(hosts, sent),
         bytes_received_per_host=sum_by(hosts, received),
-        tokens_per_s=tokens_per_step / median,
+        tokens_per_s=tokens_per_step / steps_found["step_time_s"].median,
         loss=[float(x) for x in np.mean([record.losses for record in records], axis=0)],
         parameter_hash=[record.parameter_hash for record in records],
-        ranks=[
-            RankFigures(
-                rank=record.rank,
-                host=record.host,
-                step_time_s=float(rows["duration"].mean()),
-                compute_s=float(rows["compute"].mean()),
-                exposed_comm_s=float(rows["exposed_comm"].mean()),
-                update_s=float(rows["update"].mean()),
-                other_s=float(rows["other"].mean()),
-            )
-            for record, rows in zip(records, table, strict=True)
-        ],
     )

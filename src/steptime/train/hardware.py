@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from steptime.train.config import GPT2Config
+from steptime.workloads.models import Transformer
 from steptime.workloads.precision import DtypeName
 
 _WORTH_COMPILING = 50_000_000  # parameters from which compiling pays for itself within minutes
@@ -24,7 +24,7 @@ def native_precision(device: torch.device) -> DtypeName:
     return "bf16" if flags.intersection(_BF16_FLAGS) else "fp32"
 
 
-def worth_compiling(config: GPT2Config, device: torch.device) -> bool:
+def worth_compiling(config: Transformer, device: torch.device) -> bool:
     """Whether the model is large enough for torch.compile, and a compiler is installed."""
     compiler = device.type == "cuda" or shutil.which(os.environ.get("CXX", "g++")) is not None
-    return compiler and config.parameters >= _WORTH_COMPILING
+    return compiler and config.padded().parameters >= _WORTH_COMPILING

@@ -3,10 +3,9 @@
 import gc
 import hashlib
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 import torch.distributed as dist
@@ -14,17 +13,21 @@ from torch import Tensor
 
 from steptime.collectives.call_bytes import Traffic
 from steptime.strategies import Strategy
-from steptime.train.config import GPT2Config, name_of, suitable_learning_rate
+from steptime.train.asked import shared_step
+from steptime.train.config import suitable_learning_rate
 from steptime.train.data import Batches
 from steptime.train.figures import RankRecord
-from steptime.train.llmc import load_into, read_checkpoint
-from steptime.train.loop import StepOutcome, training_steps
+from steptime.train.live import Live
 from steptime.train.options import JobOptions
 from steptime.train.precision import precision_of
 from steptime.train.tokens import Tokens, check_vocabulary, load_tokens
 from steptime.train.training import Training, build_training, new_model
+from steptime.train.weights import load_weights, weights_at
+from steptime.workloads.models import Transformer
 from steptime.world.clock import recorder_for
 from steptime.world.wire import wire_traffic
+
+_FAMILIES = {True: "GPT-2", False: "Llama"}  # by whether positions are learned
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Job:
     """The options of a training, with this rank's model, tokens and device."""
 
     options: JobOptions
-    config: GPT2Config
+    config: Transformer
     context: int  # tokens a row, at most those of the model
     tokens: Tokens
     device: torch.device
@@ -41,8 +44,9 @@ class Job:
     def title(self) -> str:
         """The model and its data in words, the model's name last."""
         return (
-            f"GPT-2 of {self.config.parameters:,} parameters on {self.tokens.description}; "
-            f"{name_of(self.config)}"
+            f"{_FAMILIES[self.config.architecture.learned_positions]} of "
+            f"{self.config.padded().parameters:,} parameters on {self.tokens.description}; "
+            f"{self.config.name}"
         )
 
     @property
@@ -51,7 +55,7 @@ class Job:
         return self.options.train.batch * self.context
 
 
-def prepare_job(options: JobOptions, *, on_gpu: bool, stored: GPT2Config | None = None) -> Job:
+def prepare_job(options: JobOptions, *, on_gpu: bool, stored: Transformer | None = None) -> Job:
     """Load what this rank needs; ``stored`` are the dimensions of weights to start from.
 
     Raises UsageError for data that cannot be used, or that the stored model has no tokens for.
@@ -63,7 +67,20 @@ def prepare_job(options: JobOptions, *, on_gpu: bool, stored: GPT2Config | None 
     return Job(options, config, options.model.row(config), tokens, device)
 
 
-def start_training(job: Job, strategy: Strategy, *, timed: bool = True) -> Training:
+def start_training(job: Job, strategy: Strategy, *, timed: bool = True) -> Live:
+    """This rank's part of the job, as a replica or in a model that ranks share.
+
+    ``timed``: record a timeline.
+    """
+    shared = shared_step(strategy.name, job.options, job.config, ranks=dist.get_world_size())
+    if shared is None:
+        return replica(job, strategy, timed=timed)
+    from steptime.train.parallel.hybrid import hybrid_training
+
+    return hybrid_training(job, shared, timed=timed)
+
+
+def replica(job: Job, strategy: Strategy, *, timed: bool = True) -> Training:
     """This rank's part of the job under a strategy; ``timed``: record a timeline."""
     options = job.options
     batches = Batches(
@@ -76,38 +93,18 @@ def start_training(job: Job, strategy: Strategy, *, timed: bool = True) -> Train
     )
     model = new_model(job.config, options.seed, job.device)
     if options.model.init:
-        load_into(model, read_checkpoint(options.model.init))
+        load_weights(model, weights_at(options.model.init))
     return build_training(
         model,
         batches,
         strategy,
-        precision_of(options.precision, options.train.reduce_dtype),
+        precision_of(options.precision, options.train.reduce_dtype, options.train.rounding),
         options.train,
         peak_learning_rate=options.train.lr or suitable_learning_rate(job.config),
         steps=options.steps,
         compiled=options.compiled,
         recorder=recorder_for(job.device) if timed else None,
     )
-
-
-def measure_strategy(
-    job: Job, strategy: Strategy, on_step: Callable[[StepOutcome], None]
-) -> RankRecord:
-    """Train from scratch under ``strategy`` and return this rank's measurements."""
-    training = start_training(job, strategy)
-    steps = training_steps(training, 0)
-    losses: list[Tensor] = []
-
-    def take(outcomes: Iterator[StepOutcome]) -> None:
-        for outcome in outcomes:
-            losses.append(outcome.loss)
-            on_step(outcome)
-
-    with no_collection():
-        take(islice(steps, job.options.warmup))
-        before = read_counters(training)
-        take(steps)
-    return bring_home(training, losses, before, job.options.warmup)
 
 
 @dataclass(frozen=True)
@@ -118,25 +115,25 @@ class Counters:
     wire: Traffic | None
 
 
-def read_counters(training: Training) -> Counters:
+def read_counters(training: Live) -> Counters:
     """The counters at a point that every rank has reached, with no call in progress."""
-    training.sync.settle()
+    training.settle()
     dist.barrier()
-    return Counters(training.comm.traffic, wire_traffic())
+    return Counters(training.traffic, wire_traffic())
 
 
 def bring_home(
-    training: Training, losses: Sequence[Tensor], before: Counters, timed_from: int
+    training: Live, losses: Sequence[Tensor], before: Counters, timed_from: int
 ) -> RankRecord:
     """The record of a training; ``before``: the counters before step ``timed_from``."""
     after = read_counters(training)
-    assert training.comm.recorder  # noqa: S101 - only a timed training is brought home
+    assert training.recorder  # noqa: S101 - only a timed training is brought home
     return RankRecord(
-        rank=training.comm.rank,
+        rank=training.rank,
         host=platform.node(),
         timed_from=timed_from,
         steps=training.steps - timed_from,
-        timeline=training.comm.recorder.timeline(training.comm.rank, training.comm.ranks),
+        timeline=training.recorder.timeline(training.rank, training.ranks),
         losses=torch.stack(list(losses)).tolist(),
         traffic=after.traffic.minus(before.traffic),
         wire=after.wire.minus(before.wire) if after.wire and before.wire else None,
@@ -153,10 +150,24 @@ def gather(record: RankRecord) -> list[RankRecord]:
     return everyone or []
 
 
-def parameter_hash(training: Training) -> str:
-    """A digest of this rank's parameters, bit by bit."""
-    data = training.flat.parameters.detach().cpu().view(torch.uint8).numpy()
-    return hashlib.blake2b(data.data, digest_size=16).hexdigest()
+def parameter_hash(training: Live) -> str:
+    """A digest of the parameters, bit by bit; all ranks call it.
+
+    That of the whole model, the same on all, where all that hold the same part of it hold the same
+    bits; else that of this rank's part.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for held in training.held():
+        digest.update(held.detach().cpu().view(torch.uint8).numpy().data)
+    own = digest.hexdigest()
+    if not training.place:
+        return own
+    parts: list[tuple[tuple[int, ...], str]] = [(training.place, own)] * training.ranks
+    dist.all_gather_object(parts, (training.place, own))
+    different = sorted(set(parts))
+    if len(different) > len({place for place, _ in parts}):
+        return own
+    return hashlib.blake2b(repr(different).encode(), digest_size=16).hexdigest()
 
 
 @contextmanager

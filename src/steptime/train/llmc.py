@@ -7,15 +7,17 @@ of train_gpt2.c). Reading the header needs no torch.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.files import atomic_file
-from steptime.train.config import GPT2Config
+from steptime.files import atomic_file, opened
+from steptime.train.config import gpt2
+from steptime.workloads.models import Transformer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from steptime.train.model import GPT2
+    from steptime.train.model import Decoder
 
 CheckpointDtype: TypeAlias = Literal["fp32", "bf16"]
 
@@ -41,23 +43,19 @@ class Checkpoint:
     """
 
     path: Path
-    config: GPT2Config
+    config: Transformer
     version: int
     tensors: Mapping[str, Tensor]
 
 
-def read_header(path: Path) -> tuple[GPT2Config, int]:
+def read_header(path: Path) -> tuple[Transformer, int]:
     """The dimensions and the version of a checkpoint, if its size agrees with them.
 
     Raises UsageError when the file cannot be read, is no checkpoint, has a version other than 3 and
     5 or impossible dimensions, or has not exactly the size that they demand.
     """
-    try:
-        with path.open("rb") as file:
-            start = file.read(_HEADER_BYTES)
-        size = path.stat().st_size
-    except OSError as error:
-        raise UsageError(f"cannot read the checkpoint {path}: {error.strerror}") from None
+    with opened(path, "checkpoint") as file:
+        start, size = file.read(_HEADER_BYTES), os.fstat(file.fileno()).st_size
     magic = int.from_bytes(start[:4], "little", signed=True)
     if magic != _MAGIC:
         raise UsageError(f"{path} is no llm.c checkpoint: its magic is {magic}, not {_MAGIC}")
@@ -72,20 +70,20 @@ def read_header(path: Path) -> tuple[GPT2Config, int]:
             "known: write it anew with llm.c's current scripts"
         )
     try:
-        config = GPT2Config(
-            layers=layers, heads=heads, embd=embd, context=context, vocabulary=vocabulary
+        config = gpt2(
+            layers=layers, heads=heads, hidden=embd, context=context, vocabulary=vocabulary
         )
     except UsageError:
         raise UsageError(
             f"{path} is damaged: its header says {layers} layers, {heads} heads, {embd} channels, "
             f"{context} positions and {vocabulary} tokens, which is no GPT-2"
         ) from None
-    if padded != config.padded_vocabulary:
+    if padded != config.padded().vocabulary:
         raise UsageError(
             f"{path} pads its vocabulary of {vocabulary} tokens to {padded}, and only "
-            f"{config.padded_vocabulary}, the next multiple of 128, is supported"
+            f"{config.padded().vocabulary}, the next multiple of 128, is supported"
         )
-    expected = _HEADER_BYTES + config.parameters * np.dtype(_STORED[version]).itemsize
+    expected = _HEADER_BYTES + config.padded().parameters * np.dtype(_STORED[version]).itemsize
     if size != expected:
         raise UsageError(
             f"{path} is damaged: {size:,} bytes, and its header asks for {expected:,}; copy or "
@@ -109,16 +107,22 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, config, version, tensors)
 
 
-def write_checkpoint(path: Path, model: GPT2, dtype: CheckpointDtype) -> None:
+def write_checkpoint(path: Path, model: Decoder, dtype: CheckpointDtype) -> None:
     """Write the weights of ``model`` tensor by tensor; the file appears whole or not at all.
 
     Raises OSError when it cannot be written.
     """
+    write_weights(path, model.config, dict(model.named_parameters()), dtype)
+
+
+def write_weights(
+    path: Path, config: Transformer, weights: Mapping[str, Tensor], dtype: CheckpointDtype
+) -> None:
+    """As ``write_checkpoint``, from the weights of a model by their names."""
     import torch
 
     from steptime.train.precision import DTYPES
 
-    config = model.config
     header = np.zeros(_HEADER_BYTES // 4, "<i4")
     header[:8] = (
         _MAGIC,
@@ -127,45 +131,42 @@ def write_checkpoint(path: Path, model: GPT2, dtype: CheckpointDtype) -> None:
         config.vocabulary,
         config.layers,
         config.heads,
-        config.embd,
-        config.padded_vocabulary,
+        config.hidden,
+        config.padded().vocabulary,
     )
-    named = dict(model.named_parameters())
     with atomic_file(path) as file:
         file.write(header.data)
         for name, _ in tensor_order(config):
-            weights = named[name].detach().to("cpu", DTYPES[dtype]).contiguous()
-            bits = weights.view(torch.int16) if dtype == "bf16" else weights
+            stored = weights[name].detach().to("cpu", DTYPES[dtype]).contiguous()
+            bits = stored.view(torch.int16) if dtype == "bf16" else stored
             file.write(bits.numpy().data)
 
 
-def load_into(model: GPT2, checkpoint: Checkpoint) -> None:
-    """Copy the weights into ``model``, rounding where its dtype is narrower.
-
-    Raises UsageError when the dimensions differ.
-    """
-    check_dimensions(checkpoint.path, checkpoint.config, model.config)
-    for name, parameter in model.named_parameters():
-        parameter.data.copy_(checkpoint.tensors[name])
+def can_hold(config: Transformer) -> bool:
+    """Whether the format has a place for every tensor of the model: it is GPT-2's."""
+    tensors = {
+        tensor.name: tensor.shape for unit in config.padded().units for tensor in unit.tensors
+    }
+    return dict(tensor_order(config)) == tensors
 
 
-def check_dimensions(path: Path, stored: GPT2Config, wanted: GPT2Config) -> None:
+def check_dimensions(path: Path, stored: Transformer, wanted: Transformer) -> None:
     """Raise UsageError, naming what differs, when ``path`` holds another model than is wanted."""
-    theirs, ours = asdict(stored), asdict(wanted)
-    different = [field for field in ours if theirs[field] != ours[field]]
+    theirs, ours = stored.dimensions, wanted.dimensions
+    different = [field for field in ours if theirs.get(field) != ours[field]]
     if different:
-        holds = ", ".join(f"{field} {theirs[field]}" for field in different)
+        holds = ", ".join(f"{field} {theirs.get(field, 0)}" for field in different)
         needs = ", ".join(f"{field} {ours[field]}" for field in different)
         raise UsageError(f"{path} holds a model with {holds}, and this one has {needs}")
 
 
-def tensor_order(config: GPT2Config) -> Iterator[tuple[str, tuple[int, ...]]]:
+def tensor_order(config: Transformer) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Name and shape of each parameter in the order of the file.
 
     A tensor stacked over the layers is those layers' tensors one after the other.
     """
-    C = config.embd
-    yield "embedding.wte", (config.padded_vocabulary, C)
+    C = config.hidden
+    yield "embedding.wte", (config.padded().vocabulary, C)
     yield "embedding.wpe", (config.context, C)
     for name, shape in (
         ("ln1.weight", (C,)),

@@ -5,16 +5,19 @@ the tokens (llmc/dataloader.h, dev/data/data_common.py). nanoGPT: bare uint16, n
 (data/openwebtext/prepare.py).
 """
 
+import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.files import write_atomic
+from steptime.files import atomic_file, opened
 from steptime.train.tokenizer import TokenArray
 
 _HEADER_BYTES = 1024
+_READ_AT_ONCE = 1 << 22  # tokens
 _MOST_TOKENS = 2**31 - 1  # the header counts in int32
 _LLMC_MAGICS = range(20240000, 20250000)  # as raw uint16 none begins with a GPT-2 token
 
@@ -34,22 +37,28 @@ _GPT2 = _Format(20240520, 1, "<u2", 50257, "GPT-2")
 _LLAMA3 = _Format(20240801, 7, "<u4", 128256, "Llama 3")
 
 
-def write_token_shard(path: Path, tokens: TokenArray) -> None:
-    """Write tokens ``(T,)`` as an llm.c shard, whole or not at all.
+def write_token_shard(path: Path, *parts: TokenArray) -> str:
+    """Write tokens, part ``(T,)`` after part, as an llm.c shard, whole or not at all.
 
-    uint8 and uint16 become GPT-2's format (uint16), uint32 Llama 3's. Raises ValueError for any
-    other type, and for more tokens than the header can count (2^31 - 1).
+    uint8 and uint16 become GPT-2's format (uint16), uint32 Llama 3's. Returns the file's SHA-256.
+    Raises ValueError for any other type, for parts of several, and for more tokens than the header
+    can count (2^31 - 1).
     """
-    if tokens.ndim != 1 or tokens.dtype not in (np.uint8, np.uint16, np.uint32):
-        raise ValueError(
-            f"a shard is 1-D uint8, uint16 or uint32, not {tokens.ndim}-D {tokens.dtype}"
-        )
-    if len(tokens) > _MOST_TOKENS:
-        raise ValueError(f"a shard holds at most {_MOST_TOKENS} tokens, not {len(tokens)}")
-    form = _LLAMA3 if tokens.dtype == np.uint32 else _GPT2
+    (dtype,) = {part.dtype for part in parts}
+    count = sum(len(part) for part in parts)
+    if {part.ndim for part in parts} != {1} or dtype not in (np.uint8, np.uint16, np.uint32):
+        raise ValueError(f"a shard is 1-D uint8, uint16 or uint32, not {parts[0].ndim}-D {dtype}")
+    if count > _MOST_TOKENS:
+        raise ValueError(f"a shard holds at most {_MOST_TOKENS} tokens, not {count}")
+    form = _LLAMA3 if dtype == np.uint32 else _GPT2
     header = np.zeros(_HEADER_BYTES // 4, "<i4")
-    header[:3] = form.magic, form.version, len(tokens)
-    write_atomic(path, header.tobytes() + tokens.astype(form.dtype).tobytes())
+    header[:3] = form.magic, form.version, count
+    digest = hashlib.sha256()
+    with atomic_file(path) as file:
+        for piece in (header, *(part.astype(form.dtype, copy=False) for part in parts)):
+            digest.update(piece.data)
+            file.write(piece.data)
+    return digest.hexdigest()
 
 
 def read_token_shard(path: Path) -> TokenArray:
@@ -105,25 +114,33 @@ def shard_vocabulary(tokens: TokenArray) -> tuple[str, int]:
     return form.name, form.vocabulary
 
 
-def check_token_ids(path: Path) -> None:
-    """Read all of a shard; raise UsageError when an id is beyond its vocabulary."""
+def check_token_ids(path: Path, vocabulary: tuple[str, int] | None = None) -> str:
+    """Read all of a shard; raise UsageError when an id is beyond its vocabulary.
+
+    ``vocabulary``: name and size, if not those of its format. Returns the file's SHA-256.
+    """
     tokens = open_token_shard(path)
-    name, vocabulary = shard_vocabulary(tokens)
-    largest = int(tokens.max())
-    if largest >= vocabulary:
+    name, size = vocabulary or shard_vocabulary(tokens)
+    digest = hashlib.sha256()
+    with opened(path, "token shard") as file:
+        digest.update(file.read(os.fstat(file.fileno()).st_size - tokens.nbytes))
+    largest = 0
+    for start in range(0, len(tokens), _READ_AT_ONCE):
+        part = np.asarray(tokens[start : start + _READ_AT_ONCE])
+        digest.update(part.data)
+        largest = max(largest, int(part.max()))
+    if largest >= size:
         raise UsageError(
             f"{path} is no shard of {name} tokens: it holds the id {largest}, and {name}'s "
-            f"vocabulary ends at {vocabulary - 1}"
+            f"vocabulary ends at {size - 1}"
         )
+    return digest.hexdigest()
 
 
 def _peek(path: Path) -> tuple[bytes, int]:
     """The first 12 bytes of a file and its size."""
-    try:
-        with path.open("rb") as file:
-            return file.read(12), path.stat().st_size
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    with opened(path, "token shard") as file:
+        return file.read(12), os.fstat(file.fileno()).st_size
 
 
 def _map(path: Path, dtype: str, offset: int, count: int) -> TokenArray:

@@ -10,11 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from steptime.errors import UsageError
+from steptime.files import bounded_bytes
 from steptime.train.options import DataOptions
+from steptime.train.prepared import TRAIN, VALIDATION, check_asked, is_prepared, open_prepared
 from steptime.train.shards import open_token_shard, shard_vocabulary
 from steptime.train.tokenizer import TokenArray, Tokenizer, make_tokenizer
 from steptime.units import format_bytes
 
+_MOST_TEXT = 1 << 34  # bytes
 _HELD_OUT = 20  # every 20th document, or the last 20th
 _NOT_LIBRARY = frozenset(
     ("test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__")
@@ -34,7 +37,8 @@ class Tokens:
     source: str
     """The data and its size, such as "Python standard library, 10.1 MB of text"."""
     tokenizer: Tokenizer | None = None
-    """The tokenizer that made the tokens and can decode them; None for .bin shards."""
+    """The tokenizer that made the tokens and can decode them; None for .bin shards, also of
+    prepared data, whose own ``prepared_tokenizer`` finds."""
 
     @property
     def description(self) -> str:
@@ -47,12 +51,14 @@ def load_tokens(options: DataOptions) -> Tokens:
 
     Held out are every 20th document, or the last 20th of each where there are fewer than 20
     documents; of .bin shards those with "val" in their names, else the first (as in llm.c), or the
-    last 20th of a single one.
+    last 20th of a single one; of prepared data what its index says.
 
     Raises UsageError, naming the file, when data is missing, empty, unreadable, neither UTF-8 nor a
-    sound shard, or the tokenizer is not installed.
+    sound shard, the tokenizer is not installed, or prepared data has another one.
     """
     try:
+        if options.data and is_prepared(options.data):
+            return _load_prepared(options.data, options)
         if options.data and (shards := shard_paths(options.data)):
             return _load_shards(options.data, shards)
         return _load_text(options)
@@ -116,9 +122,17 @@ def _load_text(options: DataOptions) -> Tokens:
 
 def _tokenise(documents: Iterable[str], tokenizer: Tokenizer) -> TokenArray:
     """All documents in one array ``(T,)``, each after an end-of-text token, as in llm.c."""
-    end_of_text = np.array([tokenizer.end_of_text], tokenizer.dtype)
-    parts = [part for text in documents for part in (end_of_text, tokenizer.encode(text))]
-    return np.concatenate([end_of_text[:0], *parts])
+    return np.concatenate(
+        [np.empty(0, tokenizer.dtype), *(tokenizer.encode_all([text]) for text in documents)]
+    )
+
+
+def _load_prepared(data: Path, options: DataOptions) -> Tokens:
+    index, tokens = open_prepared(data)
+    check_asked(data, index, options)
+    count = sum(shard.tokens for shard in index.shards)
+    source = f"{data}, {count:,} {index.tokenizer} tokens"
+    return Tokens(tokens[TRAIN], tokens[VALIDATION], index.vocabulary, source)
 
 
 def _load_shards(data: Path, paths: Sequence[Path]) -> Tokens:
@@ -171,11 +185,9 @@ def _texts(data: Path) -> list[str]:
 
 
 def _read_text(path: Path) -> str:
+    content = bounded_bytes(path, "text", _MOST_TEXT)
     try:
-        content = path.read_bytes()
         text = content.decode()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         wrong = error.start
     else:
