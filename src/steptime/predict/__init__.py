@@ -1,0 +1,1 @@
+"""Prediction: what a step takes on machines that one does not have, in closed form."""
