@@ -16,8 +16,21 @@ LINE = re.compile(
 @dataclass
 class Operation:
     words: dict[str, str]
+    rank: int
     requires: list["Operation"] = field(default_factory=list)
     done: bool = False
+
+    @property
+    def cpu(self) -> tuple[int, str]:
+        return self.rank, self.words.get("cpu", "0")
+
+    @property
+    def wire(self) -> tuple[str, str, str]:
+        """Sender, receiver and tag of a message."""
+        words = self.words
+        if "to" in words:
+            return str(self.rank), words["to"], words["send_tag"]
+        return words["source"], str(self.rank), words["recv_tag"]
 
 
 def parse(text: str) -> list[list[Operation]]:
@@ -39,7 +52,7 @@ def parse(text: str) -> list[list[Operation]]:
                 labels[words["later"]].requires.append(labels[words["earlier"]])
             else:
                 assert words["label"] not in labels
-                labels[words["label"]] = Operation(words)
+                labels[words["label"]] = Operation(words, rank)
         parsed.append(list(labels.values()))
     return parsed
 

@@ -56,7 +56,7 @@ def test_simulate_and_proxy_make_the_same_step() -> None:
         proxy = proxied(model, 8, tensor=tensor, batch=64)
         assert case.program.lists == proxy.program.lists
         assert asked.facts["model"] == proxy.program.name
-        assert asked.facts_of["overlapped"]["model_memory"].total == proxy.memory_of_model.total
+        assert asked.facts_of["overlapped"]["model_memory"].total == proxy.model_memory.total
 
 
 def test_all_strategies_are_those_that_need_no_root() -> None:

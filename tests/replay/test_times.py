@@ -59,7 +59,7 @@ def test_a_table_that_does_not_fit_is_refused(
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read the times"):
         read_times(tmp_path / "none.csv")
     (tmp_path / "other.csv").write_text("op,ms\n")
     with pytest.raises(UsageError, match="must begin with the line name,seconds"):

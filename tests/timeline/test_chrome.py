@@ -19,6 +19,7 @@ from steptime.timeline import (
     read_chrome_trace,
     write_chrome_trace,
 )
+from steptime.timeline.chrome import of_rank
 
 
 def overlapping() -> Timeline:
@@ -30,24 +31,30 @@ def overlapping() -> Timeline:
         streams=("step", "compute", "comm"),
         intervals=np.array(
             [
-                (0, 0, 0, Phase.STEP, 3, 0.0, 1.0, 0),
-                (0, 1, 1, Phase.COMPUTE, 3, 0.0, 0.5, 0),
-                (0, 2, 2, Phase.COMMUNICATION, 3, 0.1, 0.4, 100),
-                (0, 2, 2, Phase.COMMUNICATION, 3, 0.2, 0.6, 200),
-                (1, 1, 1, Phase.COMPUTE, 3, 0.1, 0.5, 0),
+                (0, 0, 0, Phase.STEP, 3, 0.0, 1.0, 0, 0),
+                (0, 1, 1, Phase.COMPUTE, 3, 0.0, 0.5, 0, 0),
+                (0, 2, 2, Phase.COMMUNICATION, 3, 0.1, 0.4, 100, 0.25),
+                (0, 2, 2, Phase.COMMUNICATION, 3, 0.2, 0.6, 200, 0),
+                (1, 1, 1, Phase.COMPUTE, 3, 0.1, 0.5, 0, 0),
             ],
             dtype=INTERVAL,
         ),
         messages=np.array([(0, 1, 0.1, 0.3, 100)], dtype=MESSAGE),
+        bubble=0.4375,
     )
 
 
-def test_a_timeline_survives_the_round_trip(tmp_path):
+@pytest.mark.parametrize("since_boot", [0.0, 7.0])
+def test_a_timeline_survives_the_round_trip(tmp_path, since_boot):
     path = tmp_path / "trace.json.gz"
     before = overlapping()
+    for rows, fields in ((before.intervals, ("start", "end")), (before.messages, MESSAGE.names)):
+        for field in {*fields} & {"start", "end", "sent", "received"}:
+            rows[field] += since_boot
     write_chrome_trace(path, before)
     after = read_chrome_trace(path)
     assert (after.source, after.ranks) == (before.source, before.ranks)
+    assert after.bubble == before.bubble == 0.4375
 
     def rows(timeline):
         return sorted(
@@ -60,12 +67,20 @@ def test_a_timeline_survives_the_round_trip(tmp_path):
                 round(float(r["start"]), 9),
                 round(float(r["end"]), 9),
                 int(r["bytes"]),
+                max(float(r["start"]), round(float(r["ready"]), 9)),
             )
             for r in timeline.intervals
         )
 
     assert rows(after) == rows(before)
     assert after.messages.tolist()[0] == pytest.approx(before.messages.tolist()[0])
+
+
+def test_the_timeline_of_one_rank_has_its_intervals_alone():
+    own = of_rank(overlapping(), 1)
+    assert own.intervals["rank"].tolist() == [1]
+    assert not len(own.messages)
+    assert own.ranks == 2
 
 
 def test_slices_of_one_thread_nest_or_are_disjoint(tmp_path):
@@ -179,7 +194,7 @@ def test_arrows_begin_and_end_inside_slices_of_communication(tmp_path):
 )
 def test_what_nests_still_nests_when_times_are_rounded(tmp_path_factory, spans, origin):
     path = tmp_path_factory.mktemp("nested") / "trace.json"
-    rows = [(0, 0, 0, Phase.COMPUTE, 0, origin + min(s), origin + max(s), 0) for s in spans]
+    rows = [(0, 0, 0, Phase.COMPUTE, 0, origin + min(s), origin + max(s), 0, 0) for s in spans]
     timeline = replace(
         overlapping(), intervals=np.array(rows, INTERVAL), messages=np.empty(0, MESSAGE)
     )

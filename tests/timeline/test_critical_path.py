@@ -15,7 +15,7 @@ def timeline_of(
 ) -> Timeline:
     """Rows are rank, stream, name, phase, start and end; bytes are 8 where it communicates."""
     intervals = [
-        (rank, STREAMS.index(stream), NAMES.index(name), phase, 0, start, end, 8 * (phase == 2))
+        (rank, STREAMS.index(stream), NAMES.index(name), phase, 0, start, end, 8 * (phase == 2), 0)
         for rank, stream, name, phase, start, end in rows
     ]
     return Timeline(
@@ -72,6 +72,28 @@ def test_a_collective_leads_to_the_last_that_came() -> None:
     assert path_of(timeline) == [(1, "a", 0, 3), (0, "all_reduce", 3, 4), (0, "b", 4, 5)]
 
 
+@pytest.mark.parametrize("late", [(2, 3), (3, 2)])
+def test_of_several_late_ranks_a_collective_leads_to_the_last(late: tuple[float, float]) -> None:
+    timeline = timeline_of(
+        *(step(rank, 0, 5) for rank in range(3)),
+        *(work(rank, "a", 0, end) for rank, end in enumerate((1, *late))),
+        *(talk(rank, end, 4) for rank, end in enumerate((1, *late))),
+        work(0, "b", 4, 5),
+    )
+    last = 1 + late.index(3)
+    assert path_of(timeline) == [(last, "a", 0, 3), (0, "all_reduce", 3, 4), (0, "b", 4, 5)]
+
+
+def test_a_collective_that_all_reach_at_once_leads_on_along_the_same_rank() -> None:
+    for rank in (0, 1):
+        timeline = timeline_of(
+            *(step(r, 0, 4 + (r == rank)) for r in (0, 1)),
+            *(row for r in (0, 1) for row in (work(r, "a", 0, 2), talk(r, 2, 4))),
+            work(rank, "b", 4, 5),
+        )
+        assert {piece[0] for piece in path_of(timeline)} == {rank}
+
+
 def test_hidden_communication_is_not_on_the_path() -> None:
     timeline = timeline_of(
         step(0, 0, 4),
@@ -118,6 +140,33 @@ def test_a_message_leads_to_its_sender() -> None:
     assert found == [(0, "a", 0, 3), (1, "receive x", 3, 4), (1, "b", 4, 5)]
     unknown = path_of(timeline_of(*rows))
     assert unknown == [(1, "receive x", 0, 4), (1, "b", 4, 5)]
+
+
+@pytest.mark.parametrize("other", [(0, 1, 3.5, 4.0, 16), (2, 0, 3.5, 4.0, 8)])
+def test_a_message_of_other_bytes_or_ranks_leads_nowhere(other: tuple[Any, ...]) -> None:
+    timeline = timeline_of(
+        *(step(rank, 0, 4 + (rank == 1)) for rank in range(3)),
+        work(0, "a", 0, 3),
+        work(2, "c", 0, 3.5),
+        talk(0, 3, 4, "send x"),
+        talk(1, 0, 4, "receive x"),
+        work(1, "b", 4, 5),
+        messages=[(0, 1, 3.0, 4.0, 8), other],
+    )
+    assert path_of(timeline) == [(0, "a", 0, 3), (1, "receive x", 3, 4), (1, "b", 4, 5)]
+
+
+def test_a_send_is_not_held_up_by_one_of_the_same_name_elsewhere() -> None:
+    timeline = timeline_of(
+        step(0, 0, 5),
+        step(1, 0, 4.5),
+        work(0, "a", 0, 1),
+        talk(0, 1, 4, "send x"),
+        work(0, "b", 4, 5),
+        work(1, "a", 0, 3),
+        talk(1, 3, 4.5, "send x"),
+    )
+    assert path_of(timeline) == [(0, "a", 0, 1), (0, "send x", 1, 4), (0, "b", 4, 5)]
 
 
 def test_a_late_receiver_holds_its_sender_up() -> None:

@@ -84,6 +84,15 @@ def test_many_steps_from_the_first_that_counts():
     assert usage.useful_s == pytest.approx((3.0, 5.0), abs=EXACT)
 
 
+def test_a_run_takes_as_long_as_its_slowest_rank():
+    ranks = {0: [(0.0, 2.0, [(C, 0, 2)])], 1: [(0.0, 6.0, [(C, 0, 3)])]}
+    usage = usage_of_steps(timeline_of(ranks), "s")
+    assert usage.run_time_s == pytest.approx(6.0, abs=EXACT)
+    found = efficiency(usage)
+    assert found.parallel_efficiency == pytest.approx(2.5 / 6, abs=EXACT)
+    assert found.communication_efficiency == pytest.approx(3 / 6, abs=EXACT)
+
+
 def test_only_steps_that_all_ranks_took_count():
     whole = [(0.0, 1.0, [(C, 0, 1)]), (1.0, 2.0, [(C, 1, 2)])]
     usage = usage_of_steps(timeline_of({0: whole, 1: whole[:1]}), "s")

@@ -18,13 +18,13 @@ def two_hosts() -> Timeline:
     rows = []
     for rank, name in ((0, 2), (1, 3)):
         rows += [
-            (rank, 0, 0, Phase.STEP, 4, 10.0, 10.001, 0),
-            (rank, 1, 1, Phase.COMPUTE, 4, 10.0, 10.0004, 0),
-            (rank, 1, 4, Phase.WAIT, 4, 10.0004, 10.0004, 0),
-            (rank, 2, name, Phase.COMMUNICATION, 4, 10.0001, 10.0005, 1 << 40),
-            (rank, 2, 5, Phase.COMMUNICATION, 4, 10.0005, 10.0009, 64),
-            (rank, 2, 5, Phase.COMMUNICATION, 4, 10.0006, 10.0009, 64),
-            (rank, 1, 6, Phase.UPDATE, 4, 10.0009, 10.001, 0),
+            (rank, 0, 0, Phase.STEP, 4, 10.0, 10.001, 0, 0),
+            (rank, 1, 1, Phase.COMPUTE, 4, 10.0, 10.0004, 0, 0),
+            (rank, 1, 4, Phase.WAIT, 4, 10.0004, 10.0004, 0, 0),
+            (rank, 2, name, Phase.COMMUNICATION, 4, 10.0001, 10.0005, 1 << 40, 0),
+            (rank, 2, 5, Phase.COMMUNICATION, 4, 10.0005, 10.0009, 64, 0),
+            (rank, 2, 5, Phase.COMMUNICATION, 4, 10.0006, 10.0009, 64, 0),
+            (rank, 1, 6, Phase.UPDATE, 4, 10.0009, 10.001, 0, 0),
         ]
     return Timeline(
         source="measured",
@@ -36,6 +36,7 @@ def two_hosts() -> Timeline:
     )
 
 
+MESSAGES = ("MPI_Isend", "MPI_Irecv")
 KINDS = {"go": "send", "come": "recv", "sum\n  up": "all_reduce"}
 
 
@@ -76,6 +77,25 @@ def test_states_events_and_messages_say_what_happened(tmp_path: Path) -> None:
     assert not [e for e in events if e[1] == 500_000 and e[2] == NAME and e[3] == 0]
 
 
+def test_what_is_named_like_a_call_of_mpi_but_is_none_has_no_event_of_one(tmp_path: Path) -> None:
+    rows = [
+        (0, 1, 0, Phase.WAIT, 0, 0.0, 1e-6, 0, 0.0),
+        (0, 1, 1, Phase.COMMUNICATION, 0, 1e-6, 2e-6, 8, 0.0),
+        (0, 1, 0, Phase.COMMUNICATION, 0, 2e-6, 3e-6, 8, 0.0),
+    ]
+    timeline = Timeline(
+        source="measured",
+        ranks=1,
+        names=("all_reduce", "something else"),
+        streams=("step", "comm"),
+        intervals=np.array(rows, INTERVAL),
+        messages=np.empty(0, MESSAGE),
+    )
+    trace = written(tmp_path, timeline, [])
+    events = [(e[5], *pair) for e in trace.events for pair in values(e)]
+    assert [value for at, kind, value in events if kind == COLLECTIVE and at < 3000] == [0, 0, 10]
+
+
 def test_labels_resolve_and_stay_on_one_line(tmp_path: Path) -> None:
     trace = written(tmp_path, two_hosts(), ["a", "a"])
     assert {state[7] for state in trace.states} <= trace.state_names.keys()
@@ -84,7 +104,9 @@ def test_labels_resolve_and_stay_on_one_line(tmp_path: Path) -> None:
         *("End", "forward", "go", "come", "sum up", "update")
     }
     assert trace.values[COLLECTIVE][10] == "MPI_Allreduce"
+    assert [trace.values[POINT_TO_POINT][value] for value in (0, 3, 4)] == ["End", *MESSAGES]
     assert trace.rows["NODE"] == ["a"]
+    assert trace.rows["TASK"] == ["rank 0", "rank 1"]
     assert trace.rows["THREAD"][:3] == ["rank 0 compute", "rank 0 comm", "rank 0 comm"]
 
 
@@ -118,7 +140,7 @@ def test_an_empty_timeline_is_a_trace_of_nothing(tmp_path: Path) -> None:
     st.lists(st.tuples(*[st.integers(0, 2)] * 2, *[st.floats(0, 1e-5)] * 2), max_size=5),
 )
 def test_whatever_overlaps_is_written_by_the_grammar(tmp_path_factory, intervals, messages) -> None:
-    rows = [(r, s, s, p, 0, min(a, b), max(a, b), 8) for r, s, p, a, b in intervals]
+    rows = [(r, s, s, p, 0, min(a, b), max(a, b), 8, 0) for r, s, p, a, b in intervals]
     sent = [(src, dst, min(a, b), max(a, b), 8) for src, dst, a, b in messages]
     timeline = Timeline(
         source="simulated",

@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, phases_of_steps
+from steptime.timeline import EXPOSED, INTERVAL, MESSAGE, Phase, Timeline, phases_of_steps
 
 STREAMS = ("step", "compute", "comm")
 
@@ -17,7 +19,7 @@ def timeline(*rows: tuple[int, str, Phase, float, float]) -> Timeline:
         streams=STREAMS,
         intervals=np.array(
             [
-                (rank, STREAMS.index(stream), int(phase != Phase.STEP), phase, 0, start, end, 0)
+                (rank, STREAMS.index(stream), int(phase != Phase.STEP), phase, 0, start, end, 0, 0)
                 for rank, stream, phase, start, end in rows
             ],
             dtype=INTERVAL,
@@ -102,3 +104,52 @@ def test_phases_add_up_to_the_step(intervals):
 
 def test_a_name_that_no_step_has_gives_no_phases():
     assert len(phases_of_steps(timeline((0, "step", Phase.STEP, 0.0, 1.0)), "t")) == 0
+
+
+def exposed(bubble: float, *ranks: tuple[float, float, float]) -> list[list[float]]:
+    """The parts of exposed communication of ranks that compute, wait and transfer so long."""
+    rows, ready = [], []
+    for rank, (work, wait, moved) in enumerate(ranks):
+        end = work + wait + moved
+        rows += [
+            (rank, "step", Phase.STEP, 0.0, end),
+            (rank, "compute", Phase.COMPUTE, 0.0, work),
+            (rank, "comm", Phase.COMMUNICATION, work, end),
+        ]
+        ready += [0.0, 0.0, work + wait]
+    line = timeline(*rows)
+    line.intervals["ready"] = ready
+    found = phases_of_steps(replace(line, bubble=bubble), "s")
+    assert sum(found[part] for part in EXPOSED) == pytest.approx(found["exposed_comm"])
+    return [found[part].tolist() for part in EXPOSED]
+
+
+def test_what_a_rank_waits_for_one_that_works_longer_is_imbalance():
+    assert exposed(0.0, (3, 2, 1), (5, 0, 1)) == [[1, 1], [0, 0], [2, 0], [0, 0]]
+
+
+def test_what_nobody_works_longer_for_is_dependency():
+    assert exposed(0.0, (4, 2, 1), (4, 0, 1)) == [[1, 1], [0, 0], [0, 0], [2, 0]]
+
+
+def test_the_schedule_s_own_bubble_comes_before_imbalance():
+    # The bubble is half of what the busiest rank works and moves: 0.5 · (5 + 1) s.
+    assert exposed(0.5, (3, 6, 0), (5, 2, 1)) == [[0, 1], [3, 2], [2, 0], [1, 0]]
+
+
+def test_rounding_is_no_reason():
+    wait = 0.1 + 0.2 - 0.3
+    assert exposed(0.0, (1, 1, 0), (1 + wait, 1, 0))[2] == [0, 0]
+
+
+def test_only_what_nothing_hides_is_transfer():
+    line = timeline(
+        (0, "step", Phase.STEP, 0.0, 8.0),
+        (0, "compute", Phase.COMPUTE, 0.0, 4.0),
+        (0, "comm", Phase.COMMUNICATION, 1.0, 6.0),
+        (0, "comm", Phase.COMMUNICATION, 5.0, 8.0),
+    )
+    line.intervals["ready"] = [0, 0, 2, 7]
+    (step,) = phases_of_steps(line, "s")
+    # From 4 to 6 the first call moves, from 6 to 7 the second waits, from 7 to 8 it moves.
+    assert (step["transfer"], step["dependency"]) == (3, 1)

@@ -1,6 +1,7 @@
 """The transport and the stand-in for computing that a backend needs."""
 
-from steptime.replay.standin import Kind, StandIn, busy, nothing, sleep, sleep_exactly
+from steptime.replay.run_options import Kind
+from steptime.replay.standin import StandIn, busy, nothing, sleep, sleep_exactly
 from steptime.replay.transport import ReplayTransport
 
 

@@ -16,7 +16,7 @@ from steptime.replay.placement import Layout
 from steptime.replay.transport import ReplayTransport
 
 _PERIOD = 65521
-_LARGEST = 256  # every integer up to it is exact in every dtype
+_LARGEST = 256  # every integer up to it is exact in every floating-point dtype
 
 # From where the numbers start and by how many powers of two they may grow. Integers wrap around.
 _ROOM = {
@@ -24,7 +24,7 @@ _ROOM = {
     "float32": (2.0**-120, 230.0),
     "bfloat16": (2.0**-120, 230.0),
     "float16": (2.0**-14, 20.0),
-    "int16": (1.0, float("inf")),
+    **dict.fromkeys(("int8", "uint8", "int16", "int32", "int64"), (1.0, float("inf"))),
 }
 
 
@@ -73,7 +73,7 @@ class Buffers:
         return vectors
 
     def _fill(self, vector: Vector, dtype: Dtype) -> None:
-        numbers = self._numbers * _ROOM[dtype.name][0]
+        numbers = np.minimum(self._numbers, dtype.largest) * _ROOM[dtype.name][0]
         for at in range(0, len(vector), _PERIOD):
             end = min(at + _PERIOD, len(vector))
             self._transport.world.write(vector[at:end], numbers[: end - at])

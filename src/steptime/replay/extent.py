@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import prod
 
-from steptime.dtypes import FLOATING, item_bytes
+from steptime.dtypes import BY_SHORT_NAME, item_bytes
 from steptime.errors import UsageError
 from steptime.measure.operation import OPERATIONS, Operation
 from steptime.program import Collective, Op, Program, Recv, Send
@@ -36,10 +36,10 @@ def extent(program: Program, op: Collective | Send | Recv, messages: str) -> Ext
     number of elements for each member.
     """
     dtype = op.dtype if isinstance(op, Collective) else messages
-    if dtype not in FLOATING:
+    if dtype not in BY_SHORT_NAME:
         raise UsageError(
             f"{op.name!r} of {program.name} is of {dtype!r}, which cannot be replayed: choose one "
-            f"of {', '.join(FLOATING)}"
+            f"of {', '.join(BY_SHORT_NAME)}"
         )
     size = item_bytes(dtype)
     members = 2

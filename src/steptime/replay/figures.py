@@ -6,19 +6,31 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.arrays import Floats
+from steptime.arrays import Flags, Floats, Ints
 from steptime.measure.transport import BenchTransport
-from steptime.program import Collective, Compute, Program, Recv, Send, Wait, match_calls
+from steptime.program import (
+    Collective,
+    Compute,
+    Matching,
+    Program,
+    Recv,
+    Send,
+    Wait,
+    match_calls,
+)
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.replay.demand import labels_of
 from steptime.replay.recording import ROW
 from steptime.replay.replay import RankReplay
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
+from steptime.timeline.waits import last_arrivals
 from steptime.world.alignment import Alignment
 
 STEP = "step"
 _MOST_MATCHED = 2048
-"""With more ranks the timeline has no messages: matching their ends takes seconds."""
+"""With more ranks the timeline has no messages and no waits: matching their ends takes seconds."""
+
+_CALLS = (Collective, Send, Recv)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +112,14 @@ def _timeline(program: Program, bounds: Floats, rows: Sequence[NDArray[np.void]]
     }
     streams = {name: at for at, name in enumerate(dict.fromkeys([STEP, *(o.stream for o in ops)]))}
     parts = []
+    matching = match_calls(program) if program.ranks <= _MOST_MATCHED else None
+    ready = _ready(program, matching, rows)
     for rank, own in enumerate(rows):
         listed = program.lists[program.class_of[rank]]
-        kept = own[[not isinstance(listed[place], Wait) for place in own["place"]]]
+        timed = np.array([not isinstance(op, Wait) for op in listed], np.bool_)[own["place"]]
+        kept = own[timed]
         found = np.zeros(kept.size, INTERVAL)
+        found["ready"] = ready[rank][timed]
         for field in ("step", "start", "end"):
             found[field] = kept[field]
         for field, value in (
@@ -134,15 +150,44 @@ def _timeline(program: Program, bounds: Floats, rows: Sequence[NDArray[np.void]]
         names=tuple(names),
         streams=tuple(streams),
         intervals=np.concatenate(parts),
-        messages=_messages(program, rows),
+        messages=np.empty(0, MESSAGE) if matching is None else _messages(program, matching, rows),
     )
 
 
-def _messages(program: Program, rows: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+def _ready(
+    program: Program, matching: Matching | None, rows: Sequence[NDArray[np.void]]
+) -> list[Floats]:
+    """Of each rank's rows when the last rank that each call waited for came, 0 where none did."""
+    counts = [own.size for own in rows]
+    ready = np.zeros(sum(counts))
+    if matching is not None:
+        every, kinds = np.concatenate(rows), program.class_of.tolist()
+        calls = [np.array([isinstance(op, _CALLS) for op in ops]) for ops in program.lists]
+        call = np.concatenate(
+            [
+                _calls(matching, rank, calls[kind])[own["place"]]
+                for rank, (kind, own) in enumerate(zip(kinds, rows, strict=True))
+            ]
+        )
+        known = call >= 0
+        step = every["step"].astype(np.int64)[known] * matching.call.size
+        of_known = (every[edge][known] for edge in ("start", "end"))
+        ready[known] = last_arrivals(call[known] + step, *of_known)
+    return np.split(ready, np.cumsum(counts)[:-1])
+
+
+def _calls(matching: Matching, rank: int, is_call: Flags) -> Ints:
+    """The instance of a call that each op of a rank's list is a part of, -1 for none."""
+    found = np.full(is_call.size, -1, np.int32)
+    found[is_call] = matching.instance[slice(*matching.parts_of[rank : rank + 2])]
+    return found
+
+
+def _messages(
+    program: Program, matching: Matching, rows: Sequence[NDArray[np.void]]
+) -> NDArray[np.void]:
     """The messages of Sends in the steps of which every rank has kept all rows, dtype ROW."""
-    if program.ranks > _MOST_MATCHED:
-        return np.empty(0, MESSAGE)
-    ends = message_ends(program, match_calls(program))
+    ends = message_ends(program, matching)
     lists = [program.lists[kind] for kind in program.class_of.tolist()]
     steps = set.intersection(*(set(own["step"].tolist()) for own in rows))
     if not 0 < ends.size * len(steps) <= MOST_MESSAGES:

@@ -1,29 +1,42 @@
 """A proxy on live ranks: every rank replays it, and the record is made of what all measured."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from steptime.cluster import Device
 from steptime.errors import SteptimeError
+from steptime.program import PIPELINE, match_calls
 from steptime.replay.backends import stand_in
 from steptime.replay.figures import Replayed, gathered
 from steptime.replay.options import ProxyOptions
 from steptime.replay.replay import replay
+from steptime.replay.times import with_seconds
 from steptime.replay.transport import ReplayTransport
 from steptime.replay.workload import Proxy, plan_of
 from steptime.runs.environment import here
-from steptime.runs.figures import Spread
+from steptime.runs.figures import EXPOSED, Spread
 from steptime.runs.proxy_record import (
     PhaseTime,
     ProxyRecord,
     ProxyStep,
     Verified,
 )
+from steptime.runs.proxy_step import with_exposed
 from steptime.runs.record import Place
+from steptime.timeline import Timeline, phases_of_steps
+
+_NO_DEVICE = Device(name="", flops={}, memory=0.0, memory_bandwidth=np.inf)
+"""Of a program whose computing all has its seconds, nothing is asked of the device."""
 
 
 def replay_proxy(
     proxy: Proxy, transport: ReplayTransport, options: ProxyOptions, backend: str
 ) -> Replayed:
-    """Replay its steps and tell every rank what all measured; each rank calls it."""
+    """Replay its steps and tell every rank what all measured; each rank calls it.
+
+    Rank 0 alone is told the bubble of its schedule.
+    """
     own = replay(
         proxy.program,
         transport,
@@ -35,7 +48,22 @@ def replay_proxy(
         seed=options.seed,
         messages=proxy.messages,
     )
-    return gathered(transport.world, own, proxy.program)
+    run = gathered(transport.world, own, proxy.program)
+    if transport.world.rank:
+        return run
+    return replace(run, timeline=replace(run.timeline, bubble=_bubble(proxy)))
+
+
+def _bubble(proxy: Proxy) -> float:
+    """The bubble of its pipeline's own schedule, with what stands in for computing."""
+    if PIPELINE not in proxy.program.axes:
+        return 0.0
+    from steptime.simulate.priced import ideal_step  # which loads numba
+    from steptime.simulate.queues import queues
+
+    program = with_seconds(proxy.program, proxy.seconds_of)
+    queued = queues(program, _NO_DEVICE, np.ones(program.ranks))
+    return ideal_step(program, queued, match_calls(program)).bubble
 
 
 def check_right(run: Replayed, backend: str) -> None:
@@ -60,11 +88,17 @@ def measured_record(
         launcher=place.launcher,
         library=library,
         plan=plan,
-        step=measured_step(run),
+        step=with_exposed(measured_step(run), _exposed(run.timeline, plan.program)),
         steps=options.steps,
         warmup=options.warmup,
         environment=here(own=place.world_size * (place.threads or 1)),
     )
+
+
+def _exposed(timeline: Timeline, name: str) -> dict[str, float]:
+    """The parts of exposed communication in the steps that the timeline holds, by field."""
+    phases = phases_of_steps(timeline, name)
+    return {part: float(phases[part.removesuffix("_s")].sum()) for part in EXPOSED}
 
 
 def measured_step(run: Replayed) -> ProxyStep:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from steptime.errors import UsageError
+from steptime.limits import check_limits
 from steptime.units import parse_flops, parse_rate, parse_seconds
 
 ComputeChoice: TypeAlias = Literal["auto", "sleep", "busy", "nothing"]
-_COUNTS = ("acc_scale", "ranks_per_host", "steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +72,7 @@ class ProxyOptions:
     thousands of ranks; auto: message up to 128 ranks."""
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                option = name.replace("_", "-")
-                raise UsageError(f"--{option} is {value}: it must be at least 1")
-        for name in ("warmup", "seed"):
-            if getattr(self, name) < 0:
-                raise UsageError(f"--{name} is {getattr(self, name)}: it must be at least 0")
+        check_limits(self)
         self._check_cluster()
         self._check_times()
         if not 0 < self.fraction <= 1:

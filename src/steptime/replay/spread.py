@@ -1,7 +1,6 @@
 """Where the ranks of each axis are: how many share a host, and what they send each other."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from math import prod
 
 import numpy as np
@@ -9,9 +8,8 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.program import Collective, Program
 from steptime.replay.demand import predicted
-from steptime.runs.figures import AxisPlacement, ModelMemory
+from steptime.runs.figures import AxisPlacement
 from steptime.units import format_bytes
-from steptime.workloads.model_memory import Memory
 
 RANKS_OF_A_HOST = 8
 """Where nothing says how many ranks a host has: as many as GPUs in most hosts built for training"""
@@ -87,30 +85,3 @@ def spread_lines(rows: Sequence[AxisPlacement], where: str = "") -> Iterator[str
 def how_cut(name: str) -> str:
     """What the name of a program says of how its model was cut, in words; often nothing."""
     return name.partition("(")[2].rpartition(")")[0]
-
-
-def memory_of(memory: Sequence[Memory], device_bytes: float | None = None) -> ModelMemory:
-    """What the rank that keeps most of a model keeps.
-
-    ``device_bytes``: the memory of the device where that is known.
-    """
-    most = max(memory, key=lambda one: one.total)
-    return ModelMemory(
-        total=most.total,
-        **asdict(most),
-        device_bytes=int(device_bytes) if device_bytes is not None else None,
-        fits=most.total <= device_bytes if device_bytes is not None else None,
-    )
-
-
-def memory_lines(memory: ModelMemory) -> Iterator[str]:
-    """What ``memory_of`` gives, for people, and a warning where it does not fit."""
-    yield f"memory of the model, computed: {format_bytes(memory.total)} a rank at most"
-    parts = ("parameters", "gradients", "optimizer", "passing", "activations")
-    sizes = ((name, getattr(memory, name)) for name in parts)
-    told = [f"{name} {format_bytes(nbytes)}" for name, nbytes in sizes if nbytes]
-    yield f"  {', '.join(told[:3])}{',' * (len(told) > 3)}"
-    if told[3:]:
-        yield f"  {', '.join(told[3:])}"
-    if memory.device_bytes is not None and not memory.fits:
-        yield f"WARNING: the device has {format_bytes(memory.device_bytes)}, and it does not fit"

@@ -4,7 +4,7 @@ import ctypes
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,8 +13,6 @@ Poll: TypeAlias = Callable[[], bool]
 
 StandIn: TypeAlias = Callable[[float, Poll], None]
 """Stands in for so many seconds of computing, polling now and then."""
-
-Kind: TypeAlias = Literal["sleep", "busy", "nothing"]
 
 _SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of prctl(2), in nanoseconds
 _SLICE_S = 0.5e-3

@@ -7,12 +7,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from steptime.errors import UsageError
+from steptime.files import bounded_text, reading
 from steptime.program import Compute, Op, Program
 from steptime.replay.options import ProxyOptions
 from steptime.timeline import Phase
 from steptime.units import format_seconds, parse_seconds
 
 _COLUMNS = ["name", "seconds"]
+_MOST_BYTES = 16 << 20
 _NAMED = 3  # of many names in an error
 
 
@@ -41,11 +43,9 @@ def read_times(path: Path) -> dict[str, float]:
     Seconds are numbers, or have a unit, as 2.1ms. Raises UsageError for a file that cannot be
     read, a line that is not such a pair, and a name that stands there twice.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(enumerate(csv.reader(file, skipinitialspace=True), 1))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the times {path} cannot be read: {error}") from None
+    text = bounded_text(path, "times", _MOST_BYTES)
+    with reading(path, "times"):
+        rows = list(enumerate(csv.reader(text.splitlines(), skipinitialspace=True), 1))
     if not rows or rows[0][1] != _COLUMNS:
         raise UsageError(f"the times {path} must begin with the line {','.join(_COLUMNS)}")
     times: dict[str, float] = {}

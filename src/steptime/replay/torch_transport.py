@@ -9,11 +9,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from steptime.arrays import Ints
-from steptime.dtypes import DTYPES, Dtype
+from steptime.dtypes import BY_SHORT_NAME, Dtype
 from steptime.measure.torch_transport import TorchTransport
 from steptime.replay.transport import Begin, GroupCall, Pending
 
-_NAMES = {"fp64": "float64", "fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _MOST_AT_ONCE = 64
 
 
@@ -44,7 +43,7 @@ class TorchReplayTransport:
 
     def element(self, dtype: str) -> Dtype:
         """The same dtype of torch."""
-        return DTYPES[_NAMES[dtype]]
+        return BY_SHORT_NAME[dtype]
 
     def vector(self, elements: int, dtype: Dtype) -> Tensor:
         """A new tensor; with the backend steptime in its arena."""

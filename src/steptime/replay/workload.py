@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TypeAlias
 
 from steptime.arrays import Ints
@@ -13,16 +13,20 @@ from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record,
 from steptime.replay.demand import Demand, demands, predicted, scaled
 from steptime.replay.device import Device
 from steptime.replay.options import ProxyOptions
-from steptime.replay.spread import hosts_of, memory_of, spread
-from steptime.replay.standin import Kind
+from steptime.replay.run_options import Kind
+from steptime.replay.spread import hosts_of, spread
 from steptime.replay.times import with_seconds, with_times
 from steptime.runs.environment import here
+from steptime.runs.expected import Expected, expected_of
 from steptime.runs.figures import AxisPlacement, CallKind, ModelMemory, PairBytes
+from steptime.runs.memory import memory_on, with_fits
 from steptime.runs.proxy_record import GroupCalls, Moved, ProxyPlan, ProxyRecord, RankPlan
-from steptime.simulate.device import seconds_on
+from steptime.runs.utilisation import Utilisation, step_work, utilisation
+from steptime.simulate.device import timer
 from steptime.units import format_bytes
 from steptime.workloads.compat import compat, compat_named
-from steptime.workloads.model_memory import Memory
+from steptime.workloads.models import Model
+from steptime.workloads.precision import element_dtype
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import step_of
 
@@ -41,9 +45,10 @@ class Proxy:
     ``times``: where the times of computing come from, in words.
 
     ``messages``: the dtype of what Sends carry. ``demands``: of each class of ranks. ``cluster``:
-    where it is to be simulated, if that was asked for. ``model_memory``: what a rank of each kind
-    keeps of the model, which no proxy takes. ``host_of``: the host of each rank, shape (ranks,).
-    ``defects``: what is wrong with the original that it follows.
+    where it is to be simulated, if that was asked for. ``model_memory``: what the rank that keeps
+    most of the model does, which no proxy takes; None of an original, which has none. ``host_of``:
+    the host of each rank, shape (ranks,). ``defects``: what is wrong with the original that it
+    follows.
     """
 
     model: str
@@ -55,26 +60,31 @@ class Proxy:
     device: Device
     times: str
     demands: tuple[Demand, ...]
-    model_memory: tuple[Memory, ...]
+    model_memory: ModelMemory | None
     host_of: Ints
     cluster: Cluster | None = None
     defects: tuple[str, ...] = ()
+    described: Model | None = None
 
     @cached_property
     def placement(self) -> list[AxisPlacement]:
         """How the groups of each axis are spread over hosts."""
         return spread(self.program, self.host_of)
 
-    @cached_property
-    def memory_of_model(self) -> ModelMemory | None:
-        """What the rank that keeps most of the model does; None of an original, which has none."""
-        if not self.model_memory:
-            return None
-        return memory_of(self.model_memory, self.cluster.device.memory if self.cluster else None)
-
     def seconds_of(self, op: Compute) -> float:
         """How long computing takes, in which live ranks sleep."""
         return 0.0 if self.compute == "nothing" else self.device.seconds(op)
+
+    def figures_of(self, seconds: float) -> tuple[Utilisation | None, Expected | None]:
+        """What a step there that takes so long uses of its devices, and its expected error.
+
+        Nothing where its messages or its computing are no model's.
+        """
+        real = self.fraction == 1 and self.compute != "nothing" and self.device.flops is None
+        if self.described is None or self.cluster is None or not real:
+            return None, None
+        used = utilisation(step_work(self.described, self.spec, self.cluster.device), seconds)
+        return used, expected_of(self.described, self.spec, self.cluster, seconds)
 
     def memory_bytes(self) -> int:
         """Bytes of the buffers of the rank that has the most."""
@@ -89,9 +99,9 @@ def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
     cluster = cluster_named(options.cluster) if options.cluster else None
     original = options.compat is not None
     make = _original if original else _modelled
-    whole, memory, full = make(spec, options, cluster)
+    whole, memory, full, model = make(spec, options, cluster)
     check(whole)
-    messages = "fp32" if original else str(full.precision)
+    messages = "fp32" if original else element_dtype(str(full.precision))
     program = scaled(whole, options.fraction, messages)
     ranks = program.ranks
     if ranks <= _MOST_MET:
@@ -102,7 +112,7 @@ def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
     program, said = with_times(program, options)
     kind, times = _stand_in(program, options, device, cluster, said)
     if cluster and kind != "nothing" and device.flops is None:
-        program = with_seconds(program, partial(seconds_on, cluster.device))
+        program = with_seconds(program, timer(cluster.device))
     return Proxy(
         model=spec.model if original else full.model,
         spec=full,
@@ -117,6 +127,7 @@ def proxy_of(spec: StepSpec, options: ProxyOptions) -> Proxy:
         host_of=_hosts(options, cluster, ranks),
         cluster=cluster,
         defects=compat_named(spec.model).defects if original else (),
+        described=model,
     )
 
 
@@ -143,14 +154,17 @@ def check_memory(proxy: Proxy, backend: str, ranks_here: int, available: int) ->
         )
 
 
-_Made: TypeAlias = tuple[Program, tuple[Memory, ...], StepSpec]
-"""A step, what a rank of each class keeps of its model, and its specification in full."""
+_Made: TypeAlias = tuple[Program, ModelMemory | None, StepSpec, Model | None]
+"""A step, what the rank that keeps most of its model does, its specification, and the model."""
 
 
 def _modelled(spec: StepSpec, options: ProxyOptions, cluster: Cluster | None) -> _Made:
     options.refuse(("acc_scale",), "is about --compat")
     step = step_of(spec, cluster)
-    return step.program, step.memory, step.spec
+    memory = memory_on(step, cluster)
+    if cluster is not None:
+        memory = with_fits(memory, step, cluster)
+    return step.program, memory, step.spec, step.model
 
 
 def _original(spec: StepSpec, options: ProxyOptions, cluster: Cluster | None) -> _Made:
@@ -170,7 +184,7 @@ def _original(spec: StepSpec, options: ProxyOptions, cluster: Cluster | None) ->
     program = compat(spec.model, ranks, **{what: value for what, value in given.items() if value})
     scale = f" --acc-scale {options.acc_scale}" if options.acc_scale else ""
     name = f"{options.compat}/{spec.model}{scale}"  # that of no other model
-    return program, (), replace(spec, model=name, ranks=ranks, precision="fp32")
+    return program, None, replace(spec, model=name, ranks=ranks, precision="fp32"), None
 
 
 def _stand_in(
@@ -189,7 +203,11 @@ def _stand_in(
     if given:
         return kind, "computing takes the times in the original, measured by its authors"
     if device.flops is None and cluster:
-        return kind, f"computing takes what it does on {cluster.device.name} there, computed"
+        there = cluster.device
+        speed = f"at {100 * there.efficiency:.0f} % of peak, {there.basis}"
+        if there.kernels and any(op.kernels for op in ops):
+            speed = "by its kernels, fitted to published measurements"
+        return kind, f"computing takes what it does on {there.name} there, {speed}"
     if device.flops is None:
         raise UsageError(
             f"nothing says how long to {'be busy' if kind == 'busy' else kind}: give "
@@ -219,7 +237,7 @@ def plan_of(proxy: Proxy) -> ProxyPlan:
         scale_bytes=str(proxy.fraction),
         compute={"stand_in": proxy.compute, "times": proxy.times, "source": "computed"},
         placement=proxy.placement,
-        model_memory=proxy.memory_of_model,
+        model_memory=proxy.model_memory,
         per_rank=_rank_plans(proxy),
         calls=[CallKind(**call) for call in calls_record(program)],
         pairs=pairs,

@@ -1,11 +1,12 @@
 """Timeline: what happened, or would happen: intervals and messages per rank and stream."""
 
-from steptime.timeline.chrome import read_chrome_trace, write_chrome_trace
-from steptime.timeline.phases import PHASES, phases_of_steps
+from steptime.timeline.chrome import packed_chrome_trace, read_chrome_trace, write_chrome_trace
+from steptime.timeline.phases import EXPOSED, PHASES, phases_of_steps
 from steptime.timeline.recorder import Recorder, recording
 from steptime.timeline.timeline import INTERVAL, MESSAGE, Clock, Phase, Source, Timeline, merge
 
 __all__ = [
+    "EXPOSED",
     "INTERVAL",
     "MESSAGE",
     "PHASES",
@@ -15,6 +16,7 @@ __all__ = [
     "Source",
     "Timeline",
     "merge",
+    "packed_chrome_trace",
     "phases_of_steps",
     "read_chrome_trace",
     "recording",

@@ -11,17 +11,18 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Required, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Longs
-from steptime.errors import UsageError
-from steptime.files import atomic_file, bounded_bytes
-from steptime.timeline.timeline import INTERVAL, MESSAGE, Clock, Phase, Timeline
+from steptime.files import atomic_file, bounded_bytes, parsed_json, reading
+from steptime.limits import MOST_RANKS
+from steptime.timeline.timeline import INTERVAL, MESSAGE, Clock, Phase, Source, Timeline
 from steptime.timeline.tracks import NONE, Track, ends_on_tracks, nanoseconds, tracks
 
 FORMAT = "steptime-trace"
@@ -61,6 +62,26 @@ def write_chrome_trace(
     is, for tools that read one file a rank, such as HTA. ``tell(done, whole)`` is called with the
     progress in rows.
     """
+    with atomic_file(path) as file, _packed(file, path) as out:
+        _write(out, timeline, counters, hosts, rank, tell)
+
+
+def packed_chrome_trace(timeline: Timeline) -> bytes:
+    """What ``write_chrome_trace`` writes to a file whose name ends in ``.gz``."""
+    file = BytesIO()
+    with _packed(file, Path("trace.json.gz")) as out:
+        _write(out, timeline, (), (), 0, quietly)
+    return file.getvalue()
+
+
+def _write(
+    out: IO[bytes],
+    timeline: Timeline,
+    counters: Sequence[Counter],
+    hosts: Sequence[str],
+    rank: int,
+    tell: Callable[[int, int], None],
+) -> None:
     of_ranks = tracks(timeline, nested=True)
     origin = _origin(timeline)
     about = {
@@ -70,6 +91,7 @@ def write_chrome_trace(
         "ranks": timeline.ranks,
         "origin_ns": origin,
         "clock": [asdict(clock) for clock in timeline.clocks],
+        "bubble": timeline.bubble,
     }
     head = {
         "displayTimeUnit": "ms",
@@ -78,15 +100,14 @@ def write_chrome_trace(
     }
     events = _events(timeline, of_ranks, origin, counters, hosts)
     whole = timeline.intervals.size + timeline.messages.size
-    with atomic_file(path) as file, _packed(file, path) as out:
-        out.write(json.dumps(head)[:-1].encode() + b',\n"traceEvents":[\n')
-        done, separator = 0, ""
-        while some := list(islice(events, _EVENTS_AT_ONCE)):
-            out.write((separator + ",\n".join(some)).encode())
-            separator = ",\n"
-            done += len(some)
-            tell(min(done, whole), whole)
-        out.write(b"\n]}\n")
+    out.write(json.dumps(head)[:-1].encode() + b',\n"traceEvents":[\n')
+    done, separator = 0, ""
+    while some := list(islice(events, _EVENTS_AT_ONCE)):
+        out.write((separator + ",\n".join(some)).encode())
+        separator = ",\n"
+        done += len(some)
+        tell(min(done, whole), whole)
+    out.write(b"\n]}\n")
 
 
 def read_chrome_trace(path: Path) -> Timeline:
@@ -94,16 +115,15 @@ def read_chrome_trace(path: Path) -> Timeline:
 
     Raises UsageError when the file is missing, truncated, not steptime's, or newer than this code.
     """
-    try:
-        document = json.loads(bounded_bytes(path, "trace", _MOST_BYTES))
+    content = bounded_bytes(path, "trace", _MOST_BYTES)
+    with reading(path, "trace", "run steptime again"):
+        document = parsed_json(content, _Document)
         about = document["otherData"]
-        if about["format"] != FORMAT:
+        if about.get("format") != FORMAT:
             raise ValueError("another program wrote it")
         if about["version"] > VERSION:
             raise ValueError(f"it has version {about['version']} and this steptime reads {VERSION}")
-        return _timeline(document["traceEvents"], about)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"cannot read the trace {path}: {error}; run steptime again") from None
+        return _checked(_timeline(document["traceEvents"], about))
 
 
 def of_rank(timeline: Timeline, rank: int) -> Timeline:
@@ -170,12 +190,14 @@ def _slices(timeline: Timeline, names: Sequence[str], track: Track, origin: int)
     columns = [rows[field].tolist() for field in ("name", "phase", "step", "bytes")] + [
         (track.start - origin).tolist(),
         (track.end - track.start).tolist(),
+        np.maximum(nanoseconds(rows["ready"]) - track.start, 0).tolist(),
     ]
-    for name, phase, step, size, start, length in zip(*columns, strict=True):
+    for name, phase, step, size, start, length, waited in zip(*columns, strict=True):
+        wait = f',"waited":{_us(waited)}' if waited else ""
         yield (
             f'{{"ph":"X","name":{names[name]},"cat":"{Phase(phase).name.lower()}",'
             f'"pid":{track.rank},"tid":{thread},"ts":{_us(start)},"dur":{_us(length)},'
-            f'"args":{{"step":{step},"bytes":{size},"stream":{thread}}}}}'
+            f'"args":{{"step":{step},"bytes":{size},"stream":{thread}{wait}}}}}'
         )
 
 
@@ -249,8 +271,64 @@ def _us(ns: int) -> str:
     return f"{'-' * (ns < 0)}{whole}.{rest:03d}"
 
 
-def _timeline(events: Sequence[dict[str, Any]], about: Mapping[str, Any]) -> Timeline:
-    origin = int(about.get("origin_ns", 0))
+class _Args(TypedDict, total=False):
+    """What is read of the arguments of an event."""
+
+    name: str
+    step: int
+    bytes: int
+    received: float
+    waited: float
+
+
+class _Event(TypedDict, total=False):
+    """What is read of an event; a slice, a mark and a name have different ones of these."""
+
+    ph: Required[str]
+    name: str
+    cat: str
+    pid: int
+    tid: int
+    id: int
+    ts: float
+    dur: float
+    args: _Args
+
+
+class _About(TypedDict, total=False):
+    """What the trace says of itself; another program's says other things."""
+
+    format: str
+    version: int
+    source: Source
+    ranks: int
+    origin_ns: int
+    clock: list[Clock]
+    bubble: float
+
+
+class _Document(TypedDict, total=False):
+    """What is read of a trace; a reader of these alone passes over all else in the file."""
+
+    otherData: _About
+    traceEvents: list[_Event]
+
+
+def _checked(timeline: Timeline) -> Timeline:
+    """The timeline; raises ValueError where it has ranks or times that no run has."""
+    intervals, messages = timeline.intervals, timeline.messages
+    ranks = [intervals["rank"], messages["src"], messages["dst"]]
+    if not 1 <= timeline.ranks <= MOST_RANKS:
+        raise ValueError(f"it is of {timeline.ranks} ranks")
+    if any(of.size and not 0 <= of.min() <= of.max() < timeline.ranks for of in ranks):
+        raise ValueError("it has events of ranks that are not there")
+    if (intervals["end"] < intervals["start"]).any():
+        raise ValueError("it has an event that ends before it begins")
+    return timeline
+
+
+def _timeline(events: Sequence[_Event], about: _About) -> Timeline:
+    origin = about.get("origin_ns", 0)
     threads = {
         (event["pid"], event["tid"]): event["args"]["name"]
         for event in events
@@ -270,6 +348,7 @@ def _timeline(events: Sequence[dict[str, Any]], about: Mapping[str, Any]) -> Tim
             _seconds(origin, event["ts"]),
             _seconds(origin, event["ts"], event["dur"]),
             event["args"]["bytes"],
+            _seconds(origin, event["ts"], event["args"].get("waited", 0.0)),
         )
         for event, label in zip(slices, labels, strict=True)
     ]
@@ -280,13 +359,12 @@ def _timeline(events: Sequence[dict[str, Any]], about: Mapping[str, Any]) -> Tim
         streams=tuple(streams),
         intervals=np.array(intervals, dtype=INTERVAL),
         messages=_messages(events, origin),
-        clocks=tuple(
-            Clock(**{**clock, "ranks": tuple(clock["ranks"])}) for clock in about.get("clock", ())
-        ),
+        clocks=tuple(about.get("clock", ())),
+        bubble=float(about.get("bubble", 0.0)),
     )
 
 
-def _messages(events: Sequence[dict[str, Any]], origin: int) -> NDArray[np.void]:
+def _messages(events: Sequence[_Event], origin: int) -> NDArray[np.void]:
     starts = {event["id"]: event for event in events if event["ph"] == "s"}
     rows = [
         (

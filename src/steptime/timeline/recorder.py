@@ -83,6 +83,7 @@ class Recorder:
                 self._seconds(span.start),
                 self._seconds(span.end),
                 span.bytes,
+                0.0,
             )
             for span in self._spans
         ]

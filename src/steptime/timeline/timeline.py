@@ -35,6 +35,7 @@ INTERVAL = np.dtype(
         ("start", np.float64),  # seconds
         ("end", np.float64),  # seconds
         ("bytes", np.int64),  # payload of a communication, else 0
+        ("ready", np.float64),  # seconds: when the last rank that it waited for came; 0 for none
     ]
 )
 
@@ -72,7 +73,8 @@ class Timeline:
     origin common to all ranks. A step is itself an interval of phase STEP on the stream ``step``,
     named after what ran in it (the strategy). The other intervals of that rank lie inside it or
     reach over its end, as a gather that overlaps the next step does. ``clocks``: how the clocks of
-    the hosts were aligned, empty where there was one clock to begin with.
+    the hosts were aligned, empty where there was one clock to begin with. ``bubble``: the bubble of
+    a pipeline's own schedule, as a part of what its busiest rank works, 0 without a pipeline.
     """
 
     source: Source
@@ -82,6 +84,7 @@ class Timeline:
     intervals: NDArray[np.void]
     messages: NDArray[np.void]
     clocks: tuple[Clock, ...] = ()
+    bubble: float = 0.0
 
     def steps_named(self, name: str) -> NDArray[np.void]:
         """The STEP intervals called ``name``, in order of rank and start."""
@@ -126,6 +129,7 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
         intervals=np.concatenate(parts),
         messages=np.concatenate([timeline.messages for timeline in timelines]),
         clocks=next((timeline.clocks for timeline in timelines if timeline.clocks), ()),
+        bubble=max(timeline.bubble for timeline in timelines),
     )
 
 

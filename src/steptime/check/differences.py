@@ -1,0 +1,94 @@
+"""Calls that meet and differ: in kind, reduction, dtype, size or root."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import prod
+
+from steptime.check.calls import Call, Calls
+
+_SAME_SIZE = (
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "reduce_scatter",
+    "gather",
+    "scatter",
+)
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The parts of one call on its ranks, by rank, and in ``what`` they differ."""
+
+    what: str
+    parts: Mapping[int, Call]
+
+    @property
+    def begun_ns(self) -> int:
+        """When the first rank came to it."""
+        return min(part.issued for part in self.parts.values())
+
+    def value(self, rank: int) -> str:
+        """What a rank calls, in words, as far as it matters here."""
+        return _value(self.parts[rank], self.what)
+
+
+def first_difference(calls: Calls) -> Difference | None:
+    """The first call of the job whose parts differ; None where there is none."""
+    found = [one for key, of in calls.of_key.items() for one in _differences(of, bool(key[2]))]
+    return min(found, key=lambda one: one.begun_ns, default=None)
+
+
+def _differences(of_rank: Mapping[int, Sequence[Call]], message: bool) -> Iterator[Difference]:
+    if message:
+        yield from _of_messages(of_rank)
+        return
+    for parts in zip_longest(*of_rank.values()):
+        present = {part.rank: part for part in parts if part is not None}
+        for what in ("kind", "ranks", "reduction", "root", "dtype", "size"):
+            if len({_value(part, what) for part in present.values()} - {""}) > 1:
+                yield Difference(what, present)
+                return
+
+
+def _of_messages(of_rank: Mapping[int, Sequence[Call]]) -> Iterator[Difference]:
+    """The first message that is not as long as it is expected.
+
+    Messages with tags may be expected in another order than they are sent in: so their lengths are
+    compared as a whole before any two are.
+    """
+    if len(of_rank) < 2:
+        return
+    one, other = of_rank.values()
+    pairs = list(zip(one, other, strict=False))
+    if sorted(_size(a) for a, _ in pairs) == sorted(_size(b) for _, b in pairs):
+        return
+    for a, b in pairs:
+        if _size(a) != _size(b):
+            yield Difference("size", {a.rank: a, b.rank: b})
+            return
+
+
+def _size(call: Call) -> int:
+    return sum(prod(shape) for shape in call.signature.shapes)
+
+
+def _value(call: Call, what: str) -> str:
+    """One property of a call in words; empty where it does not matter for its kind."""
+    if what == "kind":
+        return call.kind
+    if what == "ranks":
+        return str(list(call.makes)) if call.makes else ""
+    if what == "reduction":
+        return call.signature.reduction
+    if what == "root":
+        return f"rank {call.peer}" if call.kind in _ROOTED else ""
+    if what == "dtype":
+        return call.signature.dtype
+    message = call.kind in ("send", "recv")
+    if call.kind in _SAME_SIZE or message:
+        return f"{_size(call)} elements"
+    return ""

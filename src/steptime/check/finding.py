@@ -1,0 +1,60 @@
+"""Findings: what ``check`` says of a job."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FindingKind(StrEnum):
+    """What sort of fault a finding is."""
+
+    DEADLOCK = "deadlock"
+    """Ranks wait for one another in a circle, or one for itself."""
+
+    MISMATCH = "mismatch"
+    """Ranks call different collectives, or the same one with other shapes, dtypes or roots."""
+
+    MISSING = "missing"
+    """A rank never makes a call that others wait in."""
+
+    STRAGGLER = "straggler"
+    """A rank is late, and will come: no deadlock."""
+
+    RACE = "race"
+    """Memory is written or read while a call still uses it, or a handle is never waited for."""
+
+    DRIFT = "drift"
+    """Replicas that should be equal are not, or nothing keeps them equal."""
+
+    DIED = "died"
+    """A rank's process ended while others go on."""
+
+    SLOW = "slow"
+    """Right, and slower than it need be."""
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """A line of the script, as a rank ran it."""
+
+    rank: int
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One fault: which ranks have it, where, since when, and how to mend it.
+
+    ``what`` and ``mend`` are sentences. ``since_s``: for how many seconds it had stood when it was
+    judged, None where it is no state. ``gain``: the part of the step that the mend is estimated to
+    save, None where it is not estimated.
+    """
+
+    kind: FindingKind
+    ranks: Sequence[int]
+    places: Sequence[CallSite]
+    what: str
+    mend: str
+    since_s: float | None = None
+    gain: float | None = None

@@ -1,0 +1,46 @@
+"""A job as its judges see it: what its ranks wrote down until one moment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from steptime.check.calls import Calls, calls_of
+from steptime.check.differences import Difference, first_difference
+from steptime.check.standing import Standing, standings_of
+from steptime.record.read import ProcessLog
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """What is known of a recorded job at one moment, while it runs or after its end.
+
+    ``now_ns``: that moment, by the wall clock. ``exit_codes``: of the ranks whose processes have
+    ended, None where it is not known; a signal counts below 0. ``stacks``: Python's stacks of ranks
+    that were asked for them, as text. ``idle``: the ranks that have used no processor since the
+    watch last looked.
+    """
+
+    logs: Sequence[ProcessLog]
+    now_ns: int
+    exit_codes: Mapping[int, int | None] = field(default_factory=dict)
+    stacks: Mapping[int, str] = field(default_factory=dict)
+    idle: frozenset[int] = frozenset()
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Its calls, and which of them meet."""
+        return calls_of(self.logs)
+
+    @cached_property
+    def difference(self) -> Difference | None:
+        """The first call that its ranks do not make alike."""
+        return first_difference(self.calls)
+
+    @cached_property
+    def standings(self) -> Mapping[int, Standing]:
+        """What each rank does at this moment."""
+        return standings_of(self.logs, self.calls, self.exit_codes, self.stacks, self.idle)
+
+    def since_s(self, when_ns: int) -> float:
+        """The seconds from a moment of the wall clock until now."""
+        return max(0.0, (self.now_ns - when_ns) / 1e9)

@@ -1,0 +1,101 @@
+"""Deadlock: ranks that wait for one another in a circle, or one for itself."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from steptime.check.calls import MESSAGES, Call
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.standing import waits_for
+from steptime.check.words import called, places_of, ranks_named
+
+
+def deadlock(job: Job) -> Iterator[Finding]:
+    """One finding for each circle of waits; none where the ranks' calls differ, which explains it.
+
+    A call needs all its ranks, so any circle of ranks that wait stands for ever.
+    """
+    if job.difference is not None:
+        return
+    waits = waits_for(job.calls, job.standings)
+    told: set[int] = set()
+    for rank in sorted(waits):
+        circle = circle_from(rank, waits)
+        if circle and not told & set(circle):
+            told |= set(circle)
+            yield _finding(job, circle, waits)
+
+
+def circle_from(rank: int, waits: Mapping[int, Mapping[int, Call]]) -> list[int]:
+    """The ranks of the shortest circle of waits that a rank is in; empty where it is in none."""
+    before: dict[int, int] = {}
+    layer = [rank]
+    while layer:
+        following = []
+        for one in layer:
+            for other in waits.get(one, ()):
+                if other == rank:
+                    circle = [one]
+                    while circle[-1] != rank:
+                        circle.append(before[circle[-1]])
+                    return circle[::-1]
+                if other not in before:
+                    before[other] = one
+                    following.append(other)
+        layer = following
+    return []
+
+
+def _finding(job: Job, circle: Sequence[int], waits: Mapping[int, Mapping[int, Call]]) -> Finding:
+    following = [*circle[1:], circle[0]]
+    calls = [waits[rank][other] for rank, other in zip(circle, following, strict=True)]
+    chain = "; ".join(
+        f"rank {rank} waits for rank {other} in {called(call)}"
+        for rank, other, call in zip(circle, following, calls, strict=True)
+    )
+    what, mend = _named(calls)
+    return Finding(
+        kind=FindingKind.DEADLOCK,
+        ranks=sorted(circle),
+        places=places_of(calls),
+        what=f"{what}: {chain}",
+        mend=mend,
+        since_s=job.since_s(max(call.issued for call in calls)),
+    )
+
+
+def _named(calls: Sequence[Call]) -> tuple[str, str]:
+    """What sort of circle it is, and its mend."""
+    ranks = ranks_named([call.rank for call in calls])
+    kinds = {call.kind for call in calls}
+    if len(calls) == 1:
+        return f"{ranks} waits for itself", "Send to another rank, or copy the tensor instead."
+    if kinds == {"send"}:
+        return (
+            f"{ranks} all send first, and none receives",
+            "Let one of two ranks receive before it sends, or use dist.batch_isend_irecv.",
+        )
+    if kinds == {"recv"}:
+        return (
+            f"{ranks} all receive first, and none sends",
+            "Let one of two ranks send before it receives, or use dist.batch_isend_irecv.",
+        )
+    if "new_group" in kinds:
+        return (
+            f"{ranks} do not all make a group that they are in",
+            "Call new_group on every rank, for all groups and in one order, those that a rank is "
+            "not in, too.",
+        )
+    if not kinds & set(MESSAGES) and len({call.key for call in calls}) > 1:
+        groups = " and ".join(dict.fromkeys(repr(call.group) for call in calls))
+        return (
+            f"{ranks} use the groups {groups} in different orders",
+            "Call the collectives of several groups in the same order on every rank.",
+        )
+    return (
+        f"{ranks} wait for one another in a circle",
+        "Let every rank make these calls in one order, so that each finds its peer.",
+    )
+
+
+JUDGE = Judge(deadlock, while_running=True)

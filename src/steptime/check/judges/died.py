@@ -1,0 +1,61 @@
+"""Died: a rank's process that failed or was killed, and not because another had."""
+
+import signal
+from collections.abc import Iterator
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.standing import Standing, lost_contact, waits_for
+from steptime.check.words import at, called, do, places_of
+
+_LONGEST = 200  # characters of what an exception says
+
+
+def died(job: Job) -> Iterator[Finding]:
+    """One finding for each rank that ended badly of itself; none where all ended so.
+
+    A rank that fails in a call which another has not come to fails because of that one.
+    """
+    if job.difference is not None or len(job.standings) < 2:
+        return
+    waits = waits_for(job.calls, job.standings)
+    bad = [one for one in job.standings.values() if one.failed]
+    causes = [one for one in bad if not waits.get(one.rank)]
+    if len(causes) == len(job.standings):
+        return
+    for one in [one for one in causes if not lost_contact(one.raised)] or causes:
+        yield _finding(job, one, [rank for rank, of in waits.items() if one.rank in of])
+
+
+def _finding(job: Job, one: Standing, waiting: list[int]) -> Finding:
+    own = job.calls.of_rank.get(one.rank, ())
+    last = f", after {called(own[-1])}" if own else ""
+    others = ""
+    calls = [job.standings[rank].within[-1] for rank in waiting]
+    if waiting:
+        others = f"; {do(waiting, 'waits')} for it in {called(calls[0])}"
+    return Finding(
+        kind=FindingKind.DIED,
+        ranks=[one.rank],
+        places=[*([one.place] if one.place else []), *places_of([*own[-1:], *calls])],
+        what=f"rank {one.rank} {_how(one)}{last}{others}",
+        mend="Mend what ended it; what the other ranks report is its consequence."
+        if waiting
+        else "Mend what ended it.",
+        since_s=job.since_s(min(call.issued for call in calls)) if calls else None,
+    )
+
+
+def _how(one: Standing) -> str:
+    if one.raised is not None:
+        return f"raised {one.raised.kind}{at(one.place)}: {one.raised.message[:_LONGEST]}"
+    code = one.exit_code or 0
+    if code > 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name
+    hint = ", as the kernel does when memory runs out" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"
+
+
+JUDGE = Judge(died, while_running=True)

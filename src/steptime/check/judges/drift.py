@@ -1,0 +1,204 @@
+"""Drift: replicas that are not equal, and gradients that nobody reduces."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.observed import Seen, places_of, seen
+from steptime.check.words import ranks_named
+from steptime.record.read import Observation, ProcessLog
+
+_UNREDUCED, _HASHES, _STEPS = "unreduced", "hashes", "steps"
+
+_TOGETHER = (
+    "decide on all ranks together whether to step, as by an all_reduce of the reason to skip with "
+    "MAX, before any of them steps"
+)
+
+_Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
+"""An optimizer's number, a model's name, the ranks that hold it, the names of its parameters."""
+
+
+@dataclass(frozen=True)
+class _Hashed:
+    """What a rank's replica was after a step."""
+
+    log: ProcessLog
+    facts: Mapping[str, Any]
+
+    @property
+    def rank(self) -> int:
+        return self.log.rank
+
+
+def _drift(job: Job) -> Iterator[Finding]:
+    """What keeps replicas from being equal where that was seen, else since when they differ."""
+    unreduced = list(seen(job, _UNREDUCED, ("fault", "model", "at", "parameter")))
+    for one in unreduced:
+        what, mend = _SENTENCES[one.facts["fault"]](one)
+        yield Finding(
+            kind=FindingKind.DRIFT, ranks=one.ranks, places=one.places("at"), what=what, mend=mend
+        )
+    explained = {one.facts["model"] for one in unreduced}
+    for of, steps in _replicas(job).items():
+        if of[1] not in explained:
+            yield from _differing(of, steps)
+    yield from _uneven(job)
+
+
+def _replicas(job: Job) -> dict[_Replicas, dict[int, list[_Hashed]]]:
+    """The hashes of each set of replicas, by step."""
+    found: dict[_Replicas, dict[int, list[_Hashed]]] = {}
+    for log in job.logs:
+        for one in _of(log, _HASHES):
+            facts = one.facts
+            of = facts["optimizer"], facts["model"], tuple(facts["ranks"]), tuple(facts["names"])
+            found.setdefault(of, {}).setdefault(facts["step"], []).append(_Hashed(log, facts))
+    return found
+
+
+def _differing(of: _Replicas, steps: Mapping[int, Sequence[_Hashed]]) -> Iterator[Finding]:
+    """The first step after which replicas differ, if they do."""
+    last = 0
+    for step in sorted(steps):
+        ranks = steps[step]
+        if any(one.facts["hashes"] != other.facts["hashes"] for one, other in pairwise(ranks)):
+            yield _finding(of, ranks, last, step)
+            return
+        if len(ranks) == len(of[2]):
+            last = step
+
+
+def _finding(of: _Replicas, ranks: Sequence[_Hashed], last: int, step: int) -> Finding:
+    _, model, _, names = of
+    first = next(
+        name for at, name in enumerate(names) if len({one.facts["hashes"][at] for one in ranks}) > 1
+    )
+    since = f"step {step}" if step == last + 1 else f"a step between {last + 1} and {step}"
+    what = f"{_parted(ranks)} after {since} of the optimizer, first in {first}" + (
+        f" of {model.rpartition(' ')[0]}" if model else ""
+    )
+    most = max(one.facts["reductions"] for one in ranks)
+    ahead = [one for one in ranks if one.facts["reductions"] == most]
+    places = [place for one in ranks for place in places_of(one.log, one.facts["at"])]
+    if len(ahead) < len(ranks):
+        who = ranks_named([one.rank for one in ahead])
+        return Finding(
+            kind=FindingKind.DRIFT,
+            ranks=[one.rank for one in ranks],
+            places=places,
+            what=f"{who} left out an optimizer step that others made of the same gradients: {what}",
+            mend=_TOGETHER,
+        )
+    return Finding(
+        kind=FindingKind.DRIFT,
+        ranks=[one.rank for one in ranks],
+        places=places,
+        what=what,
+        mend="let all ranks begin with the same parameters (DDP sees to it when it wraps; or "
+        "broadcast them from rank 0), reduce every gradient before the step, and change parameters "
+        "on all ranks alike",
+    )
+
+
+def _parted(ranks: Sequence[_Hashed]) -> str:
+    """Which replicas are like which."""
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for one in ranks:
+        alike.setdefault(tuple(one.facts["hashes"]), []).append(one.rank)
+    if len(alike) == len(ranks):
+        where = "on every rank" if len(ranks) > 2 else "between the two ranks"
+        return f"the parameters differ {where}"
+    if len(alike) > 2:
+        return f"the parameters differ: there are {len(alike)} sorts among {len(ranks)} ranks"
+    sides = " from those of ".join(ranks_named(one) for one in sorted(alike.values(), key=len))
+    return f"the parameters of {sides} differ"
+
+
+def _uneven(job: Job) -> Iterator[Finding]:
+    """Ranks that ended well with other numbers of steps, of as many reductions."""
+    ends: dict[tuple[int, int], dict[int, list[ProcessLog]]] = {}
+    for log in job.logs:
+        for one in _of(log, _STEPS):
+            of = one.facts["optimizer"], one.facts["reductions"]
+            ends.setdefault(of, {}).setdefault(one.facts["steps"], []).append(log)
+    drifted = {log.rank for steps in _replicas(job).values() for log in _apart(steps)}
+    for (number, reductions), by_steps in ends.items():
+        fewest, most = min(by_steps), max(by_steps)
+        late = [log for log in by_steps[fewest] if log.rank not in drifted]
+        if fewest < most and reductions and late:
+            ranks = [log for logs in by_steps.values() for log in logs]
+            yield Finding(
+                kind=FindingKind.DRIFT,
+                ranks=sorted(log.rank for log in ranks),
+                places=[place for log in ranks for place in _last_step(log, number)],
+                what=f"{ranks_named([log.rank for log in late])} made {fewest} steps of the "
+                f"optimizer and others {most}, though all reduced as often: their parameters are "
+                f"not the same any more",
+                mend=_TOGETHER,
+            )
+
+
+def _apart(steps: Mapping[int, Sequence[_Hashed]]) -> list[ProcessLog]:
+    """The ranks of which it is told already that their parameters differ."""
+    differ = any(
+        one.facts["hashes"] != other.facts["hashes"]
+        for ranks in steps.values()
+        for one, other in pairwise(ranks)
+    )
+    return [one.log for ranks in steps.values() for one in ranks] if differ else []
+
+
+def _last_step(log: ProcessLog, number: int) -> list[CallSite]:
+    of_optimizer = [one for one in _of(log, _HASHES) if one.facts["optimizer"] == number]
+    return places_of(log, of_optimizer[-1].facts["at"]) if of_optimizer else []
+
+
+def _of(log: ProcessLog, what: str) -> list[Observation]:
+    return [one for one in log.observed if one.what == what]
+
+
+def _bypassed(one: Seen) -> tuple[str, str]:
+    return (
+        f"{_name(one)} is run beside its DistributedDataParallel at {one.facts['at']}: DDP does "
+        f"not see that forward, so no gradient is reduced and every rank trains a model of its own",
+        "call the model that DistributedDataParallel returned, not model.module; for another "
+        "method than forward let forward call it",
+    )
+
+
+def _lost(one: Seen) -> tuple[str, str]:
+    return (
+        f"{_name(one)} runs under DistributedDataParallel, but no gradient is reduced: the hooks "
+        f"of DDP are lost, as by moving the parameters to another type or device after wrapping",
+        "move and convert the model first, and wrap it in DistributedDataParallel then",
+    )
+
+
+def _quiet(one: Seen) -> tuple[str, str]:
+    return (
+        f"the optimizer steps at {one.facts['at']} with gradients of {_name(one)} that were all "
+        f"made within no_sync: no gradient is reduced, every rank trains a model of its own",
+        "run forward and backward of the last micro-batch before each step outside no_sync",
+    )
+
+
+def _late(one: Seen) -> tuple[str, str]:
+    return (
+        f"{one.facts['parameter']} of {_name(one)} is trained but not reduced: it came to the "
+        f"model, or was made trainable, after DistributedDataParallel had wrapped it",
+        "change the model first and wrap it in DistributedDataParallel then",
+    )
+
+
+def _name(one: Seen) -> str:
+    return str(one.facts["model"]).rpartition(" ")[0]
+
+
+_SENTENCES = {"bypassed": _bypassed, "lost": _lost, "quiet": _quiet, "late": _late}
+
+JUDGE = Judge(_drift)

@@ -1,0 +1,63 @@
+"""Host synchronisation: barriers, and scalars that are summed up and read at once, in each step."""
+
+from collections.abc import Iterator
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.steps import (
+    LEAST_GAIN,
+    RankSteps,
+    StepCall,
+    cost,
+    places,
+    step_length,
+    steps_of,
+)
+
+_SCALAR_BYTES = 1024
+_SCALARS_ALONE = 0.2
+"""A sum of the loss in each step is usual: without a barrier it is told where it costs so much."""
+
+
+def _host_sync(job: Job) -> Iterator[Finding]:
+    """Calls that make every rank wait for the slowest one, in most steps, and move nothing."""
+    ranks = steps_of(job)
+    if not ranks:
+        return
+    found = [call for call in ranks[0].calls if _may(call)]
+    sites = [site for site in dict.fromkeys(call.site for call in found) if _is_usual(ranks, site)]
+
+    def chosen(call: StepCall) -> bool:
+        return _may(call) and call.site in sites
+
+    gain = cost(ranks, chosen) / step_length(ranks)
+    barrier = any(call.kind == "barrier" and call.site in sites for call in found)
+    if sites and gain >= (LEAST_GAIN if barrier else _SCALARS_ALONE):
+        kinds = " and ".join(dict.fromkeys(call.kind for call in found if call.site in sites))
+        yield Finding(
+            kind=FindingKind.SLOW,
+            ranks=[one.log.rank for one in ranks],
+            places=places(ranks, sites),
+            what=f"every step waits for all ranks in {kinds} at {' and '.join(map(str, sites))}, "
+            f"which moves next to nothing",
+            mend="leave barriers out, for collectives wait for one another without them; keep "
+            "losses on the device and sum them up once in many steps",
+            gain=gain,
+        )
+
+
+def _is_usual(ranks: list[RankSteps], site: object) -> bool:
+    steps = {call.step for call in ranks[0].calls if _may(call) and call.site == site}
+    return len(steps) > 0.9 * ranks[0].number - 1
+
+
+def _may(call: StepCall) -> bool:
+    if not call.direct or call.backwards_left is not None or call.before_update:
+        return False
+    return call.kind == "barrier" or (
+        call.kind in ("all_reduce", "all_gather", "reduce") and call.size <= _SCALAR_BYTES
+    )
+
+
+JUDGE = Judge(_host_sync)

@@ -1,0 +1,72 @@
+"""Mismatch: ranks that meet in one call, and do not call the same."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from steptime.check.calls import SETTING_UP, Call
+from steptime.check.differences import Difference
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.parting import parting, parting_told
+from steptime.check.words import called, do, places_of
+
+_MENDS = {
+    "kind": "Let every rank of the group call the same collectives in the same order: take what "
+    "only some ranks call out of the branch, or let all of them enter it.",
+    "ranks": "Let all ranks make all groups in one order, those that they are not in, too.",
+    "reduction": "Give every rank the same reduction.",
+    "root": "Give every rank the same root: src and dst are ranks of the world, the same on all.",
+    "dtype": "Convert the tensor to one dtype on every rank before the call.",
+    "size": "Make the tensors equally long on every rank, as by padding, or exchange the lengths "
+    "first.",
+}
+
+
+def mismatch(job: Job) -> Iterator[Finding]:
+    """The first call that ranks of its group do not make alike; what follows it is its doing."""
+    found = job.difference
+    if found is None:
+        return
+    first = next(iter(found.parts.values()))
+    which = f"call {first.number} of the group {first.group!r}"
+    if first.group == SETTING_UP:
+        which = f"call {first.number} that sets up groups"
+    elif first.key[2]:
+        which = f"message {first.number} from rank {first.key[2][0]} to rank {first.key[2][1]}"
+    told = "; ".join(
+        f"{do(ranks, 'makes')} {part}" for part, ranks in _by_words(found.parts).items()
+    )
+    deviants = _deviants(found)
+    other = next(rank for rank in found.parts if found.value(rank) != found.value(deviants[0]))
+    pair = parting(job.calls, found.parts[deviants[0]], other)
+    if pair is not None and pair[0].number == first.number:
+        pair = None  # it says the same once more
+    yield Finding(
+        kind=FindingKind.MISMATCH,
+        ranks=deviants,
+        places=places_of([*(pair or ()), *found.parts.values()]),
+        what=f"{which} differs in its {found.what}: {told}{parting_told(pair)}",
+        mend=_MENDS[found.what],
+        since_s=job.since_s(max(part.issued for part in found.parts.values())),
+    )
+
+
+def _by_words(parts: Mapping[int, Call]) -> dict[str, list[int]]:
+    """The ranks by what they call and where."""
+    found: dict[str, list[int]] = {}
+    for rank, part in sorted(parts.items()):
+        found.setdefault(called(part), []).append(rank)
+    return found
+
+
+def _deviants(found: Difference) -> list[int]:
+    """The ranks that do otherwise than most; all where no majority says who is wrong."""
+    values = {rank: found.value(rank) for rank in found.parts}
+    (common, times), *others = Counter(values.values()).most_common()
+    if not others or times <= len(values) / 2:
+        return sorted(values)
+    return sorted(rank for rank, value in values.items() if value != common)
+
+
+JUDGE = Judge(mismatch, while_running=True)

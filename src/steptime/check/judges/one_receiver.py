@@ -1,0 +1,56 @@
+"""One receiver: a rank to which all others send, while its link is the one that is busy."""
+
+from collections.abc import Iterator
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.steps import (
+    LEAST_GAIN,
+    RankSteps,
+    StepCall,
+    cost,
+    places,
+    step_length,
+    steps_of,
+)
+
+_LEAST_BYTES = 1 << 16
+
+
+def _one_receiver(job: Job) -> Iterator[Finding]:
+    """Gathers to one rank, in most steps, that carry more than a few numbers."""
+    ranks = steps_of(job)
+    found = [call for one in ranks[:1] for call in one.calls if _may(call)]
+    if not found or len({call.step for call in found}) < 0.9 * ranks[0].number - 1:
+        return
+    roots = {call.peer for call in found}
+    size = found[0].group_size
+    gain = cost(ranks, _may) * (1 - 2 / size if size > 2 else 1 / 2) / step_length(ranks)
+    if len(roots) == 1 and gain >= LEAST_GAIN:
+        sites = list(dict.fromkeys(call.site for call in found))
+        step = sum(call.size for call in found) // ranks[0].number
+        yield Finding(
+            kind=FindingKind.SLOW,
+            ranks=_receivers(ranks, found[0]),
+            places=places(ranks, sites),
+            what=f"rank {found[0].peer} of its group receives what all {size} ranks have, "
+            f"{step * (size - 1) // size} bytes a step, at {' and '.join(map(str, sites))}: its "
+            f"link carries {size - 1} times what each of the others does",
+            mend="reduce among all ranks with all_reduce or reduce_scatter, which loads all links "
+            "alike, or gather less and less often",
+            gain=gain,
+        )
+
+
+def _receivers(ranks: list[RankSteps], call: StepCall) -> list[int]:
+    groups = [one.log.groups for one in ranks]
+    members = next(g.ranks for of in groups for g in of.values() if len(g.ranks) == call.group_size)
+    return [members[call.peer]] if 0 <= call.peer < len(members) else []
+
+
+def _may(call: StepCall) -> bool:
+    return call.direct and call.kind == "gather" and call.size >= _LEAST_BYTES
+
+
+JUDGE = Judge(_one_receiver)

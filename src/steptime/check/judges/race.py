@@ -1,0 +1,99 @@
+"""Race: memory that is used while a call still uses it, and calls that nobody waits for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.observed import Seen, seen
+
+_OBSERVED = "race"
+
+
+def _race(job: Job) -> Iterator[Finding]:
+    """One finding for all ranks on which the same lines race."""
+    for one in seen(job, _OBSERVED, ("fault", "call", "call_at", "at", "by")):
+        what, mend = _SENTENCES[one.facts["fault"]](one)
+        yield Finding(
+            kind=FindingKind.RACE, ranks=one.ranks, places=_places(one), what=what, mend=mend
+        )
+
+
+def _places(one: Seen) -> list[CallSite]:
+    """The line at fault first: where the memory is used, else where the call is made."""
+    keys = ("at", "call_at") if one.facts["at"] else ("call_at",)
+    return [place for key in keys for place in one.places(key)]
+
+
+def _written(one: Seen) -> tuple[str, str]:
+    call, at = _call(one), one.facts["at"]
+    return (
+        f"{at} writes memory that {call} still uses: the call was not waited for, so what it "
+        f"moves is chance",
+        f"wait for the handle of {call} before {at}, or let it have memory of its own",
+    )
+
+
+def _read(one: Seen) -> tuple[str, str]:
+    call, at = _call(one), one.facts["at"]
+    return (
+        f"{at} reads what {call} has yet to write: the call was not waited for, so what is read "
+        f"is chance",
+        f"wait for the handle of {call} before {at}",
+    )
+
+
+def _overlap(one: Seen) -> tuple[str, str]:
+    call, by, at = _call(one), one.facts["by"], one.facts["at"]
+    return (
+        f"{_a(by)} at {at} uses memory that {call} still uses: two calls under way share it, and "
+        f"one of them writes it",
+        f"wait for the handle of {call} before {at}, or give each call memory of its own",
+    )
+
+
+def _doubled(one: Seen) -> tuple[str, str]:
+    return (
+        f"{_call(one)} is to write the same memory more than once: its outputs are one tensor "
+        f"several times, or tensors that overlap, so only what comes last remains",
+        "make one tensor a rank: [torch.empty_like(t) for _ in range(world_size)] instead of "
+        "[t] * world_size",
+    )
+
+
+def _gaps(one: Seen) -> tuple[str, str]:
+    return (
+        f"{_call(one)} is given a tensor with gaps, as a column of a matrix is: gloo moves what "
+        f"lies from its beginning on, gaps included, so other elements change than meant",
+        "give it t.contiguous(), and copy the result back where the call writes it",
+    )
+
+
+def _unwaited(one: Seen) -> tuple[str, str]:
+    call = _call(one)
+    return (
+        f"nobody waits for {call}: its handle is let go, so nothing tells when its memory may be "
+        f"used again, nor whether it failed",
+        "keep the handle and call wait() on it before its tensors are used again",
+    )
+
+
+def _call(one: Seen) -> str:
+    return f"the {one.facts['call']} of {one.facts['call_at']}"
+
+
+def _a(kind: Any) -> str:
+    return f"{'an' if str(kind)[0] in 'aeiou' else 'a'} {kind}"
+
+
+_SENTENCES = {
+    "written": _written,
+    "read": _read,
+    "overlap": _overlap,
+    "doubled": _doubled,
+    "gaps": _gaps,
+    "unwaited": _unwaited,
+}
+
+JUDGE = Judge(_race)

@@ -1,0 +1,60 @@
+"""Straggler: a rank that others wait for, and that still works: late, not lost."""
+
+from collections.abc import Iterator
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.stacks import communicates
+from steptime.check.standing import waits_for
+from steptime.check.words import at, called, do, places_of
+
+LATE_S = 5.0
+"""Who lets others wait for so long is told, and at once where they gave up."""
+
+
+def straggler(job: Job) -> Iterator[Finding]:
+    """Each rank that runs code of its own while others have waited for it for a while."""
+    if job.difference is not None:
+        return
+    waits = waits_for(job.calls, job.standings)
+    for rank, one in job.standings.items():
+        calls = [of[rank] for of in waits.values() if rank in of]
+        if not one.runs or not calls or communicates(job.stacks.get(rank, "")):
+            continue
+        first = min(calls, key=lambda call: call.issued)
+        since_s = job.since_s(first.issued)
+        if since_s < _late_s(job, rank) and not any(
+            job.standings[call.rank].failed for call in calls
+        ):
+            continue
+        waiting = [call.rank for call in calls]
+        own = job.calls.of_rank.get(rank, ())[-1:]
+        doing = (
+            f" it is{at(one.place)}"
+            if one.place
+            else f" its last call was {called(own[0])}"
+            if own
+            else ""
+        )
+        yield Finding(
+            kind=FindingKind.STRAGGLER,
+            ranks=[rank],
+            places=[*([one.place] if one.place else []), *places_of([*own, *calls])],
+            what=(
+                f"{do(waiting, 'waits')} for rank {rank} in {called(first)} for {since_s:.0f} s;"
+                f" rank {rank} still runs:{doing}"
+            ),
+            mend="Share that work among the ranks or do it before they meet; or give the group a "
+            "longer timeout.",
+            since_s=since_s,
+        )
+
+
+def _late_s(job: Job, rank: int) -> float:
+    """From when on a rank is late; before its first call is done it is still being set up."""
+    done = any(call.ended for call in job.calls.of_rank.get(rank, ()) if not call.makes)
+    return LATE_S if done else 4 * LATE_S
+
+
+JUDGE = Judge(straggler, while_running=True)

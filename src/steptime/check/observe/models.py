@@ -1,0 +1,177 @@
+"""Models under DistributedDataParallel: how the script runs them, and what it does to them."""
+
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from steptime.record.events import Log
+from steptime.record.places import site
+
+
+class Model:
+    """A model under DDP, which it does not keep; places are numbers, 0 where there is none.
+
+    ``armed``, ``quiet``: forwards through DDP since the last step, those within ``no_sync`` apart.
+    ``bypassed_at``: where parts of the model were run beside DDP since then. ``moved_at``: where
+    its parameters were given another type or device after it was wrapped. ``looks``: DDP looks
+    for unused parameters, for which it took ``looking_ns``; ``used``: those of this step.
+    """
+
+    def __init__(self, wrapped: DistributedDataParallel, number: int) -> None:
+        self.number = number
+        self.wrapped = weakref.ref(wrapped)
+        self.name = type(wrapped.module).__name__
+        self.reduced = {id(p) for p in wrapped.module.parameters() if p.requires_grad}
+        self.armed = self.quiet = self.inside = 0
+        self.bypassed_at = self.moved_at = 0
+        self.looks = bool(wrapped.find_unused_parameters)
+        self.wrapped_at = 0
+        self.used: set[int] = set()
+        self.has_unused = False
+        self.forward_end = self.looking_ns = 0
+
+    def replicated(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """The parameters that should be the same on all ranks, by name."""
+        wrapped = self.wrapped()
+        if wrapped is not None:
+            ignored = wrapped.parameters_to_ignore
+            for name, parameter in wrapped.module.named_parameters():
+                if name not in ignored:
+                    yield name, parameter
+
+    def stepped(self) -> None:
+        """A step has ended: what was seen belongs to it."""
+        self.has_unused |= bool(self.armed) and self.used != self.reduced
+        self.used.clear()
+        self.armed = self.quiet = self.bypassed_at = 0
+
+
+class Models:
+    """All models under DDP in this process, from ``install`` to what it returns."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.known: list[Model] = []
+        self._of_module: weakref.WeakKeyDictionary[torch.nn.Module, Model] = (
+            weakref.WeakKeyDictionary()
+        )
+        self.in_backward = False
+
+    def install(self) -> Callable[[], None]:
+        """See models as they are wrapped, run and moved; the result ends that."""
+        ddp: Any = DistributedDataParallel
+        module: Any = torch.nn.Module
+        replaced = [
+            (ddp, "__init__", self._wrapping(ddp.__init__)),
+            (ddp, "forward", self._running(ddp.forward)),
+            (module, "_apply", self._moving(module._apply)),
+            (torch.autograd, "backward", self._backward(torch.autograd.backward)),
+        ]
+        before = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
+        for owner, name, function in replaced:
+            setattr(owner, name, function)
+        handles = [
+            register_module_forward_pre_hook(self._before_forward),
+            register_module_forward_hook(self._after_forward),
+        ]
+
+        def remove() -> None:
+            for handle in handles:
+                handle.remove()
+            for owner, name, function in before:
+                setattr(owner, name, function)
+
+        return remove
+
+    def _wrapping(self, init: Callable[..., None]) -> Callable[..., None]:
+        @wraps(init)
+        def wrapping(wrapped: Any, *arguments: Any, **options: Any) -> None:
+            init(wrapped, *arguments, **options)
+            model = Model(wrapped, len(self.known))
+            self.known.append(model)
+            if model.looks:
+                model.wrapped_at = site(self._log)
+                for parameter in wrapped.module.parameters():
+                    if parameter.requires_grad:
+                        parameter.register_post_accumulate_grad_hook(_used_by(model))
+            for module in wrapped.modules():
+                self._of_module[module] = model
+
+        return wrapping
+
+    def _running(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(forward)
+        def running(wrapped: Any, *arguments: Any, **options: Any) -> Any:
+            model = self._of_module.get(wrapped)
+            if model is None:
+                return forward(wrapped, *arguments, **options)
+            if torch.is_grad_enabled() and wrapped.require_backward_grad_sync:
+                model.armed += 1
+            elif torch.is_grad_enabled():
+                model.quiet += 1
+            model.inside += 1
+            try:
+                return forward(wrapped, *arguments, **options)
+            finally:
+                model.inside -= 1
+                if model.forward_end:
+                    model.looking_ns += time.perf_counter_ns() - model.forward_end
+                    model.forward_end = 0
+
+        return running
+
+    def _before_forward(self, module: torch.nn.Module, _: Any) -> None:
+        """A module is run: beside DDP where it is part of a model and DDP is not at work.
+
+        Checkpointing runs parts again in backward, which is right.
+        """
+        model = self._of_module.get(module)
+        if model is None or model.inside or self.in_backward or model.bypassed_at:
+            return
+        if torch.is_grad_enabled() and not isinstance(module, DistributedDataParallel):
+            model.bypassed_at = site(self._log)
+
+    def _after_forward(self, module: torch.nn.Module, *_: Any) -> None:
+        """What DDP does between here and the end of its own forward is to look for parameters."""
+        model = self._of_module.get(module)
+        if model is not None and model.looks and torch.is_grad_enabled():
+            wrapped = model.wrapped()
+            if wrapped is not None and wrapped.module is module:
+                model.forward_end = time.perf_counter_ns()
+
+    def _moving(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(apply)
+        def moving(module: Any, *arguments: Any, **options: Any) -> Any:
+            model = self._of_module.get(module)
+            before = _kinds(module) if model is not None else []
+            result = apply(module, *arguments, **options)
+            if model is not None and _kinds(module) != before:
+                model.moved_at = site(self._log)
+            return result
+
+        return moving
+
+    def _backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(backward)
+        def noted(*arguments: Any, **options: Any) -> Any:
+            self.in_backward = True
+            try:
+                return backward(*arguments, **options)
+            finally:
+                self.in_backward = False
+
+        return noted
+
+
+def _used_by(model: Model) -> Callable[[torch.Tensor], None]:
+    return lambda parameter: model.used.add(id(parameter))
+
+
+def _kinds(module: torch.nn.Module) -> list[tuple[torch.dtype, torch.device]]:
+    return [(one.dtype, one.device) for one in module.parameters()]

@@ -1,0 +1,252 @@
+"""Replicas: whether gradients were reduced before a step, and whether parameters stay equal."""
+
+import os
+import weakref
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.models import Model, Models
+from steptime.check.observe.observer import Observer
+from steptime.record.calls import Calls
+from steptime.record.events import Log
+from steptime.record.operations import Operation
+from steptime.record.places import site
+from steptime.world import compat
+
+UNREDUCED, HASHES, STEPS, LOOKED = "unreduced", "hashes", "steps", "looked"
+
+EVERY_VARIABLE = "STEPTIME_CHECK_EVERY"
+"""Parameters are compared after the first steps, and then after every so many."""
+_EVERY, _FIRST = 50, 10
+
+_MOST_REMEMBERED = 10_000
+_REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+_ENOUGH = 0.25
+"""The part of a step's gradients, by bytes, that must have been reduced: some are compressed."""
+
+
+class Replicas:
+    """What this process knows of its optimizers' steps and of what was reduced before them."""
+
+    def __init__(self, log: Log, models: Models) -> None:
+        self._log = log
+        self._models = models
+        self._every = max(1, int(os.environ.get(EVERY_VARIABLE, _EVERY)))
+        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._reduced_before: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
+        self._reduced = self._reductions = 0
+        self._noted: set[tuple[Any, ...]] = set()
+
+    def issued(
+        self,
+        operation: Operation,
+        group: Any,
+        arguments: Sequence[Any],
+        *,
+        peer: int,
+        asynchronous: bool,
+    ) -> None:
+        """Count what is reduced, and remember whose gradients are."""
+        del peer, asynchronous
+        if operation.kind not in _REDUCING or group.size() < 2:
+            return
+        tensors = list(tensors_in(operation.vector(arguments)))
+        self._reductions += 1
+        self._reduced += sum(tensor.nbytes for tensor in tensors)
+        if operation.kind == "all_reduce":
+            ranks = tuple(dist.get_process_group_ranks(group))
+            if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
+                self._by_hand.clear()
+            for tensor in tensors:
+                storage = StorageWeakRef(tensor.untyped_storage())
+                self._by_hand[storage.cdata] = storage, ranks
+
+    def returned(self, work: Any) -> None:
+        """Nothing of a call's end concerns replicas."""
+
+    def waiting(self, work: Any) -> None:
+        """Nothing of a wait concerns replicas."""
+
+    def before_step(self, optimizer: Any, *_: Any) -> None:
+        """Tell of models whose gradients were not reduced since the last step."""
+        reduced = self._reduced - self._reduced_before.get(optimizer, 0)
+        self._reduced_before[optimizer] = self._reduced
+        owned = _ids(optimizer)
+        for model in self._models.known:
+            wrapped = model.wrapped()
+            if wrapped is None or wrapped.process_group.size() < 2:
+                continue
+            gradients = [
+                (name, parameter)
+                for name, parameter in model.replicated()
+                if id(parameter) in owned and parameter.grad is not None
+            ]
+            if not gradients:
+                continue
+            needed = sum(one.grad.nbytes for _, one in gradients if one.grad is not None)
+            hooked = bool(compat.comm_hooks(wrapped)) and reduced > 0
+            if reduced < _ENOUGH * needed and not hooked:
+                self._unreduced(model)
+            else:
+                self._late(model, gradients)
+            model.stepped()
+
+    def after_step(self, optimizer: Any, *_: Any) -> None:
+        """Hash the parameters that should be equal on all ranks, now and then."""
+        step = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        number = self._numbers.setdefault(optimizer, len(self._numbers))
+        due = step <= _FIRST or not step % self._every
+        for name, ranks, parameters in self._sets(optimizer) if due else ():
+            self._log.note(
+                observed=HASHES,
+                optimizer=number,
+                model=name,
+                ranks=list(ranks),
+                step=step,
+                reductions=self._reductions,
+                at=site(self._log),
+                names=[name for name, _ in parameters],
+                hashes=[_hash(parameter) for _, parameter in parameters],
+            )
+        self._by_hand.clear()
+
+    def end(self) -> None:
+        """Say how many steps each optimizer made, and what DDP looked for in vain."""
+        for model in self._models.known:
+            if model.looks and not model.has_unused:
+                self._log.note(
+                    observed=LOOKED,
+                    model=model.name,
+                    at=model.wrapped_at,
+                    looking_ns=model.looking_ns,
+                )
+        for optimizer, step in list(self._steps.items()):
+            self._log.note(
+                observed=STEPS,
+                optimizer=self._numbers[optimizer],
+                steps=step,
+                reductions=self._reductions,
+            )
+
+    def _sets(
+        self, optimizer: Any
+    ) -> list[tuple[str, tuple[int, ...], list[tuple[str, torch.Tensor]]]]:
+        """The parameters of an optimizer that should be equal on some ranks, by model."""
+        owned = _ids(optimizer)
+        found: list[tuple[str, tuple[int, ...], list[tuple[str, torch.Tensor]]]] = []
+        for model in self._models.known:
+            wrapped = model.wrapped()
+            if wrapped is None or _averages_later(wrapped):
+                continue
+            ranks = tuple(dist.get_process_group_ranks(wrapped.process_group))
+            of_model: list[tuple[str, torch.Tensor]] = [
+                (name, one)
+                for name, one in model.replicated()
+                if id(one) in owned and not _is_sharded(one)
+            ]
+            owned -= {id(one) for _, one in of_model}
+            if of_model and len(ranks) > 1:
+                found.append((f"{model.name} {model.number}", ranks, of_model))
+        by_ranks: dict[tuple[int, ...], list[tuple[str, torch.Tensor]]] = {}
+        for number, one in enumerate(_parameters(optimizer)):
+            if id(one) in owned and one.grad is not None and not _is_sharded(one):
+                ranks = self._reduced_on(one.grad)
+                if len(ranks) > 1:
+                    by_ranks.setdefault(ranks, []).append((f"parameter {number}", one))
+        return found + [("", ranks, of_ranks) for ranks, of_ranks in by_ranks.items()]
+
+    def _reduced_on(self, gradient: torch.Tensor) -> tuple[int, ...]:
+        """The ranks among which the script itself reduced a gradient since the last step."""
+        storage, ranks = self._by_hand.get(gradient.untyped_storage()._cdata, (None, ()))
+        return () if storage is None or storage.expired() else ranks
+
+    def _unreduced(self, model: Model) -> None:
+        step = site(self._log)
+        if model.armed:
+            self._note("lost", model, model.moved_at or step)
+        elif model.quiet:
+            self._note("quiet", model, step)
+        elif model.bypassed_at:
+            self._note("bypassed", model, model.bypassed_at)
+
+    def _late(self, model: Model, gradients: Sequence[tuple[str, torch.Tensor]]) -> None:
+        """Tell of parameters that came after DDP, which reduces those alone that it was given."""
+        late = [
+            name
+            for name, one in gradients
+            if id(one) not in model.reduced
+            and one.grad is not None
+            and not self._reduced_on(one.grad)
+        ]
+        if late:
+            self._note("late", model, site(self._log), late[0])
+
+    def _note(self, fault: str, model: Model, at: int, parameter: str = "") -> None:
+        if (fault, model.number, at) not in self._noted:
+            self._noted.add((fault, model.number, at))
+            self._log.note(
+                observed=UNREDUCED,
+                fault=fault,
+                model=f"{model.name} {model.number}",
+                at=at,
+                parameter=parameter,
+            )
+
+
+def _parameters(optimizer: Any) -> list[torch.Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _ids(optimizer: Any) -> set[int]:
+    return {id(one) for one in _parameters(optimizer)}
+
+
+def _is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is spread over ranks, as FSDP2's and tensor parallelism's are."""
+    return hasattr(tensor, "placements")
+
+
+def _averages_later(wrapped: Any) -> bool:
+    """Whether replicas may differ for a while, since their parameters are averaged now and then."""
+    hooks = compat.comm_hooks(wrapped)
+    return any("post_localSGD" in getattr(hook, "__qualname__", "") for hook in hooks)
+
+
+def _hash(tensor: torch.Tensor) -> int:
+    """A number that is the same where all bits are."""
+    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    return zlib.crc32(flat.cpu().numpy().data)
+
+
+def _observe(log: Log, calls: Calls) -> Callable[[], None]:
+    models = Models(log)
+    replicas = Replicas(log, models)
+    calls.watchers.append(replicas)
+    ends = [
+        models.install(),
+        register_optimizer_step_pre_hook(replicas.before_step).remove,
+        register_optimizer_step_post_hook(replicas.after_step).remove,
+    ]
+
+    def remove() -> None:
+        replicas.end()
+        calls.watchers.remove(replicas)
+        for end in ends:
+            end()
+
+    return remove
+
+
+OBSERVER = Observer(_observe)

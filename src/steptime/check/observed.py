@@ -1,0 +1,52 @@
+"""Observations of all ranks, those that are alike put together."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steptime.check.finding import CallSite
+from steptime.check.job import Job
+from steptime.record.read import Observation, ProcessLog, Site
+
+_PLACE = "at"
+"""Facts whose names end so are numbers of places in the code."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What observers noted alike on some ranks; ``facts`` have a Site, or None, for each place."""
+
+    facts: Mapping[str, Any]
+    ranks: Sequence[int]
+
+    def places(self, name: str) -> list[CallSite]:
+        """The line of a fact, on every rank; none where it is not known."""
+        site = self.facts[name]
+        if not isinstance(site, Site):
+            return []
+        return [CallSite(rank, site.file, site.line) for rank in self.ranks]
+
+
+def places_of(log: ProcessLog, number: int) -> list[CallSite]:
+    """The line of a place in the code of a rank, by its number; none where it is not known."""
+    site = log.sites.get(number)
+    return [CallSite(log.rank, site.file, site.line)] if site else []
+
+
+def seen(job: Job, what: str, names: Sequence[str]) -> Iterator[Seen]:
+    """What was observed under the name ``what``, once for all ranks on which ``names`` agree."""
+    ranks: dict[tuple[Any, ...], list[int]] = {}
+    for log in job.logs:
+        for one in log.observed:
+            if one.what == what:
+                of = ranks.setdefault(tuple(_fact(log, one, name) for name in names), [])
+                of.append(log.rank)
+    for facts, of_facts in ranks.items():
+        yield Seen(dict(zip(names, facts, strict=True)), sorted(set(of_facts)))
+
+
+def _fact(log: ProcessLog, one: Observation, name: str) -> Any:
+    value = one.facts.get(name)
+    if name.endswith(_PLACE):
+        return log.sites.get(value) if isinstance(value, int) else None
+    return value

@@ -1,0 +1,140 @@
+"""The processes of a job while it runs: how far each has written, whether it lives, its stacks.
+
+All is read from outside: a rank that hangs need not help, and none is slowed.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from steptime.check.stacks import SIGNAL, STACKS
+from steptime.record.events import EVENT, EVENTS
+
+_TAIL = 64
+"""So many of the last events of a process are looked at to see whether it stands still."""
+
+
+@dataclass(eq=False)
+class Process:
+    """A process that writes a log on this host or, where ``here`` is false, on another."""
+
+    file: Path
+    pid: int
+    here: bool
+    written: int = 0
+    """How many events it has written."""
+
+    last: bytes = b""
+    """The last of them, as they stood when they were looked at."""
+
+    still_since: float = 0.0
+    """When it was first seen to stand as it does, by the watch's clock."""
+
+    gone_since: float = 0.0
+    """When it was first seen to have ended, by the watch's clock; 0: not yet."""
+
+    cpu_ticks: int = 0
+    idle: bool = False
+    asked_at: int = field(default=-1)
+    """From where in its file of stacks the answer to the last question stands; -1: not asked."""
+
+    def look(self, now: float) -> None:
+        """See whether it has written anything new, and used a processor."""
+        with suppress(OSError), self.file.open("rb") as file:
+            self.written = _written(file.fileno(), self.written)
+            size = EVENT.itemsize
+            first = max(0, self.written - _TAIL)
+            last = os.pread(file.fileno(), (self.written - first) * size, first * size)
+            if last != self.last or not self.still_since:
+                self.last, self.still_since, self.asked_at = last, now, -1
+        ticks = _cpu_ticks(self.pid) if self.here else 0
+        # Who wants a processor and gets none is not idle: others are busy.
+        self.idle = ticks - self.cpu_ticks <= 1 and not (self.here and _wants_to_run(self.pid))
+        self.cpu_ticks = ticks
+        if not self.gone_since and not self.lives:
+            self.gone_since = now
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has not ended; of one on another host that is not known."""
+        return not self.here or _state(self.pid) not in ("", "Z", "X")
+
+    def ask(self) -> None:
+        """Ask for its stacks, where it would answer: the signal ends who does not handle it."""
+        if self.here and self.asked_at < 0 and _handles(self.pid, SIGNAL):
+            with suppress(OSError):
+                self.asked_at = self._stacks.stat().st_size
+                os.kill(self.pid, SIGNAL)
+
+    def answer(self) -> str:
+        """Its stacks as it has written them since it was asked."""
+        if self.asked_at < 0:
+            return ""
+        with suppress(OSError), self._stacks.open("rb") as file:
+            file.seek(self.asked_at)
+            return file.read(1 << 20).decode(errors="replace")
+        return ""
+
+    @property
+    def _stacks(self) -> Path:
+        return self.file.with_suffix(STACKS)
+
+
+def processes_in(folder: Path, host: str, known: Mapping[Path, Process]) -> dict[Path, Process]:
+    """The processes that write logs into a folder, those that are known among them."""
+    found = dict(known)
+    for file in folder.glob(f"*{EVENTS}"):
+        if file not in found:
+            where, _, pid = file.stem.rpartition("-")
+            found[file] = Process(file, int(pid), here=where == host)
+    return found
+
+
+def _written(descriptor: int, at_least: int) -> int:
+    """How many events a file holds: its end is empty, and no event is."""
+    size = EVENT.itemsize
+    room = os.fstat(descriptor).st_size // size
+
+    def is_there(number: int) -> bool:
+        return os.pread(descriptor, 1, number * size) not in (b"", b"\0")
+
+    step = 1
+    while at_least + step - 1 < room and is_there(at_least + step - 1):
+        at_least, step = at_least + step, 2 * step
+    low, high = at_least, min(room, at_least + step - 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if is_there(middle) else (low, middle)
+    return low
+
+
+def _wants_to_run(pid: int) -> bool:
+    """Whether a thread of a process runs, waits for a processor or was paused from outside."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return any(_stat(file)[:1] not in ([], ["S"], ["I"], ["Z"], ["X"]) for file in threads)
+
+
+def _stat(file: Path) -> list[str]:
+    with suppress(OSError):
+        return file.read_text().rpartition(")")[2].split()
+    return []
+
+
+def _state(pid: int) -> str:
+    return next(iter(_stat(Path(f"/proc/{pid}/stat"))), "")
+
+
+def _cpu_ticks(pid: int) -> int:
+    found = _stat(Path(f"/proc/{pid}/stat"))
+    return int(found[11]) + int(found[12]) if found else 0
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False

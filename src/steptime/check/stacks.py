@@ -1,0 +1,79 @@
+"""Stacks of a rank as ``faulthandler`` writes them: where in the script it is, and in what."""
+
+import re
+import signal
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steptime.check.finding import CallSite
+
+SIGNAL = signal.SIGRTMAX - 5
+"""A real-time signal, which scripts hardly use: launchers and schedulers take SIGUSR1 and 2."""
+
+STACKS = ".stacks"
+"""How the file of a process ends."""
+
+_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
+_THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
+_LIBRARIES = (sysconfig.get_path("stdlib") + "/", "<frozen", "<string>")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def of_torch(self) -> bool:
+        """Whether it is PyTorch's."""
+        return "/site-packages/torch/" in self.file
+
+    @property
+    def of_script(self) -> bool:
+        """Whether it is none of PyTorch, Python and steptime."""
+        ours = "/site-packages/torch/" in self.file or "/steptime/record/" in self.file
+        return not ours and ("-packages/" in self.file or not self.file.startswith(_LIBRARIES))
+
+
+def main_frames(text: str) -> Sequence[Frame]:
+    """The frames of the thread that runs the script, the innermost first; empty where none does."""
+    threads: list[list[Frame]] = []
+    for line in text.splitlines():
+        if _THREAD.match(line):
+            threads.append([])
+        elif threads and (found := _FRAME.match(line)):
+            threads[-1].append(Frame(found[1], int(found[2]), found[3]))
+    running = [frames for frames in threads if frames and frames[-1].function == "<module>"]
+    return running[0] if running else next(iter(threads), [])
+
+
+def script_place(text: str, rank: int) -> CallSite | None:
+    """The innermost line of the script that a rank is in, before those of installed packages.
+
+    None where its stack tells of none.
+    """
+    of_script = [frame for frame in main_frames(text) if frame.of_script]
+    own = [frame for frame in of_script if "-packages/" not in frame.file]
+    for frame in own or of_script:
+        return CallSite(rank, frame.file, frame.line)
+    return None
+
+
+def in_torch(text: str) -> bool:
+    """Whether the innermost frame of the thread that runs the script is PyTorch's, or ours."""
+    frames = main_frames(text)
+    return bool(frames) and (frames[0].of_torch or "/steptime/record/" in frames[0].file)
+
+
+def communicates(text: str) -> bool:
+    """Whether the script is in a call of torch.distributed."""
+    for frame in main_frames(text):
+        if frame.of_script:
+            return False
+        if "/torch/distributed/" in frame.file:
+            return True
+    return False

@@ -1,0 +1,117 @@
+"""What each rank does at one moment: it runs, waits in a call, or has ended."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from steptime.check.calls import Call, Calls
+from steptime.check.finding import CallSite
+from steptime.check.stacks import in_torch, script_place
+from steptime.record.read import ProcessLog, Raised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A rank at one moment.
+
+    ``within``: the calls that it waits in, or in which it failed. ``place``: the line of the script
+    that it is in, None where that is not known. ``exit_code``: None where it has not ended, or
+    nobody knows. ``raised``: the exception that ends it.
+    """
+
+    rank: int
+    ended: bool
+    exit_code: int | None
+    within: Sequence[Call]
+    place: CallSite | None
+    raised: Raised | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended badly, or is about to."""
+        return bool(self.exit_code) or self.raised is not None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs code of its own."""
+        return not (self.ended or self.within or self.raised)
+
+    @property
+    def left(self) -> bool:
+        """Whether it came to its end as if all were well."""
+        return self.ended and not self.failed and not self.within
+
+    @property
+    def since_ns(self) -> int:
+        """When it came to what it waits in, by the wall clock."""
+        return max((call.issued for call in self.within), default=0)
+
+
+def standings_of(
+    logs: Sequence[ProcessLog],
+    calls: Calls,
+    exit_codes: Mapping[int, int | None],
+    stacks: Mapping[int, str],
+    idle: frozenset[int],
+) -> dict[int, Standing]:
+    """What each rank does; a rank of which only its exit code is known has ended."""
+    found = {
+        rank: Standing(rank=rank, ended=True, exit_code=code, within=(), place=None)
+        for rank, code in exit_codes.items()
+    }
+    for log in logs:
+        rank, own = log.rank, calls.of_rank[log.rank]
+        within = [call for call in own if call.waited][-1:] or _failed(own)
+        stack = stacks.get(rank, "")
+        blocked = rank in calls.waiting or (rank in idle and in_torch(stack))
+        if not within and (blocked or lost_contact(log.raised)):
+            within = [call for call in own if not call.ended and calls.absent(call)]
+        found[rank] = Standing(
+            rank=rank,
+            ended=rank in exit_codes or log.ended,
+            exit_code=exit_codes.get(rank),
+            within=within,
+            place=_place(log, stack, within),
+            raised=log.raised,
+        )
+    return found
+
+
+def _place(log: ProcessLog, stack: str, within: Sequence[Call]) -> CallSite | None:
+    """The line of the script that a rank is in, or that raised what ended it."""
+    if log.raised is not None and log.raised.site is not None:
+        return CallSite(log.rank, log.raised.site.file, log.raised.site.line)
+    known = [call.place for call in within if call.site]
+    return script_place(stack, log.rank) or (known[-1] if known else None)
+
+
+_LOST = re.compile(r"gloo|nccl|connection|timed? ?out|socket|peer|rendezvous", re.IGNORECASE)
+
+
+def lost_contact(raised: Raised | None) -> bool:
+    """Whether an exception only tells that another rank did not answer, as libraries word it."""
+    kinds = ("RuntimeError", "DistBackendError", "DistNetworkError", "DistStoreError")
+    return raised is not None and raised.kind in kinds and bool(_LOST.search(raised.message))
+
+
+def _failed(calls: Sequence[Call]) -> list[Call]:
+    """The last call of a rank, where it failed in it."""
+    return [call for call in calls[-1:] if call.failed]
+
+
+def waits_for(calls: Calls, standings: Mapping[int, Standing]) -> dict[int, dict[int, Call]]:
+    """Which ranks each rank waits for, and in which call.
+
+    For those that have not come to it, and those that left before their own part of it was done.
+    """
+
+    def missed(call: Call) -> list[int]:
+        gone = [rank for rank in call.members if rank in standings and standings[rank].left]
+        parts = {rank: calls.part(call, rank) for rank in gone}
+        undone = [rank for rank, part in parts.items() if part is not None and not part.ended]
+        return [*calls.absent(call), *undone]
+
+    return {
+        rank: {other: call for call in one.within for other in missed(call)}
+        for rank, one in standings.items()
+    }

@@ -1,0 +1,179 @@
+"""The steps of a job as its slow judges see them: what each call of a step costs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+
+from steptime.arrays import Ints
+from steptime.check.finding import CallSite
+from steptime.check.job import Job
+from steptime.record.events import Kind
+from steptime.record.operations import OPERATIONS
+from steptime.record.read import ProcessLog, Site
+from steptime.record.timeline import step_bounds
+from steptime.record.waits import awaited
+
+LEAST_GAIN = 0.05
+"""The part of a step that a finding must cost to be told."""
+
+_FEWEST_STEPS = 3
+NOWHERE = Site("", 0, "")
+"""The place of what happens at none of the script's lines."""
+
+_CALLED = "called"
+
+
+@dataclass(frozen=True)
+class StepCall:
+    """A call in a step: ``waited`` nanoseconds were spent waiting for it, ``size`` bytes it has.
+
+    ``direct``: the script makes it itself, not DDP or FSDP for it. ``backwards_left``: how many
+    backwards of the step follow the one that it is in, None outside of any. ``before_update``:
+    after the last backward of the step and before the optimizer steps.
+    """
+
+    step: int
+    kind: str
+    site: Site
+    peer: int
+    group_size: int
+    size: int
+    waited: int
+    direct: bool
+    backwards_left: int | None
+    before_update: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RankSteps:
+    """The steps of a rank, from bound to bound in nanoseconds of its clock."""
+
+    log: ProcessLog
+    bounds: Ints
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return len(self.bounds) - 1
+
+    @property
+    def length(self) -> float:
+        """The median length of a step, in nanoseconds."""
+        return float(np.median(np.diff(self.bounds)))
+
+    @cached_property
+    def calls(self) -> list[StepCall]:
+        """Its calls in order."""
+        return list(_calls(self))
+
+    def spans(self, kind: Kind) -> list[list[tuple[int, int, Site]]]:
+        """From when to when a part of the step lasted, and where: for each step."""
+        found: list[list[tuple[int, int, Site]]] = [[] for _ in range(self.number)]
+        for event in self.log.events[self.log.events["kind"] == kind]:
+            step = self.step_of(int(event["issued"]))
+            if step is not None:
+                one = int(event["issued"]), int(event["ended"]), self.site(int(event["site"]))
+                found[step].append(one)
+        return found
+
+    def step_of(self, moment: int) -> int | None:
+        """The step that a moment is in, None where it is in none."""
+        step = int(np.searchsorted(self.bounds, moment, side="right")) - 1
+        return step if 0 <= step < self.number else None
+
+    def site(self, number: int) -> Site:
+        """A place in the code by its number."""
+        return self.log.sites.get(number, NOWHERE)
+
+
+def places(ranks: Sequence[RankSteps], sites: Iterable[Site]) -> list[CallSite]:
+    """Lines on all ranks, each once."""
+    known = [site for site in dict.fromkeys(sites) if site.file]
+    return [CallSite(one.log.rank, site.file, site.line) for site in known for one in ranks]
+
+
+def steps_of(job: Job) -> list[RankSteps]:
+    """The steps of every rank; none where the job has too few to judge by."""
+    ranks = [RankSteps(log, step_bounds(log)) for log in job.logs]
+    fewest = min((one.number for one in ranks), default=0)
+    if fewest < _FEWEST_STEPS or len(ranks) < 2:
+        return []
+    return [RankSteps(one.log, one.bounds[: fewest + 1]) for one in ranks]
+
+
+def step_length(ranks: Sequence[RankSteps]) -> float:
+    """The median length of a step on the slowest rank, in nanoseconds."""
+    return max(one.length for one in ranks)
+
+
+def cost(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> float:
+    """What the chosen calls of a step take, in nanoseconds: the median of the steps.
+
+    A call counts as long as the rank waited that waited the least for it: the others waited for
+    that rank, too, which they would have done at the next call.
+    """
+    least: dict[tuple[int, str, Site, int], int] = {}
+    for one in ranks:
+        seen: dict[tuple[int, str, Site], int] = {}
+        for call in filter(chosen, one.calls):
+            key = call.step, call.kind, call.site
+            seen[key] = seen.get(key, 0) + 1
+            at = (*key, seen[key])
+            least[at] = min(call.waited, least.get(at, call.waited))
+    by_step = [0.0] * ranks[0].number
+    for (step, *_), waited in least.items():
+        by_step[step] += waited
+    return median_of_steps(by_step)
+
+
+def median_of_steps(values: Sequence[float]) -> float:
+    """The median of what each step takes."""
+    return float(median(values))
+
+
+def _calls(steps: RankSteps) -> Iterator[StepCall]:
+    log = steps.log
+    waited = dict.fromkeys(range(len(log.calls)), 0)
+    for wait in awaited(log):
+        waited[wait.calls[-1]] += wait.end - wait.begin
+    direct = _direct(log)
+    backwards, optimizers = steps.spans(Kind.BACKWARD), steps.spans(Kind.OPTIMIZER)
+    for row, call in enumerate(log.calls):
+        issued = int(call["issued"])
+        step = steps.step_of(issued)
+        if step is None:
+            continue
+        kind, number = OPERATIONS[call["operation"]].kind, int(call["site"])
+        group = log.groups[int(call["group"])]
+        done = max((end for _, end, _ in backwards[step]), default=issued)
+        begun = max((begin for begin, _, _ in optimizers[step]), default=issued)
+        yield StepCall(
+            step=step,
+            kind=kind,
+            site=steps.site(number),
+            peer=int(call["peer"]),
+            group_size=len(group.ranks),
+            size=int(call["bytes"]),
+            waited=waited[row],
+            direct=(kind, number) in direct,
+            backwards_left=_left(backwards[step], issued),
+            before_update=done <= issued < begun,
+        )
+
+
+def _left(spans: Sequence[tuple[int, int, Site]], moment: int) -> int | None:
+    for number, (begin, end, _) in enumerate(spans):
+        if begin <= moment < end:
+            return len(spans) - 1 - number
+    return None
+
+
+def _direct(log: ProcessLog) -> set[tuple[str, int]]:
+    """The kinds and places of calls that the script makes itself; none where nobody observed."""
+    facts: list[Mapping[str, int | str]] = [
+        one.facts for one in log.observed if one.what == _CALLED
+    ]
+    return {(str(one["call"]), int(one["at"])) for one in facts}

@@ -1,0 +1,232 @@
+"""The watch: it looks at a job's processes from outside, and judges when ranks stand still."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import judged
+from steptime.check.processes import Process, processes_in
+from steptime.errors import UsageError
+from steptime.files import bounded_bytes, parsed_json
+from steptime.record.read import ProcessLog, read_log
+from steptime.record.start import FOLDER
+
+STILL_S = 1.0
+"""A rank that has written nothing for so long stands still, and its job is judged."""
+
+_GRACE_S = 1.5
+"""So long after a rank has failed the others may fail of the same."""
+
+_NOTED_WITHIN_S = 10.0
+"""So long after a process is gone who started it may take to note how it ended."""
+
+_JUST_NOW_S = 4.0
+_COST = 4.0
+"""Between two judgements passes so many times what one of them took."""
+
+EXIT = ".exit"
+"""How the file ends that says how a process ended."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its rank, its code, None where it was stopped from outside, and when."""
+
+    rank: int
+    code: int | None
+    wall_ns: int
+
+
+def note_end(folder: Path, pid: int, ended: Ended) -> None:
+    """Write down how a process ended, for whoever judges the job."""
+    content = {"rank": ended.rank, "code": ended.code, "wall_ns": ended.wall_ns}
+    with suppress(OSError):
+        path = folder / FOLDER / f"{socket.gethostname()}-{pid}{EXIT}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+
+
+class Watch:
+    """Looks at the job that records itself into a run's folder.
+
+    ``tell`` is given each straggler when it becomes one. ``supervised``: whether ``supervise``
+    started every rank, here or beside, and so notes how each ends.
+    """
+
+    def __init__(self, folder: Path, tell: Callable[[Finding], None], *, supervised: bool) -> None:
+        self._supervised = supervised
+        self._folder = folder / FOLDER
+        self._begun_ns = time.time_ns()
+        self._tell = tell
+        self._processes: dict[Path, Process] = {}
+        self._next = 0.0
+        self._told: dict[tuple[object, ...], tuple[Finding, float]] = {}
+
+    def late(self, *, still: bool) -> list[Finding]:
+        """The stragglers that were told; ``still``: also those that were so until just now."""
+        since = time.monotonic() - _JUST_NOW_S
+        return [one for one, when in self._told.values() if still or when < since]
+
+    @property
+    def lives(self) -> bool:
+        """Whether a process of the job on this host lives, or how it ended is yet to be noted."""
+        if any(one.here and one.lives for one in self._processes.values()):
+            return True
+        return bool(self._unnoted(self.job({}), self._ended(), time.monotonic()))
+
+    def look(self, ranks: Mapping[int, int]) -> list[Finding]:
+        """What is certain to be wrong by now. ``ranks``: of the processes started here."""
+        now = time.monotonic()
+        self._processes = self._fresh(processes_in(self._folder, _host(), self._processes))
+        for one in self._processes.values():
+            one.look(now)
+        still = [one for one in self._processes.values() if self._is_still(one, now)]
+        ended = self._ended()
+        if not (still or any(one.code for one in ended.values())) or now < self._next:
+            return []
+        for one in still:
+            one.ask()
+        job = self.job(ranks)
+        found = judged(job, running=True)
+        after = time.monotonic()
+        self._next = after + max(STILL_S / 2, _COST * (after - now))
+        for finding in found:
+            if finding.kind is FindingKind.STRAGGLER:
+                self._tell_once(finding)
+        return [one for one in found if self._is_certain(one, job, ended, after)]
+
+    def job(self, ranks: Mapping[int, int]) -> Job:
+        """The job as its processes have written it down until now."""
+        by_rank: dict[int, tuple[ProcessLog, Process]] = {}
+        for one in self._processes.values():
+            with suppress(UsageError):
+                log = read_log(one.file)
+                if one.pid in ranks and one.here:
+                    log = replace(log, rank=ranks[one.pid])
+                elif not log.groups:
+                    continue  # a child that calls nothing
+                before = by_rank.get(log.rank)
+                if before is None or before[0].wall_ns <= log.wall_ns:
+                    by_rank[log.rank] = (log, one)
+        codes = {one.rank: one.code for one in self._ended().values()}
+        dead = {rank: None for rank, (_, one) in by_rank.items() if not one.lives}
+        return Job(
+            logs=[by_rank[rank][0] for rank in sorted(by_rank)],
+            now_ns=time.time_ns(),
+            exit_codes=dead | codes,
+            stacks={rank: one.answer() for rank, (_, one) in by_rank.items()},
+            idle=frozenset(rank for rank, (_, one) in by_rank.items() if one.idle),
+        )
+
+    def _fresh(self, processes: Mapping[Path, Process]) -> dict[Path, Process]:
+        """Without those of a job that ran into the same folder before."""
+        return {
+            file: one
+            for file, one in processes.items()
+            if file in self._processes or _written_since(file, self._begun_ns)
+        }
+
+    def _ended(self) -> dict[Path, Ended]:
+        return {
+            file: ended
+            for file, ended in ends_in(self._folder).items()
+            if ended.wall_ns >= self._begun_ns
+        }
+
+    def _is_still(self, one: Process, now: float) -> bool:
+        return one.lives and now - one.still_since >= STILL_S
+
+    def _is_certain(
+        self, finding: Finding, job: Job, ended: Mapping[Path, Ended], now: float
+    ) -> bool:
+        """Whether a finding will stay: whoever it is about has not moved while it was judged."""
+        if finding.kind is FindingKind.STRAGGLER:
+            return False
+        if finding.kind is FindingKind.DIED:
+            first = min(_failures(job, ended), default=job.now_ns)
+            return job.since_s(first) >= _GRACE_S
+        if finding.kind is FindingKind.MISSING and (
+            _leaving(job, finding.ranks)
+            or self._unnoted(job, ended, now).intersection(finding.ranks)
+        ):
+            return False
+        about = {place.rank for place in finding.places} | set(finding.ranks)
+        files = {log.rank: log.pid for log in job.logs}
+        moved = []
+        for one in self._processes.values():
+            if one.pid in {files.get(rank) for rank in about} and one.lives:
+                one.look(now)
+                moved.append(one.still_since >= now)
+        return not any(moved)
+
+    def _unnoted(self, job: Job, ended: Mapping[Path, Ended], now: float) -> set[int]:
+        """Ranks that have just gone, and nobody has noted yet whether they failed."""
+        if not self._supervised:
+            return set()
+        noted = {one.rank for one in ended.values()}
+        just_gone = {
+            one.pid
+            for one in self._processes.values()
+            if one.gone_since and now - one.gone_since < _NOTED_WITHIN_S
+        }
+        return {log.rank for log in job.logs if log.pid in just_gone and log.rank not in noted}
+
+    def _tell_once(self, finding: Finding) -> None:
+        key = (tuple(finding.ranks), finding.places[-1])  # the call that waits for it
+        if key not in self._told:
+            self._tell(finding)
+        self._told[key] = finding, time.monotonic()
+
+
+def ends_in(folder: Path) -> dict[Path, Ended]:
+    """How the processes of a job ended, as ``note_end`` wrote it into the folder of its logs."""
+    found: dict[Path, Ended] = {}
+    for file in folder.glob(f"*{EXIT}"):
+        with suppress(UsageError, ValueError):
+            raw = parsed_json(bounded_bytes(file, "note of a process's end", 1 << 12), dict)
+            found[file] = Ended(raw["rank"], raw["code"], raw["wall_ns"])
+    return found
+
+
+def finished_job(run: Path) -> Job:
+    """The job that a run's folder holds; UsageError where it holds none."""
+    from steptime.record.read import read_logs
+
+    logs: Sequence[ProcessLog] = read_logs(run)
+    codes = {one.rank: one.code for one in ends_in(run / FOLDER).values()}
+    ends = [log.last - log.clock_ns + log.wall_ns for log in logs]
+    return Job(logs=logs, now_ns=max(ends), exit_codes=codes)
+
+
+def _leaving(job: Job, ranks: Sequence[int]) -> bool:
+    """Whether one of the ranks has only just begun to leave: its exit code will tell how."""
+    return any(
+        log.rank in ranks
+        and log.rank not in job.exit_codes
+        and job.since_s((log.ended_ns or 0) - log.clock_ns + log.wall_ns) < _GRACE_S
+        for log in job.logs
+    )
+
+
+def _failures(job: Job, ended: Mapping[Path, Ended]) -> list[int]:
+    """When ranks raised or ended badly, by the wall clock."""
+    raised = [
+        log.raised.at_ns - log.clock_ns + log.wall_ns for log in job.logs if log.raised is not None
+    ]
+    return raised + [one.wall_ns for one in ended.values() if one.code]
+
+
+def _written_since(file: Path, begun_ns: int) -> bool:
+    with suppress(OSError):
+        return file.stat().st_mtime_ns >= begun_ns - int(1e9)
+    return False
+
+
+def _host() -> str:
+    return socket.gethostname()

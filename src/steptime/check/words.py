@@ -1,0 +1,55 @@
+"""Sentences of findings: what a rank calls, where, and which ranks are meant."""
+
+from collections.abc import Sequence
+from math import prod
+from pathlib import Path
+
+from steptime.check.calls import MESSAGES, Call
+from steptime.check.finding import CallSite
+
+
+def ranks_named(ranks: Sequence[int]) -> str:
+    """``rank 3``, ``ranks 0 and 2`` or ``ranks 0-6``, as many as there are."""
+    found = sorted(set(ranks))
+    if len(found) == 1:
+        return f"rank {found[0]}"
+    if len(found) > 2 and found[-1] - found[0] == len(found) - 1:
+        return f"ranks {found[0]}-{found[-1]}"
+    return f"ranks {', '.join(map(str, found[:-1]))} and {found[-1]}"
+
+
+def at(place: CallSite | None) -> str:
+    """`` at train.py:12``; nothing where the place is not known."""
+    return f" at {Path(place.file).name}:{place.line}" if place and place.file else ""
+
+
+def called(call: Call) -> str:
+    """What a rank calls and where, as in ``all_reduce of 10 float32 at train.py:12``."""
+    size = sum(prod(shape) for shape in call.signature.shapes)
+    of = f" of {size} {call.signature.dtype}" if call.signature.shapes else ""
+    to = ""
+    if call.kind in MESSAGES and call.peer >= 0:
+        to = f" {'to' if call.kind == 'send' else 'from'} rank {call.peer}"
+    if call.kind == "new_group":
+        of = f" of the {ranks_named(call.makes)}"
+    return f"{call.kind}{of}{to}{at(call.place)}"
+
+
+def do(ranks: Sequence[int], verb: str) -> str:
+    """Ranks and what they do: ``rank 3 waits``, ``ranks 0 and 2 wait``."""
+    one = len(set(ranks)) == 1
+    plural = {"is": "are", "has": "have", "makes": "make", "does": "do", "goes": "go"}
+    word = verb if one else plural.get(verb, verb.removesuffix("s"))
+    return f"{ranks_named(ranks)} {word}"
+
+
+def sentence(text: str) -> str:
+    """With a capital letter, unless it begins with the name of a file, and a full stop."""
+    first = text.partition(" ")[0].rstrip(",:")
+    begin = text[:1].upper() if first.isalpha() else text[:1]
+    return f"{begin}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def places_of(calls: Sequence[Call]) -> list[CallSite]:
+    """The places of calls, each once, without those that are not known."""
+    return list(dict.fromkeys(call.place for call in calls if call.place.file))

@@ -1,0 +1,133 @@
+"""Every call of c10d, seen where all of them pass: in torch's dispatcher.
+
+Python's ``dist.all_reduce``, the reducer of DDP, FSDP2, DTensor, functional collectives and graphs
+that torch.compile made all call one of the operators of ``c10d``. A kernel of ours for the key
+BackendSelect, which is always set and which these operators leave unused, runs first, notes the
+time, and passes the call on. Two things this must not do, and does not: to hold the interpreter's
+lock while C++ communicates (gloo's threads want it to free a tensor while they hold a lock that the
+call takes), and to keep a Work or a tensor alive for longer than it takes.
+
+Groups that are Python classes do not pass here; ``classes.py`` sees those.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from steptime.record.calls import Calls, address
+from steptime.record.classes import watch_classes
+from steptime.record.events import Kind
+from steptime.record.operations import OPERATIONS, Operation
+from steptime.record.places import site
+from steptime.world import compat
+
+_below = compat.BELOW
+_clock = time.perf_counter_ns
+
+_REDUCING = (
+    "all_reduce",
+    "all_reduce_",
+    "all_reduce_coalesced",
+    "all_reduce_coalesced_",
+    "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced",
+    "reduce_scatter_tensor_out",
+)
+"""The functional collectives that name a reduction, which they pass on as C++ alone can read it."""
+
+
+def install(calls: Calls) -> Callable[[], None]:
+    """See every call from now on; the result ends that."""
+    library = torch.library.Library("c10d", "IMPL")
+    for number, operation in enumerate(OPERATIONS):
+        kernel = _kernel(calls, number, operation)
+        library.impl(operation.name, kernel, "BackendSelect", with_keyset=True)
+    functional = torch.library.Library("_c10d_functional", "IMPL")
+    functional.impl("wait_tensor", _wait_kernel(calls), "BackendSelect", with_keyset=True)
+    for name in _REDUCING:
+        if hasattr(torch.ops._c10d_functional, name):
+            kernel = _reducing_kernel(calls, name)
+            functional.impl(name, kernel, "BackendSelect", with_keyset=True)
+    of_thread = calls.of_thread
+
+    def chosen(reduction: Any) -> None:
+        of_thread.reduction = reduction
+
+    ends = [watch_classes(calls), compat.watch_reductions(chosen)]
+
+    def remove() -> None:
+        for end in ends:
+            end()
+        library._destroy()
+        functional._destroy()
+
+    return remove
+
+
+def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., Any]:
+    log, of_thread, watchers = calls.log, calls.of_thread, calls.watchers
+    unbox_group, unbox_work = compat.ProcessGroup.unbox, compat.Work.unbox
+    at_group, at_peer, at_async = operation.group, operation.peer, operation.asynchronous
+    vector, reduces, ends_when_waited = operation.vector, operation.reduces, operation.is_message
+    redispatch = compat.redispatch("c10d", operation.name)
+
+    def call(keyset: Any, *arguments: Any) -> Any:
+        if of_thread.inside:
+            return redispatch(keyset & _below, *arguments)
+        # torch leaves out trailing arguments that have their default, which is asynchronous.
+        waits = at_async >= 0 and len(arguments) > at_async and not arguments[at_async]
+        group, peer = unbox_group(arguments[at_group]), arguments[at_peer] if at_peer >= 0 else -1
+        for watcher in watchers:
+            watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
+        event = calls.begin(number, operation, reduces, group, vector(arguments), waits, peer)
+        result = redispatch(keyset & _below, *arguments)
+        returned = _clock()
+        boxed = result[-1] if isinstance(result, tuple) else result
+        if waits and not watchers:
+            calls.awaits(event, returned)
+            return result
+        log.returned(event, returned)
+        work = of_thread.work = None if boxed is None else unbox_work(boxed)
+        for watcher in watchers:
+            watcher.returned(work)
+        if work is None:
+            log.end(event, returned)
+            return result
+        calls.works[work] = event
+        if not (waits or ends_when_waited):
+            calls.to_end.put((event, work))
+        return result
+
+    return call
+
+
+def _wait_kernel(calls: Calls) -> Callable[..., Any]:
+    log, of_thread = calls.log, calls.of_thread
+    redispatch = compat.redispatch("_c10d_functional", "wait_tensor")
+
+    def wait_tensor(keyset: Any, *arguments: Any) -> Any:
+        if of_thread.waiting or arguments[0].is_meta:  # the compiler asks for its shape alone
+            return redispatch(keyset & _below, *arguments)
+        of_thread.waiting = True
+        event = log.write(Kind.WAIT, _clock(), site=site(log), address=address(arguments))
+        try:
+            return redispatch(keyset & _below, *arguments)
+        finally:
+            of_thread.waiting = False
+            log.end(event, _clock())
+
+    return wait_tensor
+
+
+def _reducing_kernel(calls: Calls, name: str) -> Callable[..., Any]:
+    of_thread, redispatch = calls.of_thread, compat.redispatch("_c10d_functional", name)
+    schema = getattr(torch.ops._c10d_functional, name).default._schema
+    at = [argument.name for argument in schema.arguments].index("reduce_op")
+
+    def reducing(keyset: Any, *arguments: Any) -> Any:
+        of_thread.reduction = arguments[at]
+        return redispatch(keyset & _below, *arguments)
+
+    return reducing

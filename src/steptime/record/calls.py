@@ -1,0 +1,254 @@
+"""Calls under way: what this process knows of each from its issue to its end."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary, ref
+
+import torch
+import torch.distributed as dist
+
+from steptime.record.events import ASYNC, Kind, Log
+from steptime.record.operations import Operation
+from steptime.record.places import site
+from steptime.world import compat
+
+_clock = time.perf_counter_ns
+_CALL = int(Kind.CALL)
+_ENDS_WITHIN_S = 2.0
+_LETS_GO_S = 0.05
+
+
+class _OfThread(threading.local):
+    """What concerns the call that a thread is about to make, makes, or has just made."""
+
+    work: Any = None
+    """The Work of its last asynchronous call; held, so that Python gets this very object."""
+
+    at_once = -1
+    """The event of its last call where that was synchronous, until it is waited for."""
+
+    returned = 0
+    """When that call came back."""
+
+    reduction: Any = None
+    """What its next call reduces by, where that was chosen."""
+
+    inside = False
+    """Whether it is in a call of a group that is a Python class, which may use others."""
+
+    waiting = False
+
+
+class Watcher(Protocol):
+    """Who is told of each call in the thread that makes it, with its arguments and its Work."""
+
+    def issued(
+        self,
+        operation: Operation,
+        group: Any,
+        arguments: Sequence[Any],
+        *,
+        peer: int,
+        asynchronous: bool,
+    ) -> None:
+        """A call begins; its tensors come first in its arguments."""
+
+    def returned(self, work: Any) -> None:
+        """The call that began last in this thread came back, with its Work or None."""
+
+    def waiting(self, work: Any) -> None:
+        """The script is about to wait for a Work."""
+
+
+class Calls:
+    """The calls of this process, written into ``log``, from ``__init__`` to ``close``.
+
+    ``watchers`` are told of each, too, where somebody observes more of them than is written down.
+    ``works``: the events of Works that the script may still wait for. ``to_end``: the events and
+    Works of asynchronous calls, in the order of their issue.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.of_thread = _OfThread()
+        self.watchers: list[Watcher] = []
+        self.works: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self.to_end: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
+        self._groups: dict[int, tuple[ref[Any], int]] = {}
+        self._number_of_groups = 0
+        self._signatures: dict[Any, tuple[int, int]] = {}
+        self._wait = compat.Work.wait
+        self.attend()
+
+    def attend(self) -> None:
+        """Start the thread that tells when calls are done; a forked child has none."""
+        self._groups.clear()
+        self._signatures.clear()
+        self._thread = threading.Thread(target=self._end_calls, name="steptime-record", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End that thread, which must be gone before the interpreter ends.
+
+        That would end it in the middle of a wait of C++, which aborts the process. A call that
+        nobody can end any more is not waited for. The threads of gloo may want the interpreter's
+        lock for the tensors of the last calls: they get it now.
+        """
+        self.to_end.put(None)
+        self._thread.join(_ENDS_WITHIN_S)
+        time.sleep(_LETS_GO_S)
+
+    def begin(
+        self,
+        number: int,
+        operation: Operation,
+        reduces: bool,
+        group: Any,
+        tensors: Sequence[torch.Tensor],
+        waits: bool,
+        peer: int,
+    ) -> int:
+        """Write down that a call is made now; its event.
+
+        ``reduces``: as the operation does. ``waits``: it is synchronous.
+        """
+        log, of_thread = self.log, self.of_thread
+        of_thread.work, of_thread.at_once = None, -1
+        known = self._groups.get(id(group))
+        where = known[1] if known and known[0]() is group else self._new_group(group)
+        reduction = ""
+        if reduces:
+            reduction = compat.reduction_name(of_thread.reduction)
+            of_thread.reduction = None
+        signature, nbytes = self._signature(tensors, reduction)
+        return log.write(
+            _CALL,
+            _clock(),
+            0,
+            0,
+            number,
+            0 if waits else ASYNC,
+            where,
+            peer,
+            site(log),
+            signature,
+            nbytes * group.size() if operation.times_group else nbytes,
+            address(tensors),
+        )
+
+    def awaits(self, event: int, returned: int) -> None:
+        """Say that a synchronous call came back, which torch now waits for."""
+        self.of_thread.at_once, self.of_thread.returned = event, returned
+        self.log.waited_at_once(event, returned, 0)
+
+    def waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
+        """The method ``wait`` of a class of Works, which writes down from when to when it waits."""
+        log, works, of_thread = self.log, self.works, self.of_thread
+        watchers = self.watchers
+
+        @compat.left_alone
+        def noted(work: Any, *arguments: Any, **options: Any) -> Any:
+            for watcher in watchers:
+                watcher.waiting(work)
+            if of_thread.waiting:
+                return wait(work, *arguments, **options)
+            # Who makes a synchronous call waits for it before anything else.
+            at_once, of_thread.at_once = of_thread.at_once, -1
+            event = works.pop(work, None) if at_once < 0 else at_once
+            of_thread.work = None
+            of_thread.waiting = True
+            begin = _clock()
+            # Said before it begins, for whoever looks at a process that never comes back from it.
+            if event is None:
+                event = log.write(Kind.WAIT, begin, site=site(log))
+            elif at_once < 0:
+                log.waited(event, begin, 0)
+            try:
+                result = wait(work, *arguments, **options)
+            except BaseException:
+                log.waited(event, begin, _clock())  # and it has no end: the call failed
+                raise
+            finally:
+                of_thread.waiting = False
+            end = _clock()
+            if at_once >= 0:
+                log.waited_at_once(event, of_thread.returned, end)
+            else:
+                log.waited(event, begin, end)
+                log.end(event, end)
+            return result
+
+        return noted
+
+    def _signature(self, tensors: Sequence[torch.Tensor], reduction: str) -> tuple[int, int]:
+        """The number of the dtypes, shapes and reduction of a call, and the bytes of its tensors.
+
+        0 and 0 where it has no tensors.
+        """
+        key: Any
+        if len(tensors) == 1:
+            tensor = tensors[0]
+            key = reduction, tensor.dtype, tensor.shape, tensor.is_contiguous()
+        elif tensors:
+            each = ((tensor.dtype, tensor.shape, tensor.is_contiguous()) for tensor in tensors)
+            key = reduction, *each
+        else:
+            return 0, 0
+        known = self._signatures.get(key)
+        if known is None:
+            number = self.log.signature(
+                dtype=str(tensors[0].dtype).removeprefix("torch."),
+                shapes=[list(tensor.shape) for tensor in tensors],
+                contiguous=all(tensor.is_contiguous() for tensor in tensors),
+                reduction=reduction,
+            )
+            known = self._signatures[key] = number, sum(tensor.nbytes for tensor in tensors)
+        return known
+
+    def _end_calls(self) -> None:
+        """Wait for each asynchronous call in a thread of ours, to tell when it was done.
+
+        In the order of their issue: a call that overtakes another is told done with that one.
+        """
+        while (one := self.to_end.get()) is not None:
+            event, work = one
+            with suppress(Exception):  # whoever waits for it in the script hears of it
+                self._wait(work)
+                self.log.end(event, _clock())
+            del one, work  # or the tensors of the last call would live until the next
+
+    def _new_group(self, group: Any) -> int:
+        self._number_of_groups += 1
+        number = self._number_of_groups
+        self._groups[id(group)] = ref(group), number
+        try:
+            ranks = dist.get_process_group_ranks(group)
+        except (KeyError, ValueError, RuntimeError):
+            ranks = []
+        self.log.note(
+            group=number,
+            name=group.group_name,
+            description="" if group.group_desc == "undefined" else group.group_desc,
+            ranks=ranks,
+            rank=group.rank(),
+            size=group.size(),
+            world_rank=dist.get_rank() if dist.is_initialized() else group.rank(),
+            world_size=dist.get_world_size() if dist.is_initialized() else group.size(),
+            backend=group.name(),
+            threads=torch.get_num_threads(),
+        )
+        return number
+
+
+def address(tensors: Sequence[torch.Tensor]) -> int:
+    """Where the first tensor begins; 0 where there is none, or where it has no memory."""
+    if not tensors:
+        return 0
+    try:
+        return tensors[0].data_ptr()
+    except RuntimeError:
+        return 0

@@ -1,0 +1,108 @@
+"""Calls of groups that are Python classes, as ``steptime``'s own: their methods are called at once.
+
+Neither Python's ``dist.all_reduce`` nor C++ passes the dispatcher on its way to a method that such
+a class defines. So these methods are replaced, in the classes that there are and in those to come;
+likewise ``wait`` of every class of Works.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+import torch
+
+from steptime.record.calls import Calls
+from steptime.record.operations import METHODS, OPERATIONS, Operation
+from steptime.world import compat
+
+_clock = time.perf_counter_ns
+
+
+def watch_classes(calls: Calls) -> Callable[[], None]:
+    """See the calls of groups that are Python classes, and every wait; the result ends that."""
+    replaced: list[tuple[type, str, Any]] = []
+
+    def replace(kind: type, name: str, method: Callable[..., Any]) -> None:
+        replaced.append((kind, name, kind.__dict__[name]))
+        setattr(kind, name, method)
+
+    def of_group(kind: type) -> None:
+        for name, number in METHODS.items():
+            if callable(method := kind.__dict__.get(name)):
+                replace(kind, name, _method(calls, number, OPERATIONS[number], method))
+
+    def of_work(kind: type) -> None:
+        if callable(wait := kind.__dict__.get("wait")):
+            replace(kind, "wait", calls.waiting(wait))
+
+    of_work(compat.Work)
+    ends = [
+        compat.each_subclass(compat.ProcessGroup, of_group),
+        compat.each_subclass(compat.Work, of_work),
+    ]
+
+    def remove() -> None:
+        for end in ends:
+            end()
+        for kind, name, method in reversed(replaced):
+            setattr(kind, name, method)
+
+    return remove
+
+
+def _method(
+    calls: Calls, number: int, operation: Operation, method: Callable[..., Any]
+) -> Callable[..., Any]:
+    log, of_thread, watchers = calls.log, calls.of_thread, calls.watchers
+    message, rooted = operation.is_message, operation.peer >= 0 and not operation.is_message
+
+    @wraps(method)
+    @compat.left_alone
+    def call(group: Any, *arguments: Any, **options: Any) -> Any:
+        if of_thread.inside:
+            return method(group, *arguments, **options)
+        last = options.get("opts", arguments[-1] if arguments else None)
+        waits = not getattr(last, "asyncOp", True)
+        peer = arguments[1] if message and operation.peer >= 0 else -1
+        if rooted:
+            peer = getattr(last, "rootRank", 0)
+        if operation.reduces:
+            of_thread.reduction = getattr(last, "reduceOp", None)
+        for watcher in watchers:
+            watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
+        tensors = _tensors(operation, arguments)
+        event = calls.begin(number, operation, operation.reduces, group, tensors, waits, peer)
+        of_thread.inside = True
+        try:
+            work = method(group, *arguments, **options)
+        finally:
+            of_thread.inside = False
+            returned = _clock()
+            log.returned(event, returned)
+        for watcher in watchers:
+            watcher.returned(work)
+        if work is None or work.is_completed():
+            # Nobody need wait for it: what the call took was the waiting.
+            log.end(event, returned)
+            log.waited(event, log.issued(event) if waits else returned, returned)
+            return work
+        calls.works[work] = event
+        if (when_done := getattr(work, "when_done", None)) is not None:
+            when_done(partial(_ended, calls, event))
+        return work
+
+    return call
+
+
+def _tensors(operation: Operation, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
+    """The tensors that count; none where a class takes other arguments than torch passes."""
+    try:
+        tensors = operation.vector(arguments)
+    except (IndexError, TypeError):
+        return []
+    return [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+
+
+def _ended(calls: Calls, event: int) -> None:
+    calls.log.end(event, _clock())

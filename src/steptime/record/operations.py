@@ -1,0 +1,129 @@
+"""The operators of c10d: which collective each is, and where its arguments say what.
+
+Their arguments stand in torch's schemas (torch/csrc/distributed/c10d/Ops.cpp, 2.13).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator of c10d: the collective it is, and where its arguments say what.
+
+    ``vector``: the tensors whose bytes count, as ``bench`` counts them: the whole vector.
+    ``group``, ``peer`` and ``asynchronous`` are positions of arguments, -1 where there is none.
+    ``times_group``: the tensor is the share of one rank.
+    """
+
+    name: str
+    kind: str
+    vector: Callable[[Sequence[Any]], Sequence[Any]]
+    group: int
+    peer: int = -1
+    asynchronous: int = -1
+    times_group: bool = False
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it goes between two ranks alone."""
+        return self.kind in ("send", "recv")
+
+    @property
+    def reduces(self) -> bool:
+        """Whether it combines the tensors of several ranks."""
+        return "reduce" in self.kind
+
+
+def _first(arguments: Sequence[Any]) -> Sequence[Any]:
+    return [arguments[0]]
+
+
+def _second(arguments: Sequence[Any]) -> Sequence[Any]:
+    return [arguments[1]]
+
+
+def _all_of_first(arguments: Sequence[Any]) -> Sequence[Any]:
+    return list(arguments[0])
+
+
+def _all_of_second(arguments: Sequence[Any]) -> Sequence[Any]:
+    return list(arguments[1])
+
+
+def _lists_of_first(arguments: Sequence[Any]) -> Sequence[Any]:
+    return [tensor for tensors in arguments[0] for tensor in tensors]
+
+
+def _lists_of_second(arguments: Sequence[Any]) -> Sequence[Any]:
+    return [tensor for tensors in arguments[1] for tensor in tensors]
+
+
+def _nothing(arguments: Sequence[Any]) -> Sequence[Any]:
+    del arguments
+    return []
+
+
+OPERATIONS = (
+    Operation("allreduce_", "all_reduce", _all_of_first, 1, asynchronous=4),
+    Operation("allreduce_coalesced_", "all_reduce", _all_of_first, 1, asynchronous=3),
+    Operation("allgather_", "all_gather", _lists_of_first, 2, asynchronous=3),
+    Operation("_allgather_base_", "all_gather", _first, 2, asynchronous=3),
+    Operation("allgather_coalesced_", "all_gather", _lists_of_first, 2, asynchronous=3),
+    Operation("allgather_into_tensor_coalesced_", "all_gather", _all_of_first, 2, asynchronous=3),
+    Operation("reduce_scatter_", "reduce_scatter", _lists_of_second, 2, asynchronous=4),
+    Operation("_reduce_scatter_base_", "reduce_scatter", _second, 2, asynchronous=4),
+    Operation(
+        "reduce_scatter_tensor_coalesced_", "reduce_scatter", _all_of_second, 2, asynchronous=4
+    ),
+    Operation("broadcast_", "broadcast", _all_of_first, 1, peer=2, asynchronous=4),
+    Operation("reduce_", "reduce", _all_of_first, 1, peer=3, asynchronous=5),
+    Operation("gather_", "gather", _all_of_second, 2, peer=3, asynchronous=4, times_group=True),
+    Operation("scatter_", "scatter", _all_of_first, 2, peer=3, asynchronous=4, times_group=True),
+    Operation("alltoall_", "all_to_all", _all_of_second, 2, asynchronous=3),
+    Operation("alltoall_base_", "all_to_all", _second, 2, asynchronous=5),
+    Operation("barrier", "barrier", _nothing, 1, asynchronous=3),
+    Operation("monitored_barrier_", "barrier", _nothing, 1),
+    Operation("send", "send", _all_of_first, 1, peer=2),
+    Operation("recv_", "recv", _all_of_first, 1, peer=2),
+    Operation("recv_any_source_", "recv", _all_of_first, 1),
+)
+"""The operators, in an order that events and their readers share."""
+
+_OF_METHOD = {
+    "allreduce": "allreduce_",
+    "all_reduce_by": "allreduce_",
+    "allreduce_coalesced": "allreduce_coalesced_",
+    "allgather": "allgather_",
+    "all_gather_single": "_allgather_base_",
+    "_allgather_base": "_allgather_base_",
+    "allgather_coalesced": "allgather_coalesced_",
+    "all_gather_single_coalesced": "allgather_into_tensor_coalesced_",
+    "allgather_into_tensor_coalesced": "allgather_into_tensor_coalesced_",
+    "reduce_scatter": "reduce_scatter_",
+    "reduce_scatter_single": "_reduce_scatter_base_",
+    "_reduce_scatter_base": "_reduce_scatter_base_",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced_",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced_",
+    "broadcast": "broadcast_",
+    "reduce": "reduce_",
+    "gather": "gather_",
+    "scatter": "scatter_",
+    "alltoall": "alltoall_",
+    "all_to_all_single": "alltoall_base_",
+    "alltoall_base": "alltoall_base_",
+    "barrier": "barrier",
+    "send": "send",
+    "recv": "recv_",
+    "recv_anysource": "recv_any_source_",
+}
+
+METHODS = {
+    method: [operation.name for operation in OPERATIONS].index(name)
+    for method, name in _OF_METHOD.items()
+}
+"""The methods of a group, and the operators that they would call where it is no Python class.
+
+Their tensors come first, in the order in which the operators take them.
+"""

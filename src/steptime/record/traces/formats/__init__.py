@@ -1,0 +1,1 @@
+"""Formats of traces, one file each: each ends with ``FORMAT = Format(…)``."""

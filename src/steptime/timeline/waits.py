@@ -1,0 +1,58 @@
+"""Waits: how long a rank waited in a call for the others that take part in it.
+
+What Scalasca calls wait states, "late sender", "late receiver", "wait at N×N", "early reduce"
+(Geimer et al., "The Scalasca performance toolset architecture", 2010), is here one rule for
+messages and collectives: a rank waits from its own arrival until the last other comes that came
+before it left. Who came after it had left was not needed.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.arrays import Floats, Longs
+from steptime.timeline.timeline import Phase, Timeline
+
+
+def last_arrivals(call: NDArray[np.integer], start: Floats, end: Floats) -> Floats:
+    """When the last rank came to a call before each rank left it, in seconds, shape (parts,).
+
+    A part is one rank's interval, from ``start`` to ``end``; those with the same number ``call``
+    are one call. All are of shape (parts,). On several hosts it is as exact as their clocks.
+    """
+    parts = len(call)
+    leaves = np.repeat([False, True], parts)
+    # In order of time, call by call; of one instant arrivals first. So the latest arrival before
+    # each row is the greatest row number so far of one, and never of another call: the first row
+    # of each call is an arrival.
+    order = np.lexsort((leaves, np.concatenate([start, end]), np.concatenate([call, call])))
+    arrivals = np.where(leaves[order], 0, np.arange(2 * parts))
+    found = np.empty(2 * parts)
+    found[order] = np.concatenate([start, end])[order][np.maximum.accumulate(arrivals)]
+    return found[parts:]
+
+
+def with_waits(timeline: Timeline) -> Timeline:
+    """The timeline with what its intervals waited, where all ranks make all calls together.
+
+    The n-th call of a name that a rank makes in a step is that of every other rank, as where ranks
+    train with data parallelism alone. The timeline must hold all ranks.
+    """
+    rows = timeline.intervals.copy()
+    calls = np.flatnonzero(rows["phase"] == Phase.COMMUNICATION)
+    keys = ("rank", "step", "name")
+    calls = calls[np.lexsort((rows["start"][calls], *(rows[key][calls] for key in keys)))]
+    made = rows[calls]
+    number = _numbered_within(np.stack([made[key] for key in keys]).astype(np.int64))
+    both = np.stack([made["step"], made["name"], number]).astype(np.int64)
+    call = np.unique(both, axis=1, return_inverse=True)[1].ravel()
+    rows["ready"][calls] = last_arrivals(call, made["start"], made["end"])
+    return replace(timeline, intervals=rows)
+
+
+def _numbered_within(keys: Longs) -> Longs:
+    """The place of each column among those equal to it, which must be neighbours: shape (n,)."""
+    first = np.flatnonzero(np.diff(keys, axis=1, prepend=-1).any(axis=0))
+    counts = np.diff(np.append(first, keys.shape[1]))
+    return np.arange(keys.shape[1]) - np.repeat(first, counts)

@@ -1,0 +1,149 @@
+"""Scripts that hang, differ or die; the line that is to blame ends in ``# here`` or ``# there``."""
+
+from recorded_scripts import START
+
+SOUND = (
+    START
+    + """
+for _ in range(3):
+    dist.all_reduce(torch.ones(3))
+halves = [dist.new_group([one]) for one in range(size)]
+if rank == 0:
+    dist.send(torch.ones(2), 1)
+else:
+    dist.recv(torch.ones(2), 0)
+sys.stdout.write(f"sound {sys.argv[1:]}\\n")  # one write: lines of ranks that are unbuffered mix
+dist.destroy_process_group()
+"""
+)
+
+BOTH_SEND = (
+    START
+    + """
+big = torch.ones(4_000_000)
+dist.send(big, 1 - rank)  # here
+dist.recv(big, 1 - rank)
+"""
+)
+
+BOTH_RECEIVE = (
+    START
+    + """
+dist.recv(torch.ones(4), 1 - rank)  # here
+dist.send(torch.ones(4), 1 - rank)
+"""
+)
+
+CROSSED = (
+    START
+    + """
+one, other = dist.new_group([0, 1]), dist.new_group([0, 1])
+if rank == 0:
+    dist.all_reduce(torch.ones(3), group=one)  # here
+dist.all_reduce(torch.ones(3), group=other)  # there
+if rank == 1:
+    dist.all_reduce(torch.ones(3), group=one)
+"""
+)
+
+BRANCH = (
+    START
+    + """
+dist.all_reduce(torch.ones(3))
+if rank == 0:
+    dist.barrier()  # here
+dist.all_reduce(torch.ones(3))  # there
+"""
+)
+
+SHAPES = (
+    START
+    + """
+dist.barrier()
+dist.all_reduce(torch.ones(3 + rank))  # here
+"""
+)
+
+UNEVEN = (
+    START
+    + """
+for _ in range(2 + rank):
+    dist.all_reduce(torch.ones(3))  # here
+"""
+)
+
+GROUPS = (
+    START
+    + """
+if rank == 0:
+    group = dist.new_group([0, 1])  # here
+dist.barrier()  # there
+"""
+)
+
+RAISES = (
+    START
+    + """
+dist.barrier()
+if rank == 1:
+    raise ValueError("no such batch")  # there
+dist.all_reduce(torch.ones(3))  # here
+"""
+)
+
+KILLED = (
+    START
+    + """
+import signal
+dist.barrier()  # there
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.all_reduce(torch.ones(3))  # here
+"""
+)
+
+EARLY = """
+import os, sys
+if os.environ["RANK"] == "1":
+    sys.exit(7)
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+"""
+
+LATE = (
+    START
+    + """
+dist.barrier()
+if rank == 0:
+    while not os.path.exists(sys.argv[1]):  # there
+        sum(range(1000))  # there
+dist.barrier()  # here
+dist.destroy_process_group()
+"""
+)
+
+"""Rank 0 works until there is the file that it is given the name of."""
+
+LOCKED = (
+    START
+    + """
+import ctypes
+lock, c = ctypes.create_string_buffer(64), ctypes.PyDLL(None)
+dist.barrier()
+if rank == 0:
+    c.pthread_mutex_lock(lock)
+    c.pthread_mutex_lock(lock)  # there
+dist.barrier()  # here
+"""
+)
+"""Rank 0 hangs in C and holds the lock of the interpreter."""
+
+LOST_BACKWARD = (
+    START
+    + """
+from torch.nn.parallel import DistributedDataParallel
+model = DistributedDataParallel(torch.nn.Linear(10, 10))
+for step in range(3 + rank):
+    model(torch.ones(2, 10)).sum().backward()  # here
+"""
+)

@@ -1,0 +1,276 @@
+"""``check`` on real ranks that hang, differ, die or are late: what, who, which lines, and when."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steptime as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+import broken_scripts as scripts
+
+_HANGS_AFTER_S = 300.0
+
+
+def _check(
+    folder: Path, script: str, *arguments: str, options: tuple[str, ...] = ("--ranks", "2")
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """``steptime check`` of a script, and its last line of stdout."""
+    file = folder / "script.py"
+    file.write_text(script)
+    words = ["check", "--json", *options, "--out", str(folder / "run"), str(file), *arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "steptime", *words],
+        capture_output=True,
+        text=True,
+        timeout=_HANGS_AFTER_S,
+    )
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert json.loads((folder / "run" / "run.json").read_text())["findings"] == answer["findings"]
+    return done, answer
+
+
+def _lines(script: str, mark: str) -> set[int]:
+    return {n for n, line in enumerate(script.splitlines(), 1) if line.endswith(f"# {mark}")}
+
+
+def _one(answer: dict[str, Any]) -> dict[str, Any]:
+    """The one finding; a busy machine may keep any rank from running, which is told beside it."""
+    (finding,) = (one for one in answer["findings"] if one["kind"] != "straggler")
+    assert finding["what"].endswith(".")
+    assert finding["mend"]
+    return dict(finding)
+
+
+def _at(finding: dict[str, Any], rank: int) -> set[int]:
+    return {place["line"] for place in finding["places"] if place["rank"] == rank}
+
+
+def test_a_sound_script_keeps_its_output_and_nothing_is_found(tmp_path: Path) -> None:
+    done, answer = _check(tmp_path, scripts.SOUND, "--json", "x")
+    assert done.returncode == 0, done.stderr
+    assert (answer["ok"], answer["findings"], answer["exit_code"]) == (True, [], 0)
+    assert done.stdout.count("sound ['--json', 'x']") == 2
+
+
+def test_ranks_that_both_send_first_stand_in_a_circle(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    done, answer = _check(tmp_path, scripts.BOTH_SEND)
+    took_s = time.monotonic() - begun
+    finding = _one(answer)
+    assert (done.returncode, answer["ok"], answer["ended_by_check"]) == (1, False, True)
+    assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])
+    assert "send first" in finding["what"]
+    for rank in (0, 1):
+        assert _at(finding, rank) == _lines(scripts.BOTH_SEND, "here")
+    assert 0 < finding["since_s"] < took_s
+
+
+@pytest.mark.slow
+def test_ranks_that_both_receive_first_stand_in_a_circle(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.BOTH_RECEIVE)[1])
+    assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])
+    assert "receive first" in finding["what"]
+
+
+@pytest.mark.slow
+def test_groups_used_in_different_orders_stand_in_a_circle(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.CROSSED)[1])
+    assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])
+    assert "different orders" in finding["what"]
+    assert _at(finding, 0) == _lines(scripts.CROSSED, "here")
+    assert _at(finding, 1) == _lines(scripts.CROSSED, "there")
+
+
+def test_a_call_that_one_rank_alone_makes_differs(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.BRANCH)[1])
+    assert (finding["kind"], finding["ranks"]) == ("mismatch", [0, 1])
+    assert _at(finding, 0) == _lines(scripts.BRANCH, "here")
+    assert _at(finding, 1) == _lines(scripts.BRANCH, "there")
+
+
+@pytest.mark.slow
+def test_shapes_that_differ_are_told_also_where_the_backend_fails(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.SHAPES)[1])
+    assert finding["kind"] == "mismatch"
+    assert "differs in its size" in finding["what"]
+    assert _at(finding, 0) == _at(finding, 1) == _lines(scripts.SHAPES, "here")
+
+
+def test_a_rank_with_fewer_calls_is_missing(tmp_path: Path) -> None:
+    done, answer = _check(tmp_path, scripts.UNEVEN)
+    finding = _one(answer)
+    assert done.returncode == 1
+    assert (finding["kind"], finding["ranks"]) == ("missing", [0])
+    assert _at(finding, 1) == _lines(scripts.UNEVEN, "here")
+
+
+@pytest.mark.slow
+def test_a_rank_whose_backward_waits_in_the_reducer_is_seen_to_wait(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.LOST_BACKWARD)[1])
+    assert (finding["kind"], finding["ranks"]) == ("missing", [0])
+    assert _lines(scripts.LOST_BACKWARD, "here") <= _at(finding, 1)
+
+
+@pytest.mark.slow
+def test_a_group_that_not_all_its_ranks_make_is_told(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.GROUPS)[1])
+    assert finding["kind"] == "deadlock"
+    assert "new_group" in finding["what"]
+    assert _at(finding, 0) == _lines(scripts.GROUPS, "here")
+    assert _at(finding, 1) == _lines(scripts.GROUPS, "there")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [scripts.RAISES, scripts.KILLED])
+def test_the_rank_that_died_is_named_and_not_those_that_lost_it(
+    tmp_path: Path, script: str
+) -> None:
+    done, answer = _check(tmp_path, script)
+    finding = _one(answer)
+    assert done.returncode == 1
+    assert (finding["kind"], finding["ranks"]) == ("died", [1])
+    assert _lines(script, "there") <= _at(finding, 1)
+    assert _at(finding, 0) == _lines(script, "here")
+    assert "ValueError" in finding["what"] or "SIGKILL" in finding["what"]
+
+
+def test_a_rank_that_ends_before_it_joins_is_told_with_its_code(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.EARLY)[1])
+    assert (finding["kind"], finding["ranks"]) == ("died", [1])
+    assert "exit code 7" in finding["what"]
+
+
+@pytest.mark.slow
+def test_a_late_rank_is_no_hang(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(scripts.LATE)
+    words = ["check", "--json", "--ranks", "2", "--out", "run", "script.py", "told"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "steptime", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr
+        assert process.stdout
+        told = next(text for text in process.stderr if "rank 0 still runs" in text)
+        (tmp_path / "told").touch()
+        process.stderr.read()
+        answer = json.loads(process.stdout.read().splitlines()[-1])
+        assert process.wait(_HANGS_AFTER_S) == 0
+    assert "Rank 1 waits for rank 0 in" in told
+    assert answer["ok"]
+    assert {one["kind"] for one in answer["findings"]} == {"straggler"}
+    late = [one for one in answer["findings"] if one["ranks"] == [0]]
+    assert any(_at(one, 0) & _lines(scripts.LATE, "there") for one in late)
+
+
+@pytest.mark.slow
+def test_a_rank_that_holds_the_interpreters_lock_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(scripts.LOCKED)
+    words = ["check", "--ranks", "2", "--out", str(tmp_path / "run"), str(file)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "steptime", *words], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        (line,) = _lines(scripts.LOCKED, "there")
+        told = next(text for text in process.stderr if "still runs" in text)
+        assert f"script.py:{line}" in told
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        assert process.wait(_HANGS_AFTER_S) != 0
+
+
+def test_a_hang_is_told_under_a_launcher_too(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(scripts.BRANCH)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words = ["-m", "steptime", "check", "--out", "run", "script.py"]
+    done = subprocess.run(
+        [sys.executable, *torchrun, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=_HANGS_AFTER_S,
+    )
+    assert done.returncode == 1
+    assert done.stdout.count("MISMATCH") == 1
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["ended_by_check"]
+
+
+def test_no_process_of_the_job_is_left(tmp_path: Path) -> None:
+    seconds = str(1_000_000 + os.getpid())  # of this test, not of one that runs beside it
+    child = f"import subprocess\nsubprocess.Popen(['sleep', '{seconds}'])\nbig ="
+    _check(tmp_path, scripts.BOTH_SEND.replace("big =", child))
+    deadline = time.monotonic() + _HANGS_AFTER_S
+    while (left := _commands(seconds)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+
+
+def _commands(word: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if words[:1] == ["sleep"] and word in words and _is_ours(path):
+            found.append(" ".join(words))
+    return found
+
+
+def _is_ours(path: Path) -> bool:
+    return path.stat().st_uid == os.getuid()
+
+
+def test_a_script_keeps_its_exit_code(tmp_path: Path) -> None:
+    done, answer = _check(tmp_path, "raise SystemExit(7)", options=())
+    assert (done.returncode, answer["exit_code"], answer["findings"]) == (7, 7, [])
+
+
+def test_only_the_kinds_that_are_asked_for_fail(tmp_path: Path) -> None:
+    done, answer = _check(
+        tmp_path, scripts.SHAPES, options=("--ranks", "2", "--fail-on", "deadlock")
+    )
+    assert answer["ok"]
+    assert [one["kind"] for one in answer["findings"]] == ["mismatch"]
+    # It failed by itself, or stood still and was ended.
+    assert (done.returncode, answer["exit_code"]) in {(1, None), (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["none.py"], "there is no script or run none.py"),
+        (["--fail-on", "rain", "script.py"], "there is no finding 'rain'"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "script.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "steptime", "check", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=_HANGS_AFTER_S,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+def test_a_recorded_run_is_judged_afterwards(tmp_path: Path) -> None:
+    _check(tmp_path, scripts.UNEVEN)
+    (tmp_path / "run" / "run.json").unlink()
+    found = st.check(tmp_path / "run")
+    assert [(one.kind.value, list(one.ranks)) for one in found.findings] == [("missing", [0])]
+    assert not found.ok

@@ -1,0 +1,93 @@
+"""The gallery of faults: check names what their comments say, and is silent about the twins."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import gallery  # noqa: E402  # the benchmark is the judge
+
+FAULTS = sorted(
+    (file for file in (ROOT / "examples" / "broken").glob("*.py") if "-fixed" not in file.name),
+    key=lambda one: one.name,
+)
+QUICK = ("03", "16", "21", "22", "42")
+"""A hang, a deadlock, a fault that ends the process, a silent one, a death."""
+
+
+def _twin(file: Path) -> Path:
+    return file.with_name(f"{file.stem}-fixed.py")
+
+
+def _check(script: gallery.Expected, folder: Path) -> gallery.Verdict:
+    """Of a run, without the ranks that were late: on a busy machine any may be."""
+    verdict = gallery.check(script, "gloo", folder)
+    findings = [one for one in verdict.findings if one["kind"] != "straggler"]
+    return replace(verdict, findings=findings)
+
+
+def test_there_are_at_least_thirty_faults() -> None:
+    threads = [file for file in FAULTS if "#" in gallery.expected(file).story]
+    assert len(threads) >= 30
+
+
+@pytest.mark.parametrize("file", FAULTS, ids=lambda one: one.stem)
+def test_a_fault_is_short_plain_and_has_its_twin(file: Path) -> None:
+    fault, twin = gallery.expected(file), gallery.expected(_twin(file))
+    code = {one: one.file.read_text(encoding="utf-8").splitlines() for one in (fault, twin)}
+    for lines in code.values():
+        assert len(lines) <= 60
+        assert not any("steptime" in line for line in lines)
+    assert fault.kinds
+    assert not twin.kinds
+    assert fault.ranks == twin.ranks
+    assert fault.blamed <= set(range(fault.ranks))
+    assert fault.lines
+    named = {code[fault][number - 1] for of in fault.lines.values() for number in of}
+    assert all(line.strip() and not line.strip().startswith("#") for line in named)
+
+
+@pytest.mark.parametrize("number", [*QUICK, pytest.param("30", marks=pytest.mark.slow)])
+def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
+    (file,) = (file for file in FAULTS if file.name.startswith(number))
+    fault = gallery.expected(file)
+    verdict = _check(fault, tmp_path)
+    assert gallery.miss(fault, verdict) == "", verdict.output
+    assert verdict.exit_code == 1
+
+
+@pytest.mark.parametrize("number", QUICK)
+def test_check_is_silent_about_the_twin(number: str, tmp_path: Path) -> None:
+    (file,) = (file for file in FAULTS if file.name.startswith(number))
+    twin = gallery.expected(_twin(file))
+    verdict = _check(twin, tmp_path)
+    assert gallery.miss(twin, verdict) == "", verdict.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fsdp2", "tensor_parallel", "pipeline", "halos"])
+def test_check_is_silent_about_what_is_right(name: str, tmp_path: Path) -> None:
+    example = gallery.expected(ROOT / "examples" / "good" / f"{name}.py")
+    verdict = _check(example, tmp_path)
+    assert gallery.miss(example, verdict) == "", verdict.output
+
+
+def test_the_judge_tells_a_wrong_line_a_wrong_rank_and_a_wrong_kind() -> None:
+    fault = gallery.expected(FAULTS[0])
+    places = [
+        {"rank": rank, "line": min(lines), "file": str(fault.file)}
+        for rank, lines in fault.lines.items()
+    ]
+    right = {"kind": fault.kinds[0], "ranks": [0, 1], "places": places, "what": ""}
+
+    def missed(**changes: object) -> str:
+        return gallery.miss(fault, gallery.Verdict([{**right, **changes}], 1, 1.0, ""))
+
+    assert missed() == ""
+    assert missed(kind="slow").startswith("not a mismatch")
+    assert missed(ranks=[0]).startswith("blames [0]")
+    assert missed(places=places[:1]).startswith("does not name line")
+    assert gallery.miss(fault, gallery.Verdict([], 1, None, "")) == "nothing found"

@@ -1,0 +1,83 @@
+"""Replicas that nothing keeps equal: each fault is found at its line, its twin is left alone."""
+
+from pathlib import Path
+
+import pytest
+
+from observed_scripts import findings_of, marked
+from steptime.check.finding import Finding, FindingKind
+
+TRAINING = """
+from torch.nn.parallel import DistributedDataParallel
+torch.manual_seed(rank)
+fault = {fault!r}
+net = torch.nn.Sequential(torch.nn.Linear(20, 20), torch.nn.Linear(20, 5))
+if fault.startswith("by hand"):
+    model = net
+    for parameter in net.parameters() if fault == "by hand" else ():
+        dist.broadcast(parameter.data, 0)
+else:
+    model = DistributedDataParallel(net)
+dtype = torch.double if fault == "moved" else torch.float
+if fault == "moved":
+    model.to(dtype)  # moved
+if fault == "late":
+    net.add_module("2", torch.nn.Linear(5, 5))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    data = torch.randn(4, 20, dtype=dtype)
+    run = model
+    if fault == "bypassed":
+        run = model.module
+    if fault in ("quiet", "accumulated"):
+        with model.no_sync():
+            model(data).square().mean().backward()
+    if fault != "quiet":
+        run(data).square().mean().backward()  # forward
+    for parameter in net.parameters() if fault.startswith("by hand") else ():
+        dist.all_reduce(parameter.grad)
+    if fault == "skipped" and rank == 1 and step == 2:
+        continue
+    if fault == "skipped last" and rank == 1 and step == 4:
+        continue
+    optimizer.step()  # step
+    optimizer.zero_grad()
+with torch.no_grad():
+    net(data)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def _drift(folder: Path, fault: str) -> list[Finding]:
+    found = findings_of(folder, TRAINING.format(fault=fault))
+    return [one for one in found if one.kind is FindingKind.DRIFT]
+
+
+@pytest.mark.parametrize(
+    ("fault", "line", "ranks", "words"),
+    [
+        ("bypassed", "forward", [0, 1], "beside its DistributedDataParallel"),
+        ("skipped", "step", [0, 1], "rank 1 left out an optimizer step"),
+        pytest.param("moved", "moved", [0, 1], "hooks of DDP are lost", marks=pytest.mark.slow),
+        pytest.param("quiet", "step", [0, 1], "within no_sync", marks=pytest.mark.slow),
+        pytest.param("late", "step", [0, 1], "2.weight of Sequential", marks=pytest.mark.slow),
+        pytest.param("by hand unequal", "step", [0, 1], "after step 1", marks=pytest.mark.slow),
+        pytest.param("skipped last", "step", [0, 1], "rank 1 made 4 steps", marks=pytest.mark.slow),
+    ],
+)
+def test_a_fault_is_found_at_its_line(
+    tmp_path: Path, fault: str, line: str, ranks: list[int], words: str
+) -> None:
+    (found,) = _drift(tmp_path, fault)
+    assert marked(found) == {line}
+    assert found.ranks == ranks
+    assert words.lower() in found.what.lower()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["none", *(pytest.param(f, marks=pytest.mark.slow) for f in ("accumulated", "by hand"))],
+)
+def test_replicas_that_are_kept_equal_are_left_alone(tmp_path: Path, fault: str) -> None:
+    assert _drift(tmp_path, fault) == []

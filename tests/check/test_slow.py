@@ -1,0 +1,84 @@
+"""Scripts that are slow though right: each is told with what it costs, and its twin is not.
+
+Here are the habits that cost most of a step, however busy the machine is; benchmarks/gallery.py
+judges the others.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from observed_scripts import findings_of, marked
+from steptime.check.finding import Finding, FindingKind
+
+TRAINING = """
+from contextlib import nullcontext
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+import time
+habit = {habit!r}
+by_hand = habit == "tiny"
+width, layers = (8, 40) if by_hand else (256, 6)
+net = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
+model = net if by_hand else DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+class Samples(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        time.sleep(0.05 if habit == "data" else 0)
+        return torch.full((width,), float(index % 7))
+micro_batches = 4 if "accumulated" in habit else 1
+loader = torch.utils.data.DataLoader(Samples(), batch_size=8)
+for batch in loader:  # loads
+    for micro in range(micro_batches):
+        quiet = habit == "accumulated rightly" and micro < micro_batches - 1
+        with model.no_sync() if quiet else nullcontext():
+            model(batch).square().mean().backward()  # backward
+    for parameter in net.parameters() if by_hand else ():
+        dist.all_reduce(parameter.grad)  # reduces
+    optimizer.step()
+    optimizer.zero_grad()
+    if habit == "barrier":
+        for _ in range(40):
+            dist.barrier()  # barrier
+dist.destroy_process_group()
+"""
+
+
+def _slow(folder: Path, habit: str) -> list[Finding]:
+    found = findings_of(folder, TRAINING.format(habit=habit))
+    assert {one.kind for one in found} <= {FindingKind.SLOW}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("habit", "line"),
+    [
+        ("tiny", "reduces"),
+        ("data", "loads"),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (
+                ("barrier", "barrier"),
+                ("accumulated wrongly", "backward"),
+            )
+        ),
+    ],
+)
+def test_a_slow_habit_is_told_at_its_line(tmp_path: Path, habit: str, line: str) -> None:
+    # The loader may be late, too, where others work on the same cores.
+    (found,) = (
+        one for one in _slow(tmp_path, habit) if line == "loads" or marked(one) != {"loads"}
+    )
+    assert marked(found) == {line}
+    assert found.gain is not None
+    assert 0 < found.gain < 1
+
+
+@pytest.mark.parametrize(
+    "habit", ["none", pytest.param("accumulated rightly", marks=pytest.mark.slow)]
+)
+def test_a_usual_training_has_no_slow_habit(tmp_path: Path, habit: str) -> None:
+    # That its loader is late where others work on the same cores is no habit of the script.
+    assert [one for one in _slow(tmp_path, habit) if marked(one) != {"loads"}] == []

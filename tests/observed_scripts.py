@@ -1,0 +1,43 @@
+"""Scripts run on real ranks under the observers of check, and what the judges say of them."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from recorded_scripts import START
+from steptime.check.finding import Finding
+from steptime.check.job import Job
+from steptime.check.judging import judged
+from steptime.record.read import read_logs
+from steptime.record.start import OBSERVERS_VARIABLE, recording_environment
+
+_HANGS_AFTER_S = 300.0
+
+
+def findings_of(folder: Path, body: str, ranks: int = 2) -> list[Finding]:
+    """What all judges find in a script that goes on after START and ends well."""
+    file = folder / "script.py"
+    file.write_text(START + body)
+    environ = recording_environment(os.environ, folder)
+    environ[OBSERVERS_VARIABLE] = "steptime.check.observe"
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    done = subprocess.run(
+        [sys.executable, *torchrun, str(file)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=_HANGS_AFTER_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return judged(Job(logs=read_logs(folder), now_ns=time.time_ns()))
+
+
+def marked(finding: Finding) -> set[str]:
+    """The comments that end the lines which a finding names."""
+    lines = {
+        (place.file, place.line): Path(place.file).read_text().splitlines()[place.line - 1]
+        for place in finding.places
+    }
+    return {line.partition("# ")[2] for line in lines.values()}

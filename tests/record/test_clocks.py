@@ -1,0 +1,38 @@
+"""The clocks of two hosts on one, by what their ranks called together."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import recorded_scripts as scripts
+from recorded import record
+from steptime.record.clocks import host_clocks
+from steptime.record.read import read_logs
+from steptime.record.timeline import recorded_timeline
+
+AHEAD_S = 5.0
+
+
+def test_a_clock_that_is_ahead_is_put_right(tmp_path: Path) -> None:
+    assert record(tmp_path, scripts.STEPPING).returncode == 0
+    here, there = read_logs(tmp_path / "run")
+    assert host_clocks([here, there]) == ()
+    ahead = replace(there, host="another", wall_ns=there.wall_ns + round(1e9 * AHEAD_S))
+    first, second = host_clocks([here, ahead])
+    assert (first.offset_s, first.error_s) == (0.0, 0.0)
+    assert second.ranks == (1,)
+    # The two logs have in truth one clock, so what is found is wrong by what it differs from 5 s.
+    assert abs(second.offset_s - AHEAD_S) <= second.error_s < AHEAD_S
+    true, found = (recorded_timeline([here, one], "step") for one in (there, ahead))
+    of_rank = true.intervals["rank"] == 1
+    gap = np.abs(true.intervals["start"] - found.intervals["start"])[of_rank]
+    assert gap.max() <= second.error_s + 1e-6
+    assert found.clocks == (first, second)
+
+
+def test_hosts_that_called_nothing_together_keep_their_wall_clocks(tmp_path: Path) -> None:
+    assert record(tmp_path, scripts.STEPPING).returncode == 0
+    here, there = read_logs(tmp_path / "run")
+    messages = replace(there, host="another", events=there.events[:0])
+    assert [clock.host for clock in host_clocks([here, messages])] == [here.host]

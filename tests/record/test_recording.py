@@ -1,0 +1,214 @@
+"""Scripts as they are, recorded on real ranks, against what they are known to call."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import recorded_scripts as scripts
+import steptime as st
+from recorded import HANGS_AFTER_S, calls_of, record
+from steptime.record.operations import OPERATIONS
+from steptime.record.read import ProcessLog, read_logs
+
+
+def _reductions(log: ProcessLog) -> set[tuple[str, str]]:
+    return {
+        (OPERATIONS[call["operation"]].kind, log.signatures[int(call["signature"])].reduction)
+        for call in log.calls
+        if call["signature"]
+    }
+
+
+@pytest.mark.parametrize("backend", ["gloo", "steptime"])
+def test_every_kind_of_call_is_seen_with_its_bytes_in_order(tmp_path: Path, backend: str) -> None:
+    environ = {**scripts.installed(tmp_path / "site"), "BACKEND": backend}
+    done = record(tmp_path, scripts.PATTERNS, environ=environ)
+    assert done.returncode == 0, done.stderr
+    for log in read_logs(tmp_path / "run"):
+        message = "recv" if log.rank else "send"
+        known = [(message if k == "message" else k, n) for k, n in scripts.PATTERN_CALLS]
+        assert calls_of(log) == known
+        assert (log.calls["ended"] >= log.calls["issued"]).all()
+        assert {group.backend for group in log.groups.values()} == {backend}
+        assert {reduction for kind, reduction in _reductions(log) if kind == "all_reduce"} == {
+            "sum",
+            "max",
+        }
+        assert ("reduce_scatter", "avg") in _reductions(log)
+        assert ("all_gather", "") in _reductions(log)
+
+
+@pytest.mark.slow
+def test_a_group_that_is_a_python_class_is_recorded_as_any_other(tmp_path: Path) -> None:
+    found = {}
+    for backend in ("gloo", "steptime"):
+        folder = tmp_path / backend
+        folder.mkdir()
+        environ = {**scripts.installed(folder / "site"), "BACKEND": backend}
+        assert record(folder, scripts.MIXED, environ=environ).returncode == 0
+        logs = read_logs(folder / "run")
+        found[backend] = [
+            [
+                (int(call["operation"]), int(call["bytes"]), int(call["flags"]), int(call["peer"]))
+                for call in log.calls
+            ]
+            for log in logs
+        ]
+        lines = [[log.sites[int(call["site"])].line for call in log.calls] for log in logs]
+        assert lines[0] == lines[1]
+        assert all((log.calls["ended"] > 0).all() for log in logs)
+    assert found["steptime"] == found["gloo"]
+
+
+@pytest.mark.slow
+def test_a_call_is_placed_where_the_script_makes_it(tmp_path: Path) -> None:
+    record(tmp_path, scripts.DDP, "0")
+    log = read_logs(tmp_path / "run")[1]
+    lines = scripts.DDP.splitlines()
+    at = {
+        (OPERATIONS[call["operation"]].kind, lines[log.sites[int(call["site"])].line - 1].strip())
+        for call in log.calls
+    }
+    assert {site.file for site in log.sites.values()} == {str(tmp_path / "script.py")}
+    assert {line for kind, line in at if kind == "all_reduce"} == {"loss.backward()"}
+    assert any("DistributedDataParallel(" in line for kind, line in at if kind == "broadcast")
+
+
+@pytest.mark.slow
+def test_a_script_keeps_its_output_its_arguments_its_result_and_its_code(tmp_path: Path) -> None:
+    file = tmp_path / "plain.py"
+    file.write_text(scripts.DDP)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    plain = subprocess.run(
+        [sys.executable, *torchrun, str(file), "3", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    done = record(tmp_path, scripts.DDP, "3", "--json")
+    assert done.returncode == plain.returncode == 1  # torchrun's own when a rank exits with 3
+    assert "['3', '--json']" in plain.stdout
+    # What two ranks print at once may be mixed, with steptime and without.
+    assert sorted(done.stdout[: len(plain.stdout)]) == sorted(plain.stdout)
+
+
+def test_a_step_of_ddp_is_told_by_its_parts_and_its_calls(tmp_path: Path) -> None:
+    done = record(tmp_path, scripts.DDP, "0")
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (kept["verb"], kept["ranks"], kept["steps"]) == ("record", 2, 9)
+    parts = ("compute_s", "exposed_comm_s", "update_s", "other_s")
+    assert sum(kept[part] for part in parts) <= kept["step_time_s"]["median"] * (1 + 1e-9)
+    assert all(kept[part] > 0 for part in parts)
+    calls = {(call["op"], call["calls_per_step"], call["bytes_per_step"]) for call in kept["calls"]}
+    assert ("all_reduce", 1.0, 40_000.0) in calls
+    names = set(st.load(tmp_path / "run").timeline.names)
+    assert {"forward", "backward", "optimizer", "data loading", "all_reduce"} <= names
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_under_a_launcher_it_is_told_when_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(scripts.DDP)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    words = ["-m", "steptime", "record", "--out", "run", "script.py", "0"]
+    done = subprocess.run(
+        [sys.executable, *torchrun, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "run" / "run.json").exists()
+    kept = st.load(tmp_path / "run").record
+    assert (kept.verb, kept.place.world_size, kept.timing.steps) == ("record", 2, 9)
+    assert (tmp_path / "run" / "run.json").exists()
+
+
+def test_calls_in_quick_succession_do_not_deadlock(tmp_path: Path) -> None:
+    done = record(tmp_path, scripts.STORM)
+    assert done.returncode == 0, done.stderr
+    assert len(read_logs(tmp_path / "run")[0].calls) == 4000
+
+
+def test_nothing_that_the_script_let_go_is_kept(tmp_path: Path) -> None:
+    done = record(tmp_path, scripts.KEPT)
+    assert done.stdout.splitlines()[:2] == ["free", "free"], done.stdout + done.stderr
+
+
+def test_what_a_killed_rank_did_is_there(tmp_path: Path) -> None:
+    (tmp_path / "told").mkdir()
+    assert record(tmp_path, scripts.KILLED, str(tmp_path / "told")).returncode != 0
+    for log in read_logs(tmp_path / "run"):
+        assert not log.ended
+        assert calls_of(log)[:100] == [("all_reduce", 40)] * 100
+
+
+def test_what_ends_a_rank_is_told(tmp_path: Path) -> None:
+    done = record(tmp_path, scripts.RAISING)
+    assert done.returncode != 0
+    assert "RuntimeError: shape '[3]'" in done.stderr
+    fine, raising = read_logs(tmp_path / "run")
+    assert fine.raised is None
+    assert raising.raised is not None
+    line = scripts.RAISING.splitlines().index("    torch.zeros(2).view(3)") + 1
+    assert str(raising.raised) == f"RuntimeError at script.py:{line}"
+    assert {group.name for group in fine.groups.values()} == {"tp"}
+
+
+def test_children_write_into_files_of_their_own(tmp_path: Path) -> None:
+    assert record(tmp_path, scripts.FORKING).returncode == 0
+    for log in read_logs(tmp_path / "run"):
+        assert log.ended
+        assert calls_of(log) == [("all_reduce", 40)] * 7
+
+
+def test_a_script_with_nothing_distributed_says_so(tmp_path: Path) -> None:
+    done = record(tmp_path, scripts.ALONE, words=[])
+    assert done.returncode == 0, done.stderr
+    assert "no call of torch.distributed was made" in done.stdout
+    assert st.load(tmp_path / "run").record.script.calls == []
+
+
+def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "steptime", "record", str(tmp_path / "none.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_AFTER_S)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "there is no script" in done.stderr
+
+
+def test_a_script_that_fails_at_once_keeps_its_code_and_its_words(tmp_path: Path) -> None:
+    done = record(tmp_path, "raise SystemExit(7)", words=[])
+    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_goes_to_the_script(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(
+        "import time\n"
+        "try:\n    print('ready', flush=True)\n    time.sleep(1000)\n"
+        "except KeyboardInterrupt:\n    raise SystemExit(5)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "steptime", "record", "--out", str(tmp_path / "run"), str(file)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(HANGS_AFTER_S) == 5
+
+
+def test_a_script_may_ask_for_torch_before_it_imports_it(tmp_path: Path) -> None:
+    asks = 'import importlib.util\nassert importlib.util.find_spec("torch")\n'
+    assert record(tmp_path, asks + scripts.ALONE, words=[]).returncode == 0
+    assert len(read_logs(tmp_path / "run")[0].events) > 0

@@ -1,0 +1,37 @@
+"""``steptime record`` of a script, and what is then known of its calls."""
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from steptime.record.operations import OPERATIONS
+from steptime.record.read import ProcessLog
+
+HANGS_AFTER_S = 300.0
+
+
+def record(
+    folder: Path,
+    script: str,
+    *arguments: str,
+    words: Sequence[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """``steptime record`` of a script, by default on 2 ranks; the run is in ``folder / "run"``."""
+    file = folder / "script.py"
+    file.write_text(script)
+    options = ["--ranks", "2"] if words is None else words
+    command = [sys.executable, "-m", "steptime", "record", *options, "--out", str(folder / "run")]
+    return subprocess.run(
+        [*command, str(file), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+        env=environ,
+    )
+
+
+def calls_of(log: ProcessLog) -> list[tuple[str, int]]:
+    """Its calls in order: their kinds and bytes."""
+    return [(OPERATIONS[call["operation"]].kind, int(call["bytes"])) for call in log.calls]
