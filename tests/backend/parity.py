@@ -408,6 +408,49 @@ def _coalesced(place: Place) -> list[torch.Tensor]:
     return [*reduced_, *gathered, *parts]
 
 
+def _all_gather_coalesced(count: int, *, sync: bool) -> Case:
+    """``outputs[rank][tensor]``; with as many tensors as ranks, the transposed fits as well."""
+    shapes = [(2, 1 + n % 2) for n in range(count)]
+
+    def tensors(rank: int) -> list[torch.Tensor]:
+        return [values(rank, shape, torch.float32, n) for n, shape in enumerate(shapes)]
+
+    def run(place: Place) -> list[torch.Tensor]:
+        outputs = [[torch.zeros(shape) for shape in shapes] for _ in range(place.ranks)]
+        begun = dist.all_gather_coalesced(
+            outputs, tensors(place.rank), place.group, async_op=not sync
+        )
+        if not sync:  # torch returns the future of this call's Work
+            begun.wait()
+        return [output for landing in outputs for output in landing]
+
+    def expected(place: Place) -> list[torch.Tensor]:
+        return [tensor for rank in range(place.ranks) for tensor in tensors(rank)]
+
+    return Case(f"all_gather_coalesced-{count}{'-async' * (not sync)}", run, expected)
+
+
+def _sparse_of(rank: int, entries: int) -> torch.Tensor:
+    """A 5 by 3 by 2 tensor with ``entries`` entries of (2,), some at the same place."""
+    places = torch.tensor([[(rank + n) % 4, n % 3] for n in range(entries)]).reshape(-1, 2)
+    return torch.sparse_coo_tensor(places.T, values(rank, (entries, 2), torch.float32), (5, 3, 2))
+
+
+def _sparse(place: Place) -> list[torch.Tensor]:
+    tensors = [_sparse_of(place.rank, entries) for entries in (0, 1, 13, 2 * place.rank)]
+    for number, tensor in enumerate(tensors):
+        finish(dist.all_reduce(tensor, group=place.group, async_op=number == 1), number == 1)
+    return [tensor.to_dense() for tensor in tensors]
+
+
+def _expected_sparse(place: Place) -> list[torch.Tensor]:
+    dense = [
+        [_sparse_of(rank, entries).to_dense() for entries in (0, 1, 13, 2 * rank)]
+        for rank in range(place.ranks)
+    ]
+    return [reduced("SUM", list(each)) for each in zip(*dense, strict=True)]
+
+
 def _many_in_flight(place: Place) -> list[torch.Tensor]:
     """Thirty calls begun before the first is waited for, several of them on the same tensor."""
     shared = torch.ones(33)
@@ -514,6 +557,8 @@ def _cases() -> list[Case]:
     cases.append(Case("batch_isend_irecv", _batched_messages, _expected_batched))
     cases.append(Case("objects", _objects, _expected_objects))
     cases.append(Case("coalesced", _coalesced, _expected_coalesced))
+    cases += [_all_gather_coalesced(n, sync=sync) for n in (1, 2, 3, 4) for sync in (True, False)]
+    cases.append(Case("all_reduce-sparse", _sparse, _expected_sparse))
     # gloo asks for equal sizes, or takes them for equal.
     uneven = (_uneven_all_gather, _expected_uneven_all_gather)
     cases.append(Case("all_gather-uneven", *uneven, by_gloo=False))

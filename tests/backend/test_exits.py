@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from backend.test_errors import _sentence
+from backend.test_errors import SHORT_S, _sentence
 from ranks import FORKED, on_ranks
 
 _TINY_SHM = (
@@ -89,7 +89,7 @@ def test_ranks_that_are_killed_or_stopped_are_named_in_whatever_waits_for_them(
             assert where in sentence, where
             assert seconds < 300, where  # not the half hour of a group's timeout
         for where, (sentence, seconds) in found["stopped"].items():
-            assert "waited 4 s" in sentence, where
+            assert f"timeout of {SHORT_S:g} s" in sentence, where
             assert "rank 2 (pid" in sentence, where
             assert where in sentence, where
             assert seconds < 300, where
@@ -101,7 +101,7 @@ def _waiting(rank: int, store: Path, queue: Any) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("steptime", f"file://{store}", rank=rank, world_size=4)
     killed = [dist.new_group([0, 1, 3]) for _ in range(4)]
-    stopped = [dist.new_group([0, 1, 2], timeout=timedelta(seconds=4)) for _ in range(4)]
+    stopped = [dist.new_group([0, 1, 2], timeout=timedelta(seconds=SHORT_S)) for _ in range(4)]
     dist.barrier()
     if rank >= 2:
         time.sleep(0.3)
@@ -162,3 +162,70 @@ def _disagreements() -> dict[str, str]:
         name: _sentence(lambda call=call, group=group: call(group))
         for (name, call), group in zip(calls.items(), groups, strict=True)
     }
+
+
+def test_ranks_that_wait_for_each_other_are_told_of_the_deadlock(tmp_path: Path) -> None:
+    told = on_ranks(3, _waiting_in_circles, tmp_path, backend="steptime")
+    recv = "rank {0} waits for rank {1} in recv of float32[3] from rank {1}, tag 0"
+    send = "rank {0} waits for rank {1} in send of float32[1000000] to rank {1}, tag 0"
+    barrier = "rank {0} waits for rank {1} in barrier, call number 1"
+    circles = {
+        "pair": [recv.format(0, 1), recv.format(1, 0)],
+        "sends": [send.format(0, 1), send.format(1, 0)],
+        "three": [recv.format(0, 1), recv.format(1, 2), recv.format(2, 0)],
+        "groups": [barrier.format(0, 1), recv.format(1, 2), barrier.format(2, 0)],
+    }
+    for name, circle in circles.items():
+        sentence = f"deadlock, at the timeout of {SHORT_S:g} s: {'; '.join(circle)}"
+        assert {found[name] for found in told} - {""} == {sentence}, name
+
+
+def _waiting_in_circles() -> dict[str, str]:
+    rank = dist.get_rank()
+
+    def group(*members: int) -> Any:
+        return dist.new_group(members, timeout=timedelta(seconds=SHORT_S))
+
+    pair, sends, first, second, third = (
+        group(*members) for members in ((0, 1), (0, 1), (0, 1), (1, 2), (0, 2))
+    )
+    three = group(0, 1, 2)
+    small, large = torch.ones(3), torch.ones(1_000_000)
+    calls = {
+        "pair": rank < 2 and (lambda: dist.recv(small, 1 - rank, pair)),
+        "sends": rank < 2 and (lambda: dist.send(large, 1 - rank, sends)),
+        "three": lambda: dist.recv(small, (rank + 1) % 3, three),
+        "groups": (
+            lambda: dist.barrier(first),
+            lambda: dist.recv(small, 2, second),
+            lambda: dist.barrier(third),
+        )[rank],
+    }
+    found = {}
+    for name, call in calls.items():
+        dist.barrier()
+        found[name] = _sentence(call) if call else ""
+    return found
+
+
+def test_a_receive_that_nobody_waits_for_makes_no_deadlock(tmp_path: Path) -> None:
+    first, second = on_ranks(2, _receiving_meanwhile, tmp_path, backend="steptime")
+    assert f"rank 0 reached the timeout of {SHORT_S:g} s waiting for rank 1 (pid" in first
+    assert first == second
+
+
+def _receiving_meanwhile() -> str:
+    """Rank 0 waits for a message of rank 1, which does something else, with a receive under way."""
+    group: Any = dist.new_group(timeout=timedelta(seconds=SHORT_S))
+    later: Any = dist.new_group()
+    dist.barrier()
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() == 0:
+        found = _sentence(lambda: dist.recv(torch.ones(3), 1, group))
+        store.set("told", "")
+        return found
+    work = dist.irecv(torch.ones(3), 0, later)
+    store.wait(["told"])
+    found = _sentence(lambda: dist.recv(torch.ones(3), 0, group))
+    assert not work.is_completed()
+    return found

@@ -10,6 +10,8 @@ import torch.distributed as dist
 from backend.frameworks import SCRIPTS
 from ranks import on_ranks
 
+pytestmark = pytest.mark.slow
+
 Answers = list[dict[str, Any]]
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from backend.parity import CASES, Place
-from backend.test_errors import _sentence
+from backend.test_errors import SHORT_S, _sentence
 from backend.test_parity import _attempt, _differs
 
 _NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -79,6 +80,20 @@ def test_every_rank_learns_of_a_disagreement_between_hosts_and_within(
         assert "disagree" in within
 
 
+@pytest.mark.parametrize(("place", "ranks"), [(0, 2), (1, 4)])
+def test_ranks_of_several_hosts_that_receive_first_are_told_of_the_deadlock(
+    answers: dict[int, Any], place: int, ranks: int
+) -> None:
+    """One at least: whoever is the last to say for whom it waited finds the whole circle."""
+    circle = "; ".join(
+        f"rank {r} waits for rank {(r + 1) % ranks} in recv of float32[3] from rank "
+        f"{(r + 1) % ranks}, tag 0"
+        for r in range(ranks)
+    )
+    told = [answers[rank]["deadlocks"][place] for rank in range(ranks)]
+    assert f"deadlock, at the timeout of {SHORT_S:g} s: {circle}" in told
+
+
 def test_a_killed_rank_is_named_on_every_host(answers: dict[int, Any]) -> None:
     assert "lost" not in answers[3]
     for rank in range(3):
@@ -90,7 +105,7 @@ def test_a_killed_rank_is_named_on_every_host(answers: dict[int, Any]) -> None:
 
 def run(write: Callable[[dict[str, Any]], None]) -> None:
     """What every rank does; it writes its answers before one of them is killed."""
-    answers = parity() | {"disagreements": disagreements()}
+    answers = parity() | {"disagreements": disagreements(), "deadlocks": deadlocks()}
     write(answers)
     dist.barrier()
     if dist.get_rank() == 3:
@@ -129,4 +144,19 @@ def disagreements() -> list[str]:
         _sentence(lambda: dist.all_reduce(torch.ones(3 + 2 * (rank == 3)), group=within)),
     ]
     time.sleep(1)  # so that nobody leaves while another still asks the store why it failed
+    return found
+
+
+def deadlocks() -> list[str]:
+    """Two ranks of two hosts, and all four in a ring: each receives before it sends."""
+    rank, limit = dist.get_rank(), timedelta(seconds=SHORT_S)
+    found = []
+    for ranks in (2, 4):
+        group = dist.new_group(list(range(ranks)), timeout=limit)
+        dist.barrier()
+        if rank < ranks:
+            landing, source = torch.empty(3), (rank + 1) % ranks
+            found.append(_sentence(lambda: dist.recv(landing, source, group)))  # noqa: B023
+        else:
+            found.append("")
     return found

@@ -1,7 +1,6 @@
 """The same worker under the launchers of a cluster, for real: torchrun, mpirun, srun, sbatch."""
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -9,6 +8,8 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+
+from ports import held_port
 
 FOLDER = Path(__file__).parent
 WORKER = [sys.executable, str(FOLDER / "worker.py")]
@@ -50,11 +51,11 @@ def test_torchrun() -> None:
 
 @pytest.mark.slow
 def test_torchrun_on_two_hosts() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    where = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1", f"--master-port={port}"]
-    agents = [start(TORCHRUN, *where, f"--node-rank={n}", WORKER[1], "train") for n in range(2)]
-    ends = [finish(agent)[:2] for agent in agents]
+    two = ["--nnodes=2", "--nproc-per-node=1", "--master-addr=127.0.0.1"]
+    with held_port() as port:
+        where = [*two, f"--master-port={port}"]
+        agents = [start(TORCHRUN, *where, f"--node-rank={n}", WORKER[1], "train") for n in range(2)]
+        ends = [finish(agent)[:2] for agent in agents]
     assert ends == [(0, [line]) for line in greetings("torchrun", 2)]
 
 
@@ -82,10 +83,9 @@ def test_mpirun_of_a_wrapper_script() -> None:
 
 @needs_mpiexec
 def test_mpirun_told_where_to_meet() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    where = ["-genv", "MASTER_ADDR", "127.0.0.1", "-genv", "MASTER_PORT", str(port)]
-    assert run(MPIEXEC, *where, "-n", "2", *WORKER, "train") == (0, greetings("mpirun", 2), "")
+    with held_port() as port:
+        where = ["-genv", "MASTER_ADDR", "127.0.0.1", "-genv", "MASTER_PORT", str(port)]
+        assert run(MPIEXEC, *where, "-n", "2", *WORKER, "train") == (0, greetings("mpirun", 2), "")
 
 
 @needs_mpiexec

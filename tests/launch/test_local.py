@@ -83,7 +83,7 @@ def test_a_rank_that_hangs_is_ended_after_another_failed() -> None:
     with pytest.raises(UsageError, match=r"^rank 0 cannot go on$"):
         run("ignore_sigterm_while_rank_0_fails")
     assert time.monotonic() - start < HANG_S
-    assert children() == others
+    assert children() <= others
 
 
 def test_ranks_that_print_much_are_not_held_up(capfd) -> None:

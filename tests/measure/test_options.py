@@ -15,6 +15,7 @@ def test_sizes_are_those_of_nccl_tests_and_ours():
     assert Sweep(4, 64, factor=2).sizes() == [4, 8, 16, 32, 64]
     assert Sweep(4, 10, step=3).sizes() == [4, 7, 10]
     assert Sweep(1, 4, factor=1.1).sizes() == [1, 2, 3, 4]
+    assert Sweep(4, 64, factor=1e308).sizes() == [4]
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,36 @@ def test_pcie_and_sockets_by_generation():
     [
         ("hello", "x is neither the output of nvidia-smi topo -m nor a topology of NCCL in XML"),
         ("<html></html>", "its root is 'html'"),
-        ("<system><cpu", "x is no whole XML file"),
+        ("<system><cpu", "cannot read the topology x: it is no XML"),
         ("<system version='1'></system>", "x holds no GPU"),
         (
             "<system><cpu numaid='0'><pci busid='a'><gpu dev='one'/></pci></cpu></system>",
-            "numbers cannot be read",
+            "cannot read the topology x: invalid literal",
         ),
-        ("<system><cpu modelid='x'><pci busid='a'><gpu dev='0'/></pci></cpu></system>", "(invalid"),
+        (
+            "<system><cpu modelid='x'><pci busid='a'><gpu dev='0'/></pci></cpu></system>",
+            "invalid literal",
+        ),
+        (
+            "<system><cpu><pci><gpu dev='0'><nvlink count='100'/></gpu></pci></cpu></system>",
+            "the NVLinks of a GPU to another is 100: it must be at most 99",
+        ),
+        (
+            "<system><cpu><pci busid='a' link_width='-1'><gpu dev='0'/></pci></cpu></system>",
+            "a link_width is -1: it must be at least 0",
+        ),
+        (
+            f"<system><cpu affinity='{'f' * 9999}'><pci><gpu dev='0'/></pci></cpu></system>",
+            "the digits of a CPU mask is 9999: it must be at most 4,096",
+        ),
+        (
+            f"<system><cpu>{'<pci><gpu dev=`0`/></pci>' * 600}</cpu></system>".replace("`", "'"),
+            "the number of GPUs and NICs is 600: it must be at most 512",
+        ),
+        (
+            f"<system><cpu>{'<pci>' * 9999}{'</pci>' * 9999}</cpu></system>",
+            "it is nested too deeply",
+        ),
         ("<system><cpu affinity='zz'><pci busid='a'><gpu dev='0'/></pci></cpu></system>", "cannot"),
         (HEAD + "GPU0\t X \tNV999\nGPU1\tNV999\t X \n", "has 'NV999' from GPU0 to GPU1"),
         (HEAD + "GPU0\t X \tPIX\t0-3\t0\n", "is not square: it has 2 columns and 1 rows, none for"),

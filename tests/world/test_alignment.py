@@ -117,7 +117,9 @@ def recorded(rank: int, *spans: tuple[float, float]) -> Timeline:
         ranks=2,
         names=("x",),
         streams=("comm",),
-        intervals=np.array([(rank, 0, 0, Phase.COMMUNICATION, 0, *s, 0) for s in spans], INTERVAL),
+        intervals=np.array(
+            [(rank, 0, 0, Phase.COMMUNICATION, 0, *s, 0, 0) for s in spans], INTERVAL
+        ),
         messages=np.empty(0, MESSAGE),
     )
 

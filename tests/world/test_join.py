@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ports import held_port
 from steptime.errors import UsageError
 from steptime.world import SINGLE, LostContactError, World
 from steptime.world.rendezvous import rendezvous
@@ -50,9 +51,9 @@ except SteptimeError as error:
 
 @pytest.fixture
 def port():
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """A port on which nobody listens."""
+    with held_port() as port:
+        yield port
 
 
 def start(
@@ -156,14 +157,14 @@ def test_an_interface_that_is_not_there_is_one_sentence(monkeypatch) -> None:
         ("import os; os._exit(3)", "rank 1 lost contact: another rank died"),
         (
             "import time; time.sleep(600)",
-            "rank 1 waited 5 s for another rank, which hangs or runs an",
+            "rank 1 waited 15 s for another rank, which hangs or runs an",
         ),
     ],
 )
 def test_the_loss_of_another_rank_is_told_as_such(rank_0, sentence, port, tmp_path) -> None:
     world = replace(WORLD, port=port)
-    zero = start(replace(world, rank=0, local_rank=0), rank_0, timeout_s=5, ready=tmp_path)
-    one = start(world, "dist.all_reduce(torch.ones(9))", timeout_s=5, ready=tmp_path)
+    zero = start(replace(world, rank=0, local_rank=0), rank_0, timeout_s=15, ready=tmp_path)
+    one = start(world, "dist.all_reduce(torch.ones(9))", timeout_s=15, ready=tmp_path)
     try:
         [(code, output, _)] = finish(one)
     finally:

@@ -1,5 +1,6 @@
 """The backend ``steptime`` of torch.distributed, registered when this package is imported.
 
+Where steptime is installed torch registers it by itself (``steptime.autoload``).
 ``torch.distributed.init_process_group("steptime")`` or ``("cpu:steptime,cuda:nccl")`` then makes
 groups whose ranks share memory where they share a host.
 """

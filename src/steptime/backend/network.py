@@ -5,8 +5,10 @@ data moves, the ranks exchange their calls and check them: a gloo process that r
 longer than it expects ends without an error.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -17,6 +19,7 @@ from steptime.backend.engine import as_bytes, even_counts
 from steptime.backend.flatten import parts
 from steptime.backend.folding import fold
 from steptime.backend.host import Call
+from steptime.backend.reasons import Reasons, Receive
 from steptime.backend.reduction import Reduction
 from steptime.errors import SteptimeError
 from steptime.world import compat
@@ -39,21 +42,24 @@ class NetworkGroup:
         rank: int,
         ranks: int,
         timeout_s: float,
-        names: Sequence[int] | None = None,
+        names: Sequence[int],
+        reasons: Reasons,
     ) -> None:
-        """Meet in ``store``. ``names`` are what errors call the ranks, by default 0, 1 and so on.
+        """Meet in ``store``. ``names`` are what errors call the ranks.
 
         Raises SteptimeError when the ranks cannot connect to each other.
         """
         self.rank = rank
         self.ranks = ranks
         self._timeout_s = timeout_s
-        self._names = list(names or range(ranks))
+        self._names = names
         self._peers = [(rank + i) % ranks for i in range(1, ranks)]
-        self._store = store
+        self._reasons = reasons
         self._failure: SteptimeError | None = None
         self._number = 0
         self._payload_tags = count()
+        self._sent: Counter[tuple[int, int]] = Counter()  # messages, by receiver and tag
+        self._received: Counter[tuple[int, int]] = Counter()  # and by sender and tag
         try:
             self._gloo: Any = compat.gloo(store, rank, ranks, timedelta(seconds=timeout_s))
         except RuntimeError as error:
@@ -145,6 +151,7 @@ class NetworkGroup:
             works.append(self._live().send([as_bytes(tensor)], to, payload_tag))
         for work in works:
             self._wait(work, to, f"{call}")
+        self._sent[to, tag] += 1
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:  # noqa: ARG002
         """Always False: gloo does not say whether a message can be sent without waiting."""
@@ -153,13 +160,13 @@ class NetworkGroup:
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a header, check it, and receive the data that it announces."""
         header = _header(call, [0])
-        tag += _FIRST_USER_TAG
         if source is None:
-            work = self._live().recv_anysource([header], tag)
+            work = self._live().recv_anysource([header], tag + _FIRST_USER_TAG)
+            self._wait(work, None, f"{call}")
+            source = int(work._source_rank())
         else:
-            work = self._live().recv([header], source, tag)
-        self._wait(work, source, f"{call}")
-        source = work._source_rank() if source is None else source
+            work = self._live().recv([header], source, tag + _FIRST_USER_TAG)
+            self._wait(work, source, f"{call}", partial(self._deadlock, call, source, tag))
         sent = _decode(header)
         if (sent.dtype, sent.elements) != (call.dtype, call.elements):
             raise SteptimeError(
@@ -169,6 +176,7 @@ class NetworkGroup:
         if tensor.nbytes:
             payload = self._live().recv([as_bytes(tensor)], source, int(header[-1]))
             self._wait(payload, source, f"{call}")
+        self._received[source, tag] += 1
         return source
 
     def close(self) -> None:
@@ -181,8 +189,9 @@ class NetworkGroup:
     def fail(self, error: SteptimeError) -> SteptimeError:
         """Break the group; the others lose contact, and read the first reason in the store."""
         if self._failure is None:
-            first = type(error)(self._post(str(error)))
-            self._failure = first
+            self._failure = error
+            # The reason first, then the end of the connections, upon which the others look for it.
+            self._failure = type(error)(self._reasons.first(str(error)))
             self._gloo = None
         return self._failure
 
@@ -227,12 +236,6 @@ class NetworkGroup:
         if self._failure is not None:
             raise self._failure
         return self._gloo
-
-    def _post(self, sentence: str) -> str:
-        try:
-            return self._store.compare_set("failure", "", sentence).decode()
-        except RuntimeError:
-            return sentence  # the rank that served the store is gone
 
     def _disagreement(self, calls: Sequence[Call]) -> str:
         callers: dict[str, list[str]] = {}
@@ -289,16 +292,34 @@ class NetworkGroup:
         for wait in arriving + leaving:
             wait()
 
-    def _wait(self, work: compat.Work, peer: int | None, what: str) -> None:
+    def _wait(
+        self,
+        work: compat.Work,
+        peer: int | None,
+        what: str,
+        deadlock: Callable[[], str | None] = lambda: None,
+    ) -> None:
         try:
             work.wait()
         except RuntimeError as error:
+            own = f"rank {self._names[self.rank]}"
             name = "another rank" if peer is None else f"rank {self._names[peer]}"
-            if "imed out" in str(error):
-                lost = f"did not come to {what} within {self._timeout_s:g} s"
+            limit = f"the timeout of {self._timeout_s:g} s"
+            if self._failure is None and (circle := deadlock()):
+                lost = f"deadlock, at {limit}: {circle}"
+            elif "imed out" in str(error):
+                lost = f"{own} reached {limit} waiting for {name} in {what}"
             else:
-                lost = f"was lost in {what}"
-            raise self.fail(LostContactError(f"{name} {lost}")) from error
+                lost = f"{own} lost {name} in {what}"
+            raise self.fail(LostContactError(lost)) from error
+
+    def _deadlock(self, call: Call, source: int, tag: int) -> str | None:
+        """The circle in which a receive waits, in words."""
+        names = self._names
+        sent = {f"{names[to]}, {of}": number for (to, of), number in self._sent.items()}
+        received = self._received[source, tag]
+        receive = Receive(names[source], f"{call}, tag {tag}", tag, received, sent)
+        return self._reasons.deadlock(names[self.rank], receive)
 
 
 def _header(call: Call, sizes: Sequence[int]) -> Tensor:

@@ -8,6 +8,7 @@ from steptime.backend.engine import Engine
 from steptime.backend.host import HostGroup, HostMap, find_hosts
 from steptime.backend.network import NetworkGroup
 from steptime.backend.process_group import SteptimeGroup
+from steptime.backend.reasons import Reasons
 from steptime.backend.scheduled import ScheduledGroup
 from steptime.backend.selection import Options, select
 from steptime.backend.transport import HostTransport, ScheduleTransport
@@ -15,9 +16,14 @@ from steptime.backend.two_level import TwoLevelGroup
 from steptime.collectives.selection import Selection
 from steptime.errors import UsageError
 from steptime.world import compat
+from steptime.world.deadline import within
+from steptime.world.environment import LostContactError
 
 _GRACE_S = 5.0
 """How much longer the ranks of a host wait for their leader than it waits for other hosts."""
+
+_LATE_S = 1.0
+"""How long making a group may take beyond its timeout, which each step of it has for itself."""
 
 
 def open_group(options: compat.GroupOptions, own_options: object) -> SteptimeGroup:
@@ -37,8 +43,15 @@ def open_group(options: compat.GroupOptions, own_options: object) -> SteptimeGro
     names = options.global_ranks_in_group or range(ranks)
     store = compat.PrefixStore("steptime", options.store)
     selected = select(own_options or Options(), os.environ, ranks)
-    place = _Place(store, rank, ranks, options.timeout.total_seconds(), names)
-    engine = _open_engine(place, selected)
+    place = _Place(store, rank, ranks, options.timeout.total_seconds(), names, Reasons(store))
+    limit_s = min(place.timeout_s, compat.timeout_of(store).total_seconds())
+    try:
+        engine = within(limit_s + _LATE_S, _open_engine, place, selected)
+    except TimeoutError:
+        raise LostContactError(
+            f"rank {names[rank]} could not join a group of {ranks} ranks within "
+            f"{limit_s:g} s: another rank hangs, or the host of the store cannot be reached"
+        ) from None
     return SteptimeGroup(
         engine,
         names,
@@ -51,24 +64,27 @@ def open_group(options: compat.GroupOptions, own_options: object) -> SteptimeGro
 
 @dataclass(frozen=True)
 class _Place:
-    """A rank's place in its group, and the store by which the group connects."""
+    """A rank's place in its group, the store by which the group connects, and why it failed."""
 
     store: compat.Store
     rank: int
     ranks: int
     timeout_s: float
     names: Sequence[int]
+    reasons: Reasons
 
     def network(self, key: str, members: Sequence[int]) -> NetworkGroup:
         """The NetworkGroup of ``members``; each of them must make this call."""
         names = [self.names[member] for member in members]
         store = compat.PrefixStore(key, self.store)
-        return NetworkGroup(store, members.index(self.rank), len(members), self.timeout_s, names)
+        return NetworkGroup(
+            store, members.index(self.rank), len(members), self.timeout_s, names, self.reasons
+        )
 
 
 def _open_engine(place: _Place, selected: Mapping[str, Selection]) -> Engine:
     """Shared memory on one host, the network for one rank a host, two levels for all else."""
-    hosts = find_hosts(place.store, place.rank, place.ranks)
+    hosts = find_hosts(place.store, place.rank, place.ranks, place.timeout_s)
     everyone = range(place.ranks)
     builtin: Engine
     if len(hosts.partition) == 1:

@@ -6,11 +6,12 @@ Each reads its tensors only when its turn in the group's lane has come.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from steptime.backend.engine import Engine
 from steptime.backend.flatten import flatten, parts, restore
-from steptime.backend.host import Call
+from steptime.backend.host import Call, Kind
 from steptime.backend.reduction import Reduction
 
 Operation = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -27,6 +28,29 @@ def all_reduce(engine: Engine, call: Call, tensor: Tensor, op: Reduction) -> Non
     vector = flatten(tensor)
     engine.all_reduce(call, vector, op)
     restore(tensor, vector)
+
+
+def all_reduce_sparse(engine: Engine, call: Call, tensor: Tensor) -> None:
+    """Sum sparse tensors (COO), in place: all ranks gather the entries of all and add them up."""
+    own = tensor.detach().coalesce()
+    count = torch.tensor([own.values().shape[0]])
+    counts = [torch.empty_like(count) for _ in range(engine.ranks)]
+    engine.all_gather(call, counts, count)
+    # (entries, sparse dims) and (entries, dense dims…)
+    gathered = [
+        _gather_rows(engine, rows, [int(count) for count in counts])
+        for rows in (own.indices().T, own.values())
+    ]
+    total = torch.sparse_coo_tensor(gathered[0].T, gathered[1], tensor.shape)
+    with torch.no_grad():
+        tensor.copy_(total.coalesce())
+
+
+def _gather_rows(engine: Engine, rows: Tensor, counts: Sequence[int]) -> Tensor:
+    """The rows of all ranks, of which rank i has ``counts[i]``."""
+    outputs = [rows.new_empty((count, *rows.shape[1:])) for count in counts]
+    all_gather_uneven(engine, Call.of(Kind.ALL_TO_ALL, rows.dtype, 0), outputs, rows)
+    return torch.cat(outputs)
 
 
 def broadcast(engine: Engine, call: Call, tensor: Tensor, root: int) -> None:

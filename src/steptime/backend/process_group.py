@@ -11,10 +11,11 @@ from torch import Tensor
 
 from steptime.backend import requests
 from steptime.backend.engine import Engine
+from steptime.backend.lanes import Crew, Lane
 from steptime.backend.operations import Operation, in_turn, try_send
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
-from steptime.backend.work import Crew, Done, Lane
+from steptime.backend.work import Done
 from steptime.errors import UsageError
 from steptime.world import compat
 
@@ -211,11 +212,8 @@ class SteptimeGroup(compat.ProcessGroup):
         inputs: list[Tensor],
         opts: Any = _DEFAULT,
     ) -> compat.Work:
-        """``outputs[i]`` receives every rank's ``inputs[i]``."""
-        each = [
-            requests.all_gather(self._rank, self._ranks, landing, tensor)
-            for landing, tensor in zip(outputs, inputs, strict=True)
-        ]
+        """Fill ``outputs[i]`` with the tensors of rank i."""
+        each = requests.all_gather_coalesced(self._rank, self._ranks, outputs, inputs)
         return self._do(opts, [t for landing in outputs for t in landing], _together(each))
 
     @_cpu
@@ -384,9 +382,7 @@ def _leave(
     """Leave a group and wait for the end of its threads; does nothing in a forked child process."""
     if os.getpid() == pid:
         engine.close()
-        crew.close()
-        for each in (lane, *messages.values()):
-            each.close()
+        crew.close((lane, *messages.values()))
 
 
 def _together(each: Sequence[Operation]) -> Operation:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from steptime.backend import operations
+from steptime.backend.folding import fold
 from steptime.backend.host import Call, Kind
 from steptime.backend.operations import Operation
 from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM, Reduction
@@ -45,9 +46,9 @@ def _reduction(op: RedOpType, dtype: torch.dtype) -> Reduction:
             "tensor first, then reduce it with ReduceOp.SUM"
         )
     found = _REDUCTIONS[op]
-    probe = torch.ones(1, dtype=found.accumulator(dtype))
     try:
-        found.combine(probe, probe, out=probe)
+        probe = torch.zeros(dtype.itemsize, dtype=torch.uint8).view(dtype)
+        fold(found, [probe, probe], probe)
     except RuntimeError as error:
         raise UsageError(
             f"torch has no ReduceOp.{op.name} of {dtype} on the CPU: convert the tensor first"
@@ -61,7 +62,10 @@ def barrier() -> Operation:
 
 
 def all_reduce(tensor: Tensor, op: Reduction) -> Operation:
-    """Reduce over all ranks, in place."""
+    """Reduce over all ranks, in place; of sparse tensors, only the sum."""
+    if tensor.layout == torch.sparse_coo and op == SUM:
+        call = Call.of(Kind.ALL_REDUCE, tensor.dtype, tensor.numel(), -1, "sparse sum")
+        return operations.all_reduce_sparse, (call, tensor)
     _check_strided(tensor)
     if not tensor.is_contiguous():
         _check_writable(tensor)
@@ -101,6 +105,20 @@ def all_gather(rank: int, ranks: int, outputs: Sequence[Tensor], tensor: Tensor)
         return operations.all_gather_uneven, (call, outputs, tensor)
     call = Call.of(Kind.ALL_GATHER, tensor.dtype, tensor.numel())
     return operations.all_gather, (call, outputs, tensor)
+
+
+def all_gather_coalesced(
+    rank: int, ranks: int, outputs: Sequence[Sequence[Tensor]], tensors: Sequence[Tensor]
+) -> list[Operation]:
+    """Fill ``outputs[i]`` with the tensors of rank i."""
+    counts = [len(landing) for landing in outputs]
+    if counts != [len(tensors)] * ranks:
+        raise UsageError(
+            f"all_gather_coalesced of {len(tensors)} tensors among {ranks} ranks into lists of "
+            f"{counts}: give one list for each rank, with an output for each tensor"
+        )
+    landings = zip(*outputs, strict=True)
+    return [all_gather(rank, ranks, *pair) for pair in zip(landings, tensors, strict=True)]
 
 
 def all_gather_single(ranks: int, output: Tensor, tensor: Tensor) -> Operation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
 
+_Memory: TypeAlias = "ctypes.Array[ctypes.c_ubyte]"
+
 
 def shared(
     *shape: int, dtype: torch.dtype = torch.float32, group: ProcessGroup | None = None
@@ -27,50 +29,58 @@ def shared(
     rank reads what the others wrote. The memory is freed when no rank's tensor refers to it any
     more.
 
-    Raises SteptimeError, on all ranks, when they are not all on one host or it has too little
-    memory.
+    Raises SteptimeError, on all ranks, when they are not all on one host, it has too little memory,
+    or a limit of a process forbids it.
     """
     elements = math.prod(shape)
     if not elements:
         return torch.empty(shape, dtype=dtype)
     size = elements * dtype.itemsize
-    made = _make(size) if dist.get_rank(group) == 0 else None
-    offer = [(os.getpid(), made) if isinstance(made, int) else made]
-    fd = made if isinstance(made, int) else None
+    fd, memory, trouble = _make(size) if dist.get_rank(group) == 0 else (None, None, "")
     try:
+        offer = [(os.getpid(), fd, trouble)]
         dist.broadcast_object_list(offer, group=group, group_src=0)
-        (found,) = offer
-        if not isinstance(found, tuple):
-            raise SteptimeError(f"{found}")
-        fd = segment.open_of(*found) if fd is None else fd
-        _check_all_opened(fd is not None, group)
-        assert fd is not None  # noqa: S101 - every rank has one, or all have raised
-        memory = segment.attach(fd, size)
+        pid, theirs, trouble = offer[0]
+        if theirs is None:
+            raise SteptimeError(trouble)
+        if memory is None:
+            memory, trouble = _map(pid, theirs, size)
+        _check_all_mapped(trouble, group)  # until then its maker must keep it open
     finally:
         if fd is not None:
             os.close(fd)
+    assert memory is not None  # noqa: S101 - every rank has one, or all have raised
     return torch.frombuffer(memory, dtype=dtype).view(shape)
 
 
-def _make(size: int) -> int | str:
+def _make(size: int) -> tuple[int | None, _Memory | None, str]:
     """A segment with its memory taken, or the reason why there is none."""
-    fd = segment.create(size)
     try:
         segment.require_memory(size)
-        memory = segment.attach(fd, size)
+        fd, memory = segment.make(size)
+    except SteptimeError as error:
+        return None, None, str(error)
+    try:
         segment.populate(ctypes.addressof(memory), size)
     except SteptimeError as error:
         os.close(fd)
-        return str(error)
-    return fd
+        return None, None, str(error)
+    return fd, memory, ""
 
 
-def _check_all_opened(opened: bool, group: ProcessGroup | None) -> None:
-    """Wait until all ranks have opened the memory; its maker must keep it open until then."""
-    everyone = [False] * dist.get_world_size(group)
-    dist.all_gather_object(everyone, opened, group=group)
-    if not all(everyone):
-        raise SteptimeError(
-            f"ranks {', '.join(str(r) for r, here in enumerate(everyone) if not here)} are on "
-            "other hosts than rank 0: a shared tensor needs all ranks on one host"
-        )
+def _map(pid: int, fd: int, size: int) -> tuple[_Memory | None, str]:
+    """The segment of rank 0, mapped, or the reason why it cannot be."""
+    try:
+        memory = segment.map_of(pid, fd, size)
+    except SteptimeError as error:
+        return None, str(error)
+    elsewhere = "it is on another host than rank 0, and all ranks must be on one"
+    return memory, "" if memory is not None else elsewhere
+
+
+def _check_all_mapped(trouble: str, group: ProcessGroup | None) -> None:
+    everyone = [trouble] * dist.get_world_size(group)
+    dist.all_gather_object(everyone, trouble, group=group)
+    for rank, found in enumerate(everyone):
+        if found:
+            raise SteptimeError(f"rank {rank} cannot map a shared tensor: {found}")

@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor
 
 from steptime.backend.host import Call, HostGroup, Kind
-from steptime.backend.work import Crew, Lane
+from steptime.backend.lanes import Crew, Lane
 
 
 class ScheduleTransport(Protocol):
@@ -78,9 +78,7 @@ class HostTransport:
 
     def close(self) -> None:
         """End the threads; the group's owner closes the group."""
-        self._crew.close()
-        for lane in self._lanes.values():
-            lane.close()
+        self._crew.close(self._lanes.values())
 
 
 def _nothing() -> None:

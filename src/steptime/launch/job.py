@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from steptime.errors import SteptimeError, UsageError
+from steptime.errors import SteptimeError, error_of
 from steptime.launch.process import Rank, start_rank, world_environment
 
 _GRACE_S = 2.0
@@ -129,9 +129,8 @@ class Job:
         while message := rank.receive():
             report = json.loads(message)
             if "error" in report:
-                kind = UsageError if report["exit_code"] == UsageError.exit_code else SteptimeError
                 rank.failed = True
-                error = kind(report["error"])
+                error = error_of(report["error"], report["exit_code"])
                 self.fail(Failure(rank.number, error, lost_contact=report["lost_contact"]))
             elif self._hears:
                 self._hears(rank, report)

@@ -2,31 +2,58 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from steptime.launch.job import Job
 from steptime.launch.process import stops
 
 
 def run_ranks(
-    command: Sequence[str], ranks: int, threads: int, environ: Mapping[str, str] = os.environ
+    command: Sequence[str],
+    ranks: int,
+    threads: int,
+    environ: Mapping[str, str] = os.environ,
+    stop_s: float | None = None,
 ) -> int:
     """Run ``command`` as ``ranks`` processes of ``threads`` threads, under torchrun's contract.
 
-    Rank 0 has this process's stdout and stderr. The output of the others is withheld; its end is
-    shown when such a rank fails without a report. All ranks end with the first that fails, and with
-    this process, however that ends (``follow_launcher``).
+    As ``run_worlds`` does with one world.
+    """
+    return run_worlds(command, [(ranks, threads)], environ, stop_s)
+
+
+def run_worlds(
+    command: Sequence[str],
+    worlds: Sequence[tuple[int, int]],
+    environ: Mapping[str, str],
+    stop_s: float | None = None,
+) -> int:
+    """Run ``command`` as several worlds at once, each of so many ranks of so many threads.
+
+    Rank 0 of each has this process's stdout and stderr. The output of the others is withheld; its
+    end is shown when such a rank fails without a report. All ranks end with the first that fails,
+    and with this process, however that ends (``follow_launcher``).
 
     Returns 0 when all ranks ended with 0, or 128 plus the number of the signal (one of ``stops()``
     to this process) that stopped them. Raises the error that the first failing rank reported
     (``report_error``), or a SteptimeError that says how it died; an error that only reports the
     loss of another rank counts when there is no other. Must be called in the main thread.
+
+    ``stop_s``: how long ranks that keep their work when SIGTERM comes have to do so; what they then
+    report is raised. Another signal to this process ends them at once, as every one does without.
     """
-    return asyncio.run(_run(command, ranks, threads, environ))
+    return asyncio.run(_run(command, worlds, environ, stop_s))
 
 
-async def _run(command: Sequence[str], ranks: int, threads: int, environ: Mapping[str, str]) -> int:
+async def _run(
+    command: Sequence[str],
+    worlds: Sequence[tuple[int, int]],
+    environ: Mapping[str, str],
+    stop_s: float | None,
+) -> int:
     job = Job()
     stopped_by: list[int] = []
 
@@ -36,8 +63,16 @@ async def _run(command: Sequence[str], ranks: int, threads: int, environ: Mappin
 
     for number in stops():
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
-    job.start(command, ranks, threads, environ)
+    for ranks, threads in worlds:
+        job.start(command, ranks, threads, environ)
     await job.trouble.wait()
+    if stop_s is not None and stopped_by == [signal.SIGTERM]:
+        job.trouble.clear()
+        job.send(signal.SIGTERM)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(job.trouble.wait(), stop_s)
+        if job.cause and len(stopped_by) == 1:
+            stopped_by.clear()
     await job.end(at_once=bool(stopped_by))
     if stopped_by:
         return 128 + stopped_by[0]

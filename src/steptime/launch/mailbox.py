@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from steptime.errors import SteptimeError, UsageError
+from steptime.errors import SteptimeError, error_of
 from steptime.world.environment import detect
 
 MAILBOX_VARIABLE = "STEPTIME_MAILBOX"
@@ -86,9 +86,4 @@ def errors_in(folder: Path) -> list[SteptimeError]:
     """The errors that ranks posted; consequences of another rank's error come last."""
     reports = [json.loads(path.read_text()) for path in sorted(folder.glob("*.error"))]
     reports.sort(key=lambda report: report["lost_contact"])
-    return [
-        (UsageError if report["exit_code"] == UsageError.exit_code else SteptimeError)(
-            report["error"]
-        )
-        for report in reports
-    ]
+    return [error_of(report["error"], report["exit_code"]) for report in reports]

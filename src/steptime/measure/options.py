@@ -7,14 +7,17 @@ from cyclopts import Parameter
 
 from steptime.dtypes import dtype_named
 from steptime.errors import UsageError
+from steptime.limits import check_limits
 from steptime.measure.operation import Operation, operation_named, reduction_named
 from steptime.measure.sizes import Sweep, parse_size
+from steptime.turns import TurnOptions
 
 if TYPE_CHECKING:
     from steptime.collectives import Algorithm
     from steptime.measure.bench import Bench
 
 _FACTOR = 4.0
+_TURNS = TurnOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +62,11 @@ class BenchOptions:
     """1: buffers of the library's own collectives lie in the arena of the backend steptime, where
     these need no copy."""
 
+    seed: int = 0
+    """The order in which several algorithms take turns is drawn from it."""
+
     def __post_init__(self) -> None:
-        for field, least in (("iters", 1), ("warmup_iters", 0), ("check", 0)):
-            if getattr(self, field) < least:
-                name = field.replace("_", "-")
-                raise UsageError(f"--{name} is {getattr(self, field)}: it must be at least {least}")
+        check_limits(self)
         if self.average not in range(4):
             raise UsageError(f"--average is {self.average}: it must be 0, 1, 2 or 3")
         if self.local_register not in (0, 1):
@@ -78,11 +81,12 @@ class BenchOptions:
         factor = self.stepfactor if step or self.stepfactor else _FACTOR
         return Sweep(parse_size(self.minbytes), parse_size(self.maxbytes), factor, step)
 
-    def bench(self, op: str, algorithms: str, ranks: int) -> "Bench":
+    def bench(self, op: str, algorithms: str, ranks: int, turns: TurnOptions = _TURNS) -> "Bench":
         """What is measured on so many ranks; ``algorithms``: see ``chosen_algorithms``.
 
-        Raises UsageError when the operation or an algorithm is unknown or cannot serve them, the
-        root is no rank, or the reduction does not suit the datatype.
+        ``turns``: how several of them take turns. Raises UsageError when the operation or an
+        algorithm is unknown or cannot serve the ranks, the root is no rank, the reduction does not
+        suit the datatype, or there are more turns than operations.
         """
         from steptime.measure.bench import Bench
         from steptime.measure.timing import Average, Effort
@@ -95,7 +99,7 @@ class BenchOptions:
             raise UsageError(f"there is no avg of {dtype.name}: choose a float type, or sum")
         if not operation.moves:
             dtype = dtype_named("uint8")
-        return Bench(
+        asked = Bench(
             operation=operation,
             dtype=dtype,
             reduction=reduction if operation.reduces else "sum",
@@ -106,7 +110,11 @@ class BenchOptions:
             checks=self.check,
             average=Average(self.average),
             registered=bool(self.local_register),
+            turns=turns,
+            seed=self.seed,
         )
+        asked.blocks(len(asked.algorithms))
+        return asked
 
 
 def chosen_algorithms(

@@ -7,7 +7,8 @@ from typing import Any
 from steptime.collectives import Algorithm
 from steptime.collectives.price import time as schedule_time
 from steptime.dtypes import dtype_named
-from steptime.measure.bench import Bench, Row, measure, size_of
+from steptime.measure.bench import Bench, Row, Sized, measure, size_of
+from steptime.measure.contest import Contest
 from steptime.measure.exact import ExactData
 from steptime.measure.fit import Fit, fit
 from steptime.measure.links import Pair, measure_pairs
@@ -33,32 +34,43 @@ class Machine:
 
 @dataclass(frozen=True)
 class Session:
-    """A whole measurement. ``fits``: t = alpha + size/beta of each algorithm, None for one size."""
+    """A whole measurement. ``fits``: t = alpha + size/beta of each algorithm, None for one size.
+
+    ``contests``: of the algorithms at each size, none where there is but one.
+    """
 
     rows: Sequence[Row]
+    contests: Sequence[Contest]
     fits: Mapping[str, Fit | None]
     machine: Machine | None
 
 
 def run(
-    transport: BenchTransport, bench: Bench, hosts: tuple[int, ...], on_row: Callable[[Row], None]
+    transport: BenchTransport,
+    bench: Bench,
+    hosts: tuple[int, ...],
+    on_size: Callable[[Sized], None],
 ) -> Session:
-    """Measure all that ``bench`` names; ``on_row`` is called with every row at once.
+    """Measure all that ``bench`` names; ``on_size`` is called with the rows of each size at once.
 
     Messages between neighbours are measured first; the schedules' times are predicted from them.
     """
     predicts = transport.ranks > 1 and any(bench.algorithms)
     machine = measure_machine(transport, bench) if predicts else None
-    named = {a.name: a for a in bench.algorithms if a}
-    rows = []
+    named = dict(zip(bench.names, bench.algorithms, strict=True))
+    sizes = []
     for measured in measure(transport, bench, hosts):
-        algorithm = named.get(measured.algorithm)
-        row = measured
-        if machine and algorithm:
-            row = replace(row, predicted_us=_predicted_us(bench, row, algorithm, hosts, machine))
-        on_row(row)
-        rows.append(row)
-    return Session(rows, _fits(rows), machine)
+        rows = [
+            replace(row, predicted_us=_predicted_us(bench, row, algorithm, hosts, machine))
+            if machine and (algorithm := named[row.algorithm])
+            else row
+            for row in measured.rows
+        ]
+        sizes.append(replace(measured, rows=rows))
+        on_size(sizes[-1])
+    all_rows = [row for size in sizes for row in size.rows]
+    contests = [size.contest for size in sizes] if len(named) > 1 else []
+    return Session(all_rows, contests, _fits(all_rows), machine)
 
 
 def measure_machine(transport: BenchTransport, bench: Bench) -> Machine | None:
@@ -137,11 +149,19 @@ def record(
         "average_over_ranks": bench.average.name.lower(),
         "registered": bench.registered,
         "rows": [{"backend": place["backend"], **asdict(row)} for row in session.rows],
+        **contests_record(bench, session.contests),
         "fits": {name: _fit(found) for name, found in session.fits.items() if found},
         "message": _fit(machine.message) if machine else None,
         **({"pairs": [pair_record(pair) for pair in pairs]} if pairs else {}),
         "environment": run_folder.environment(own=place["ranks"] * place["threads"]),
     }
+
+
+def contests_record(bench: Bench, contests: Sequence[Contest]) -> dict[str, Any]:
+    """How algorithms took turns and stand to each other, as in run.json; {} where none did."""
+    if not contests:
+        return {}
+    return {"seed": bench.seed, "see": bench.turns.part, "contests": [c.record() for c in contests]}
 
 
 def _fit(found: Fit) -> dict[str, Any]:

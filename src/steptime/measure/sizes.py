@@ -1,11 +1,15 @@
 """The sizes of a sweep."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from math import inf
 
 from steptime.errors import UsageError
 from steptime.units import Size, parse_bytes
 
+_MOST_SIZES = 10_000
 _BINARY = re.compile(r"(\d+)([KMG])", re.IGNORECASE)
 
 
@@ -37,15 +41,24 @@ class Sweep:
             )
         if (self.factor is None) == (self.step is None):
             raise UsageError("--stepbytes and --stepfactor both say which sizes: leave one out")
-        if self.factor is not None and not self.factor > 1:
-            raise UsageError(f"--stepfactor is {self.factor:g}: it must be above 1")
+        if self.factor is not None and not 1 < self.factor < inf:
+            raise UsageError(f"--stepfactor is {self.factor:g}: it must be a number above 1")
         if self.step is not None and self.step < 1:
             raise UsageError(f"--stepbytes is {self.step}: it must be at least 1")
 
+        if len(self.sizes()) > _MOST_SIZES:
+            raise UsageError(
+                f"these are over {_MOST_SIZES:,} sizes: make --stepbytes or --stepfactor larger"
+            )
+
     def sizes(self) -> list[int]:
         """The sizes in bytes, ascending."""
-        sizes, size = [], self.least
+        return list(islice(self._all_sizes(), _MOST_SIZES + 1))
+
+    def _all_sizes(self) -> Iterator[int]:
+        size = self.least
         while size <= self.most:
-            sizes.append(size)
-            size = size + self.step if self.step else max(size + 1, int(size * (self.factor or 2)))
-        return sizes
+            yield size
+            # Not beyond the most: a factor near the largest float would make no integer of it.
+            grown = size + self.step if self.step else size * (self.factor or 2)
+            size = max(size + 1, int(min(grown, self.most + 1)))

@@ -1,17 +1,23 @@
 """Rows of a benchmark as lines of text in the style of nccl-tests, of OSU, or narrow."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from steptime.dtypes import dtype_named
-from steptime.measure.bench import Bench, Figures, Row, wrong_in_all
+from steptime.measure.bench import Bench, Figures, Row, Sized, wrong_in_all
+from steptime.measure.contest import Contest
 from steptime.measure.fit import Fit
 from steptime.units import Size, format_seconds
 
 Style: TypeAlias = Literal["nccl", "narrow", "osu"]
 
 _PLAIN = {"product": "prod"}
+_TURNS = (
+    "# algorithms take turns; one is the fastest where the 99 % intervals of the",
+    "# others, out of place, lie above 1",
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,10 @@ class Layout:
 
     header: Sequence[str]
     line: Callable[[Row], str]
+
+    def lines(self, size: Sized) -> list[str]:
+        """The rows of a size, and who won where several took turns."""
+        return [*map(self.line, size.rows), *verdict(size.contest)]
 
 
 def layout(style: Style, bench: Bench, ranks: int, backend: str) -> Layout:
@@ -33,6 +43,26 @@ def style_for(bench: Bench, columns: int | None) -> Style:
     if columns is None or columns >= len(_nccl_header(bench)[0]):
         return "nccl"
     return "narrow"
+
+
+def verdict(contest: Contest) -> list[str]:
+    """Who is the fastest at a size or cannot be told from it, and how far behind the others are."""
+    names, best = contest.names, contest.names[contest.best]
+    if len(names) == 1:
+        return []
+    level = ", ".join(names[at] for at in contest.level)
+    told = f"is level with {level}" if level else "is the fastest"
+    ratios = sorted(
+        (ratio, name)
+        for at, name in enumerate(names)
+        if name != best and (ratio := contest.ratio(at))
+    )
+    others = (
+        f"{name} {_digits(ratio)} ({_digits(low)} to {_digits(high)})"
+        for (ratio, (low, high)), name in ratios
+    )
+    text = f"{Size(contest.size_bytes)}: {best} {told}; over its time: {', '.join(others)}"
+    return textwrap.wrap(text, 80, initial_indent="# ", subsequent_indent="#   ")
 
 
 def footer(rows: Sequence[Row], fits: Mapping[str, Fit | None], neighbours: Fit | None) -> str:
@@ -56,6 +86,8 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in row.items():
         if name in ("out_of_place", "in_place"):
             columns |= {f"{name}_{field}": (value or {}).get(field) for field in halves}
+        elif name == "ci99":
+            columns |= dict(zip(("ci99_low", "ci99_high"), value or (None, None), strict=True))
         elif isinstance(value, Mapping):
             columns |= {f"{name}_{field}": entry for field, entry in value.items()}
         else:
@@ -79,6 +111,7 @@ def _summary(bench: Bench, ranks: int, backend: str) -> list[str]:
         f"# warmup iters: {effort.warmup} iters: {effort.iterations} validation: {bench.checks}",
         f"# busbw = {factor:.3g} x algbw: what a link carries, whatever the number of ranks",
         "# GB/s is 1e9",
+        *(_TURNS if len(bench.algorithms) > 1 else ()),
     ]
 
 

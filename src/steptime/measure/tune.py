@@ -1,36 +1,19 @@
-"""Tuning: the fastest algorithm for each size, measured so that noise does not decide."""
+"""Tuning: an algorithm for each size that no other is told to beat, and few changes of it."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from steptime.collectives.selection import BUILTIN, Choice, Selection
+from steptime.arrays import Floats
+from steptime.collectives.selection import Choice, Selection
+from steptime.errors import SteptimeError
 from steptime.measure.bench import Bench, size_of, wrong_elements
+from steptime.measure.contest import Contest, take_turns
 from steptime.measure.exact import ExactData
 from steptime.measure.timing import Average, Effort, back_to_back
 from steptime.measure.transport import BenchTransport
 from steptime.measure.trial import Trial, prepare, trial
-
-_ROUNDS = 7
-_SWITCH = 0.1
-"""The least total gain, as a fraction of a time, for which the algorithm changes from one size to
-the next: less is noise."""
-
-
-@dataclass(frozen=True)
-class Contest:
-    """The median times of all algorithms at one size, in seconds, by name."""
-
-    size_bytes: int
-    seconds: Mapping[str, float]
-    wrong: int
-
-    @property
-    def fastest(self) -> str:
-        """The name with the shortest median."""
-        return min(self.seconds, key=self.seconds.__getitem__)
+from steptime.units import Size
 
 
 def contests(
@@ -39,10 +22,9 @@ def contests(
     hosts: tuple[int, ...],
     on_contest: Callable[[Contest], None],
 ) -> list[Contest]:
-    """Measure all algorithms at every size, in place where possible.
+    """Let all algorithms take turns at every size, in place where possible.
 
-    They take turns: a few operations of each, round after round, so that what slows the machine for
-    a while slows all of them. A time is that of the slowest rank, the median of the rounds.
+    A time is that of the slowest rank. Raises SteptimeError where a result is wrong.
     """
     found = []
     for data in bench.data(transport.ranks):
@@ -55,33 +37,32 @@ def _contest(
     transport: BenchTransport, bench: Bench, data: ExactData, hosts: tuple[int, ...]
 ) -> Contest:
     trials: dict[str, Trial] = {}
-    wrong = 0
-    for algorithm in bench.algorithms:
+    for name, algorithm in zip(bench.names, bench.algorithms, strict=True):
         ready = trial(transport, data, algorithm, hosts, in_place=True)
         ready = ready or trial(transport, data, algorithm, hosts, in_place=False)
         if ready:
-            wrong += wrong_elements(transport, ready, data, bench.checks) or 0
+            if wrong := wrong_elements(transport, ready, data, bench.checks):
+                raise SteptimeError(
+                    f"{wrong} elements of the results of {name} are wrong at "
+                    f"{Size(size_of(data))}, so nothing is selected: leave it out of --algorithms"
+                )
             prepare(transport, ready, data)
-            trials[algorithm.name if algorithm else BUILTIN] = ready
-    rounds = np.empty((_ROUNDS, len(trials)))
-    effort = Effort(1, max(1, bench.effort.iterations // _ROUNDS))
-    for times in rounds:
-        for i, ready in enumerate(trials.values()):
-            times[i] = Average.MAX.of(back_to_back(transport, ready.run, effort))
-    medians = np.median(rounds, axis=0).tolist()
-    return Contest(size_of(data), dict(zip(trials, medians, strict=True)), wrong)
+            trials[name] = ready
+
+    def timed(name: str, effort: Effort) -> float:
+        return Average.MAX.of(back_to_back(transport, trials[name].run, effort))
+
+    return take_turns(transport, bench, size_of(data), list(trials), timed)
 
 
 def select(collective: str, found: Sequence[Contest]) -> Selection:
-    """The selection that loses least against the fastest of every size, with few changes.
+    """The selection with the fewest changes that takes the best or one level with it everywhere.
 
-    Minimises the sum of log(time / fastest) over the sizes, plus a constant for every change of
-    algorithm (Viterbi), so that equally good algorithms do not alternate. A change lies half way
-    between two sizes, on a logarithmic scale.
+    Of several such the one whose algorithms seem the fastest: that minimises the sum over the sizes
+    of log(time / best). A change lies half way between two sizes, on a logarithmic scale.
     """
-    names = list(found[0].seconds)
-    times = np.array([[contest.seconds[name] for name in names] for contest in found])
-    path = _cheapest_path(np.log(times / times.min(axis=1, keepdims=True)), np.log1p(_SWITCH))
+    names = found[0].names
+    path = _path(np.stack([_costs(contest) for contest in found]))
     choices, first = [], 0
     for at in range(len(path)):
         last = at + 1 == len(path)
@@ -93,8 +74,22 @@ def select(collective: str, found: Sequence[Contest]) -> Selection:
     return Selection(collective, tuple(choices))
 
 
-def _cheapest_path(costs: NDArray[np.float64], switch: float) -> list[int]:
-    """A column for each row of ``costs``, shape (rows, columns); each change costs ``switch``."""
+def _costs(contest: Contest) -> Floats:
+    """By how much the logarithm of each time is above the best's, inf where that is told."""
+    logs = np.log(contest.seconds).mean(axis=0)
+    costs = np.full(logs.shape, np.inf)
+    standing = [contest.best, *contest.level]
+    costs[standing] = logs[standing] - logs[contest.best]
+    return costs
+
+
+def _path(costs: Floats) -> list[int]:
+    """A column for each row of ``costs``, shape (rows, columns), with the fewest changes.
+
+    Of all such the one that costs least (Viterbi): a change costs more than all rows together, and
+    inf is not taken. Each row has a column that costs 0.
+    """
+    switch = 1.0 + costs[np.isfinite(costs)].sum()
     columns = np.arange(costs.shape[1])
     change = np.where(columns[:, None] == columns, 0.0, switch)
     total, came_from = costs[0], []

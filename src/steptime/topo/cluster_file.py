@@ -36,6 +36,7 @@ def cluster_file(
         f'memory = "{int(device["memory"])}B"',
         f'memory_bandwidth = "{_rate(device["memory_bandwidth"])}"',
         f'reduction = "{_rate(device["reduction"])}"',
+        'basis = "measured"',
         "",
         "[host]",
         f"devices = {ranks}",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from steptime.errors import UsageError
-from steptime.files import bounded_bytes
+from steptime.files import bounded_bytes, reading
 from steptime.topo.nccl import parse_nccl
 from steptime.topo.smi import looks_like_matrix, parse_matrix
 from steptime.topo.topology import Topology
@@ -17,7 +17,8 @@ def read_topology(path: Path) -> Topology:
     Raises UsageError where it cannot be read or is neither.
     """
     content = bounded_bytes(path, "topology", _MOST_BYTES)
-    return parse_topology(content.decode(errors="replace"), path.name)
+    with reading(path, "topology"):
+        return parse_topology(content.decode(errors="replace"), path.name)
 
 
 def parse_topology(text: str, name: str) -> Topology:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from steptime.errors import UsageError
+from steptime.limits import whole_number
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def is_mark(text: str) -> bool:
     """Whether ``text`` may stand in a matrix off its diagonal."""
     links = text.removeprefix("NV")
     if links != text:
-        return links.isdecimal() and 0 < int(links) < MOST_LINKS
+        return 0 < (whole_number(links) or 0) < MOST_LINKS
     return any(mark.name == text for mark in MARKS)
 
 

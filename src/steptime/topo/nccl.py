@@ -1,15 +1,21 @@
 """Reading NCCL's topology file, as NCCL_TOPO_DUMP_FILE writes it."""
 
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
+from xml.etree.ElementTree import Element
 
 from steptime.errors import UsageError
+from steptime.files import parsed_xml, reading
+from steptime.limits import check_within
+from steptime.topo.marks import MOST_LINKS
 from steptime.topo.rates import Processor, between_sockets, nvlink_rate, pcie_rate
-from steptime.topo.topology import Kind, Level, Part, Place, Topology, marks_of
+from steptime.topo.topology import MOST_PARTS, Kind, Level, Part, Place, Topology, marks_of
 
 _SWITCH, _NVSWITCH = "0x0604", "0x068000"
+_MOST_LANES = 64
+_MOST_DIGITS = 1 << 12
+_MEND = "let NCCL write it again with NCCL_TOPO_DUMP_FILE"
 
 Links = dict[str, int]
 """How many NVLinks of a GPU lead to each target, by its bus id."""
@@ -21,29 +27,22 @@ def parse_nccl(text: str, name: str) -> Topology:
     NCCL's file has no host bridges: a path within one CPU is PHB to it. Raises UsageError when the
     text is no such file or holds no GPU.
     """
-    try:
-        # Only what expands entities could harm; ElementTree loads none from outside.
-        system = ElementTree.fromstring(text)  # noqa: S314
-    except ElementTree.ParseError as error:
-        raise UsageError(
-            f"{name} is no whole XML file: {error}; let NCCL write it again with "
-            "NCCL_TOPO_DUMP_FILE"
-        ) from None
+    with reading(name, "topology", _MEND):
+        return _topology(_system(text, name), name)
+
+
+def _system(text: str, name: str) -> Element:
+    """The root of a topology file."""
+    system = parsed_xml(text)
     if system.tag != "system":
         raise UsageError(
             f"{name} is XML, but its root is {system.tag!r}: NCCL's topology has 'system', as "
             "NCCL_TOPO_DUMP_FILE writes it"
         )
-    try:
-        return _topology(system, name)
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"{name} has a device whose numbers cannot be read ({error}): let NCCL write it again "
-            "with NCCL_TOPO_DUMP_FILE"
-        ) from None
+    return system
 
 
-def _topology(system: ElementTree.Element, name: str) -> Topology:
+def _topology(system: Element, name: str) -> Topology:
     """The topology in the element ``system``. Raises ValueError or TypeError for a bad number."""
     cpus = system.findall("cpu")
     leaves = [leaf for cpu in cpus for leaf in _leaves(cpu)]
@@ -51,6 +50,7 @@ def _topology(system: ElementTree.Element, name: str) -> Topology:
     nics = sorted((leaf for leaf in leaves if leaf[0].kind is Kind.NIC), key=_number)
     if not gpus:
         raise UsageError(f"{name} holds no GPU: let NCCL write it again with NCCL_TOPO_DUMP_FILE")
+    check_within("the number of GPUs and NICs", len(leaves), 1, MOST_PARTS)
     parts = tuple(part for part, *_ in [*gpus, *nics])
     processor = _processor(cpus[0])
     return Topology(
@@ -67,7 +67,7 @@ def _number(leaf: tuple[Part, str, Links]) -> int:
     return int(leaf[0].name[3:])
 
 
-def _processor(cpu: ElementTree.Element) -> Processor:
+def _processor(cpu: Element) -> Processor:
     family = int(cpu.get("familyid", "0"))
     return Processor(
         arch=cpu.get("arch", ""),
@@ -78,7 +78,7 @@ def _processor(cpu: ElementTree.Element) -> Processor:
     )
 
 
-def _leaves(cpu: ElementTree.Element) -> Iterator[tuple[Part, str, Links]]:
+def _leaves(cpu: Element) -> Iterator[tuple[Part, str, Links]]:
     """The GPUs and NICs below a CPU, their bus ids and NVLinks."""
     numa = cpu.get("numaid", "")
     root = Place(Level.NUMA, f"NUMA {numa}")
@@ -90,9 +90,11 @@ def _leaves(cpu: ElementTree.Element) -> Iterator[tuple[Part, str, Links]]:
         yield from _nets(nic, replace(common, above=(root, bridge)), "")
 
 
-def _below(pci: ElementTree.Element, part: Part) -> Iterator[tuple[Part, str, Links]]:
+def _below(pci: Element, part: Part) -> Iterator[tuple[Part, str, Links]]:
     bus = pci.get("busid", "").lower()
-    rate = pcie_rate(pci.get("link_speed", ""), int(pci.get("link_width", "16") or 16))
+    width = int(pci.get("link_width", "16") or 16)
+    check_within("a link_width", width, 0, _MOST_LANES)
+    rate = pcie_rate(pci.get("link_speed", ""), width)
     if pci.get("class", "").startswith(_SWITCH):
         part = replace(part, above=(*part.above, Place(Level.SWITCH, f"switch {bus}", rate)))
     for child in pci.findall("pci"):
@@ -112,7 +114,7 @@ def _below(pci: ElementTree.Element, part: Part) -> Iterator[tuple[Part, str, Li
         yield from _nets(nic, replace(part, above=(*part.above, port)), bus)
 
 
-def _nets(nic: ElementTree.Element, part: Part, bus: str) -> Iterator[tuple[Part, str, Links]]:
+def _nets(nic: Element, part: Part, bus: str) -> Iterator[tuple[Part, str, Links]]:
     for net in nic.findall("net"):
         speed = int(net.get("speed", "-1"))
         network = (speed if speed > 0 else 10_000) * 1e6 / 8
@@ -120,13 +122,14 @@ def _nets(nic: ElementTree.Element, part: Part, bus: str) -> Iterator[tuple[Part
         yield replace(part, kind=Kind.NIC, name=name, title=title, network=network), bus, {}
 
 
-def _links(gpu: ElementTree.Element) -> Links:
+def _links(gpu: Element) -> Links:
     """NVLinks by target; those to NVSwitches together, since each GPU reaches all through them."""
     links: Links = {}
     for link in gpu.findall("nvlink"):
         switch = link.get("tclass", "") == _NVSWITCH
         target = _NVSWITCH if switch else link.get("target", "").lower()
         links[target] = links.get(target, 0) + int(link.get("count", "1"))
+        check_within("the NVLinks of a GPU to another", links[target], 1, MOST_LINKS - 1)
     return links
 
 
@@ -142,6 +145,7 @@ def _nvlinks(gpus: list[tuple[str, Links]]) -> dict[tuple[int, int], int]:
 
 def _cpu_list(mask: str) -> str:
     """The CPUs of a kernel's mask: ``16-39`` for ``000000ff,ffff0000``."""
+    check_within("the digits of a CPU mask", len(mask), 0, _MOST_DIGITS)
     bits = int(mask.replace(",", "") or "0", 16)
     cpus = [cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1]
     firsts = [cpu for cpu in cpus if cpu == 0 or not bits >> (cpu - 1) & 1]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from steptime.errors import UsageError
+from steptime.limits import check_within
 from steptime.topo.marks import is_mark
-from steptime.topo.topology import Kind, Level, Marks, Part, Place, Topology
+from steptime.topo.topology import MOST_PARTS, Kind, Level, Marks, Part, Place, Topology
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _OLD_MARKS = {"SOC": "SYS"}  # before 2017
@@ -41,6 +42,7 @@ def parse_matrix(text: str, name: str) -> Topology:
         )
     header = lines[start].split()
     devices = header[: header.index("CPU")] if "CPU" in header else header
+    check_within("the number of GPUs and NICs", len(devices), 1, MOST_PARTS)
     rows = _rows(lines, start, devices, name)
     marks = tuple(rows[device].marks for device in devices)
     _check_symmetric(marks, devices, name)

@@ -57,6 +57,10 @@ Marks: TypeAlias = tuple[tuple[str, ...], ...]
 """The mark of each part towards each, shape (parts, parts): X, NV#, PIX, PXB, PHB, NODE or SYS."""
 
 
+MOST_PARTS = 512
+"""GPUs and NICs of a host; every pair of them is looked at."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Topology:
     """One host, called ``host``. ``origin``: where its description comes from.

@@ -3,7 +3,8 @@
 They are as in torch 2.13; a new release of torch should need changes in this file alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
@@ -12,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 from torch._C._dynamo import eval_frame
+from torch.distributed import distributed_c10d
+from torch.utils import _python_dispatch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,6 +22,7 @@ R = TypeVar("R")
 ProcessGroup = c10d.ProcessGroup
 Store = c10d.Store
 PrefixStore = c10d.PrefixStore
+HashStore = c10d.HashStore
 Work = c10d.Work
 
 ReduceOp: Any = c10d.ReduceOp
@@ -56,6 +60,11 @@ def left_alone(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
+def timeout_of(store: Store) -> timedelta:
+    """How long ``store`` waits for a key, which the type of Store does not tell."""
+    return timedelta(seconds=store.timeout.total_seconds())  # type: ignore[attr-defined]
+
+
 def gloo(store: Store, rank: int, ranks: int, timeout: timedelta) -> Any:
     """A gloo group over the network that connects through ``store``, outside torch.distributed.
 
@@ -78,3 +87,144 @@ def nccl(store: Store, rank: int, ranks: int, timeout: timedelta) -> Any:
 def has_nccl() -> bool:
     """Whether CUDA tensors can be communicated in this process."""
     return torch.cuda.is_available() and dist.is_nccl_available()
+
+
+def redispatch(namespace: str, name: str) -> Callable[..., Any]:
+    """The operator ``namespace.name`` as it is below a kernel of ours for the key BackendSelect.
+
+    The result takes the keys in BELOW of the set that the kernel was given, and its arguments;
+    while it runs the interpreter's lock is free.
+    """
+    call: Callable[..., Any] = getattr(
+        getattr(torch.ops, namespace), name
+    ).default._handle.redispatch_boxed
+    return call
+
+
+BELOW: Any = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+"""The keys of kernels that come after one of ours."""
+
+
+def each_subclass(base: type, function: Callable[[type], None]) -> Callable[[], None]:
+    """Call ``function`` for every class below ``base``, now or when it is made; the result ends it.
+
+    C++ made ``base``: it leaves ``__init_subclass__`` to ``object``, where it does nothing.
+    """
+    known: list[type] = list(base.__subclasses__())
+    while known:
+        kind = known.pop()
+        function(kind)
+        known += kind.__subclasses__()
+    base.__init_subclass__ = classmethod(function)  # type: ignore[assignment]
+
+    def end() -> None:
+        del base.__init_subclass__
+
+    return end
+
+
+_REDUCING_OPTIONS: tuple[Any, ...] = (
+    c10d.AllreduceOptions,
+    c10d.AllreduceCoalescedOptions,
+    c10d.ReduceOptions,
+    c10d.ReduceScatterOptions,
+)
+
+
+def watch_reductions(chosen: Callable[[Any], None]) -> Callable[[], None]:
+    """Call ``chosen`` with the reduction wherever Python sets a call's; the result ends it."""
+    replaced = [(options, options.__dict__.get("reduceOp")) for options in _REDUCING_OPTIONS]
+
+    def watched(given: Any) -> property:
+        def choose(options: Any, reduction: Any) -> None:
+            chosen(reduction)
+            given.fset(options, reduction)
+
+        return property(given.fget, choose)
+
+    for options, given in replaced:
+        if given is not None:
+            options.reduceOp = watched(given)
+
+    def end() -> None:
+        for options, given in replaced:
+            if given is not None:
+                options.reduceOp = given
+
+    return end
+
+
+_REDUCTIONS = {value: name.lower() for name, value in RedOpType.__members__.items()}
+_AT_ONCE = {id(value): name.lower() for name, value in vars(ReduceOp).items() if name.isupper()}
+"""The names of the very objects that callers name, as ``dist.ReduceOp.SUM``."""
+
+
+def reduction_name(reduction: Any) -> str:
+    """The name of a reduction, as "sum" or "avg"; C++ leaves None, which is a sum.
+
+    A reduction that is none of torch's has the name that it gives itself, or none.
+    """
+    if reduction is None or isinstance(reduction, str):
+        return str(reduction or "sum")
+    if (at_once := _AT_ONCE.get(id(reduction))) is not None:
+        return str(at_once)
+    known = _REDUCTIONS.get(getattr(reduction, "op", reduction))
+    return str(known or getattr(reduction, "name", ""))
+
+
+def dispatch_modes() -> list[Any]:
+    """The modes that see the operators of this thread, the innermost last."""
+    modes: list[Any] = _python_dispatch._get_current_dispatch_mode_stack()
+    return modes
+
+
+def observe_new_groups(around: Callable[[Sequence[int]], AbstractContextManager[None]]) -> Any:
+    """Run every call that makes a group of all ranks' doing inside ``around`` of its ranks.
+
+    A group that its own ranks make alone (``use_local_synchronization``) is none of these. The
+    result ends that.
+    """
+    module = distributed_c10d
+    before = module._new_group_with_tag
+
+    def new_group(ranks: Sequence[int] | None = None, *arguments: Any, **options: Any) -> Any:
+        if options.get("use_local_synchronization"):
+            return before(ranks, *arguments, **options)
+        with around(list(ranks) if ranks is not None else list(range(dist.get_world_size()))):
+            return before(ranks, *arguments, **options)
+
+    module._new_group_with_tag = new_group
+
+    def end() -> None:
+        module._new_group_with_tag = before
+
+    return end
+
+
+def comm_hooks(wrapped: Any) -> list[Any]:
+    """The functions by which a DistributedDataParallel communicates, instead of its own."""
+    return [hook for hook, _ in wrapped._comm_hooks]
+
+
+def backward_input(
+    outputs: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor] | None,
+    inputs: Sequence[torch.Tensor],
+    weights: Iterator[torch.nn.Parameter],
+) -> list[dict[str, Any]]:
+    """Put the gradients of the ``inputs`` into them; those of ``weights`` are left for later.
+
+    ``gradients``: of the ``outputs``, whose graph is let go of; None for a loss. Returns what
+    ``backward_weight`` needs.
+    """
+    from torch.distributed.pipelining import _backward  # a second: only these schedules need it
+
+    given = None if gradients is None else list(gradients)
+    return _backward.stage_backward_input(list(outputs), given, list(inputs), weights)[1]
+
+
+def backward_weight(weights: Iterator[torch.nn.Parameter], later: list[dict[str, Any]]) -> None:
+    """Add the gradients that ``backward_input`` left to those of the ``weights``."""
+    from torch.distributed.pipelining import _backward
+
+    _backward.stage_backward_weight(weights, later)

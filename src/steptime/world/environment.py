@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from steptime.errors import SteptimeError, UsageError
+from steptime.limits import whole_number
 
 Launcher: TypeAlias = Literal["torchrun", "mpirun", "srun", "steptime", "single"]
 
@@ -50,6 +51,9 @@ class World:
 
     agent_listens: bool = False
     """torchrun's agent listens at the address and port instead of rank 0."""
+
+    restarts: int = 0
+    """How often torchrun's agent, whose store stays the same, has started the ranks again."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
@@ -116,6 +120,7 @@ def _read_torchrun(environ: Mapping[str, str]) -> World | None:
         port=_number(environ, "MASTER_PORT"),
         listener=_number(environ, LISTENER_VARIABLE) if LISTENER_VARIABLE in environ else None,
         agent_listens=environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        restarts=_number(environ, "TORCHELASTIC_RESTART_COUNT", default=0),
     )
 
 
@@ -206,6 +211,7 @@ def _number(environ: Mapping[str, str], *names: str, default: int | None = None)
     if default is not None and not any(environ.get(name) for name in names):
         return default
     text = _text(environ, *names)
-    if not text.isdecimal():
+    number = whole_number(text)
+    if number is None:
         raise UsageError(f"the environment sets {' or '.join(names)} to '{text}', not to a number")
-    return int(text)
+    return number

@@ -5,10 +5,8 @@ import os
 import re
 import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -17,11 +15,15 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 
 from steptime.errors import SteptimeError, UsageError
+from steptime.world.deadline import within
 from steptime.world.environment import LostContactError, World
 from steptime.world.freed_memory import keep_freed_memory
 from steptime.world.rendezvous import Endpoint, rendezvous
 
 _POLL_S = 0.05
+_GRACE_S = 1.0
+"""How long a call of the store may take beyond the timeout by which it ends itself."""
+
 _PEER_GONE = re.compile(
     r"Connection closed by peer|Connection reset by peer|Broken pipe|Connection was likely closed"
     r"|remote process exited"
@@ -80,7 +82,13 @@ def join(world: World, backend: str, timeout_s: float) -> None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _loopback())
     with rendezvous(world, timeout_s) as point:
         store = _open_store(point, world, timeout_s)
-        _call_roll(store, world, timeout_s)
+        try:
+            within(timeout_s + _GRACE_S, _call_roll, store, world, timeout_s)
+        except (RuntimeError, TimeoutError) as error:
+            raise LostContactError(
+                f"rank {world.rank} lost contact with rank 0 while the ranks joined: it died, or "
+                "its host cannot be reached"
+            ) from error
         try:
             dist.init_process_group(
                 backend,
@@ -135,28 +143,21 @@ def _loopback() -> str:
 
 def _open_store(point: Endpoint, world: World, timeout_s: float) -> Store:
     """Connect to the store at ``point``, which rank 0 serves unless torchrun's agent does."""
-    opened: Future[Store] = Future()
-
-    def connect() -> None:
-        try:
-            store = TCPStore(
-                point.address,
-                point.port,
-                world.size,
-                is_master=point.listener is not None,
-                timeout=timedelta(seconds=timeout_s),
-                wait_for_workers=False,
-                master_listen_fd=point.listener.detach() if point.listener else None,
-            )
-        except RuntimeError as error:
-            opened.set_exception(error)
-        else:
-            opened.set_result(store)
-
-    # In a thread, since torch waits for ever on a port that accepts and then says nothing.
-    threading.Thread(target=connect, daemon=True).start()
     try:
-        return opened.result(timeout_s)
+        # torch waits for ever on a port that accepts and then says nothing.
+        store = within(
+            timeout_s,
+            TCPStore,
+            point.address,
+            point.port,
+            world.size,
+            is_master=point.listener is not None,
+            timeout=timedelta(seconds=timeout_s),
+            wait_for_workers=False,
+            master_listen_fd=point.listener.detach() if point.listener else None,
+        )
+        # In the store of an agent the addresses of ranks that died before a restart still stand.
+        return PrefixStore(f"restart_{world.restarts}", store) if world.agent_listens else store
     except (RuntimeError, TimeoutError) as error:
         raise LostContactError(
             f"rank {world.rank} got no answer from rank 0 at {point.address}:{point.port} within "

@@ -74,7 +74,7 @@ def _rank(
     torch.set_num_threads(1)
     try:
         store = FileStore(str(path), ranks)
-        group = HostGroup(store, find_hosts(store, rank, ranks), timeout_s)
+        group = HostGroup(store, find_hosts(store, rank, ranks, timeout_s), timeout_s)
         try:
             result = function(group, *arguments)
         finally:

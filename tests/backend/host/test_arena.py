@@ -1,16 +1,20 @@
 """Tensors in shared memory: where they lie, what they take, and who sees them."""
 
+import fcntl
 import gc
 import os
+import resource
 from pathlib import Path
 
 import pytest
 import torch
 
 from backend.host.group import in_group
+from gigabytes import gigabytes
+from ranks import on_ranks
 from steptime import host_memory as room
 from steptime.backend import reduction
-from steptime.backend.host import Call, HostGroup, Kind, arena, empty
+from steptime.backend.host import Call, HostGroup, Kind, arena, empty, segment
 from steptime.backend.host.arena import PAGE
 from steptime.errors import SteptimeError
 
@@ -56,9 +60,22 @@ def test_memory_is_used_again() -> None:
 
 
 def test_more_than_there_is_is_refused_with_how_much_there_is() -> None:
-    elements = room.total_bytes()
+    elements = room.available_bytes()
     with pytest.raises(SteptimeError, match=r"needs .* and this process may take only .* more"):
         empty(elements)
+
+
+def test_a_segment_is_of_one_user_and_of_one_size() -> None:
+    fd = segment.create(PAGE)
+    try:
+        assert os.fstat(fd).st_mode & 0o777 == 0o600
+        seals = fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        assert fcntl.fcntl(fd, fcntl.F_GET_SEALS) == seals
+        for size in (PAGE - 1, PAGE + 1):
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, size)
+    finally:
+        os.close(fd)
 
 
 def test_a_forked_process_neither_frees_nor_shares_the_arena() -> None:
@@ -88,3 +105,84 @@ def _used_by_others(group: HostGroup) -> None:
 
 def test_a_tensor_at_the_place_of_one_before_is_seen_by_all(tmp_path: Path) -> None:
     in_group(2, _used_by_others, tmp_path)
+
+
+def _growing(group: HostGroup) -> int:
+    """Many tensors in an arena that begins small, held at once, then freed and made again."""
+    arena.LEAST_BYTES = 1 << 20  # in this process, which ends with the test
+    for _ in range(2):
+        tensors = [empty(elements << 15) for elements in (4, 60, 9, 5, 33, 8, 64, 7, 100, 4)]
+        for number, tensor in enumerate(tensors):
+            tensor.fill_(number + group.rank)
+        for number, tensor in enumerate(tensors):
+            call = Call.of(Kind.ALL_REDUCE, torch.float32, tensor.numel(), -1, "sum")
+            group.all_reduce(call, tensor, reduction.SUM)
+            assert (tensor == 2 * number + 1).all()
+        del tensor, tensors
+    segments = arena.arena()._segments
+    assert sum(s.end - s.address for s in segments) < 3 * (294 << 17)
+    return len(segments)
+
+
+def test_an_arena_grows_by_few_segments_and_uses_them_again(tmp_path: Path) -> None:
+    assert all(2 <= segments <= 7 for segments in in_group(2, _growing, tmp_path))
+
+
+def _with_few_addresses() -> list[float]:
+    """A group and tensors for which this process may take one GiB of addresses more."""
+    import torch.distributed as dist
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * PAGE + (1 << 30),) * 2)
+    group = dist.new_group(backend="steptime")
+    sums = []
+    for elements in (10, 1 << 18):
+        tensor = empty(elements)
+        tensor.fill_(1)
+        dist.all_reduce(tensor, group=group)
+        sums.append(tensor.sum().item() / elements)
+    with pytest.raises(SteptimeError, match=r"cannot be mapped .* \(ulimit -v\)"):
+        empty(1 << 29)
+    return sums
+
+
+def test_addresses_are_taken_as_tensors_need_them(tmp_path: Path) -> None:
+    with gigabytes(3):
+        sums = on_ranks(2, _with_few_addresses, tmp_path)
+    assert sums == [[2.0, 2.0]] * 2
+
+
+def _with_small_files() -> list[str]:
+    """What is refused with files of at most 32 MiB, and then of 64 KiB on rank 0."""
+    import torch.distributed as dist
+
+    import steptime.backend as backend
+
+    def limit(size: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    limit(32 << 20)
+    group = dist.new_group(backend="steptime")
+    tensor = empty(1 << 18)
+    tensor.fill_(1)
+    dist.all_reduce(tensor, group=group)
+    assert (tensor == 2).all()
+    limit(64 << 10 if dist.get_rank() == 0 else resource.RLIM_INFINITY)
+    sentences = []
+    for call in (
+        lambda: dist.new_group(backend="steptime"),
+        lambda: backend.shared(1 << 20, group=group),
+    ):
+        with pytest.raises(SteptimeError) as refusal:
+            call()
+        sentences.append(str(refusal.value))
+    limit(resource.RLIM_INFINITY)
+    return sentences
+
+
+def test_a_limit_on_files_is_named_on_every_rank(tmp_path: Path) -> None:
+    first, second = on_ranks(2, _with_small_files, tmp_path)
+    assert first == second
+    for sentence in first:
+        assert "cannot be made (File too large)" in sentence
+        assert "ulimit -f" in sentence

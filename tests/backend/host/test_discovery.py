@@ -1,16 +1,15 @@
 """Who shares a host is found out, not believed."""
 
 import json
-import socket
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 from shutil import which
 
 import pytest
 from torch.distributed import FileStore, HashStore, TCPStore
 
+from ports import held_port
 from steptime.backend.host import find_hosts
 from steptime.backend.host.discovery import _partition
 from steptime.errors import UsageError
@@ -22,7 +21,7 @@ from torch.distributed import TCPStore
 from steptime.backend.host import HostGroup, Call, Kind, find_hosts
 port, rank, ranks = map(int, sys.argv[1:])
 store = TCPStore("127.0.0.1", port, ranks, rank == 0)
-hosts = find_hosts(store, rank, ranks)
+hosts = find_hosts(store, rank, ranks, 300.0)
 group = HostGroup(store, hosts, 600.0)
 group.barrier(Call.of(Kind.BARRIER))
 store.set(f"done/{rank}", "")
@@ -45,20 +44,18 @@ def _can_isolate() -> bool:
 
 @pytest.mark.skipif(not _can_isolate(), reason="namespaces of processes are not permitted here")
 def test_ranks_that_do_not_see_each_others_memory_are_on_different_hosts() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     processes = []
-    for rank in range(3):
-        words = [sys.executable, "-c", _MEET, str(port), str(rank), "3"]
-        command = _isolating(*words) if rank == 1 else words
-        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-    try:
-        outputs = [process.communicate(timeout=600)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with held_port() as port:
+        for rank in range(3):
+            words = [sys.executable, "-c", _MEET, str(port), str(rank), "3"]
+            command = _isolating(*words) if rank == 1 else words
+            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        try:
+            outputs = [process.communicate(timeout=600)[0] for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
     partition = [[0, 2], [1]]
     assert [json.loads(output) for output in outputs] == [
         [partition, [0, 2], 0],
@@ -78,7 +75,7 @@ def test_seeing_must_be_mutual() -> None:
 def test_other_processors_are_refused(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
     with pytest.raises(UsageError, match=f"this machine is {machine}: use gloo"):
-        find_hosts(HashStore(), 0, 1)
+        find_hosts(HashStore(), 0, 1, 60.0)
 
 
 @pytest.mark.parametrize("kind", ["file", "tcp"])
@@ -88,6 +85,5 @@ def test_a_rank_that_never_comes_is_named(kind: str, tmp_path: Path) -> None:
         if kind == "file"
         else TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
     )
-    store.set_timeout(timedelta(seconds=0.3))
     with pytest.raises(LostContactError, match="rank 1 did not join the group"):
-        find_hosts(store, 0, 2)
+        find_hosts(store, 0, 2, 0.2)

@@ -8,7 +8,7 @@ import torch
 from torch.distributed import FileStore, PrefixStore
 
 from backend.host.group import in_group
-from steptime import host_memory as room
+from gigabytes import gigabytes
 from steptime.backend import reduction
 from steptime.backend.host import Call, HostGroup, Kind, empty, find_hosts
 
@@ -41,7 +41,7 @@ def _growth(group: HostGroup, folder: Path) -> list[int]:
         if turn == 2:
             before = _held()
         prefixed = PrefixStore(str(turn), store)
-        other = HostGroup(prefixed, find_hosts(prefixed, group.rank, group.ranks), 60.0)
+        other = HostGroup(prefixed, find_hosts(prefixed, group.rank, group.ranks, 60.0), 60.0)
         _calls(other, 150)
         group.barrier(Call.of(Kind.BARRIER))
         other.close()
@@ -76,6 +76,6 @@ def _beyond_2_gib(group: HostGroup) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(room.available_bytes() < 8 << 30, reason="needs 8 GiB of memory")
 def test_sizes_beyond_2_gib(tmp_path: Path) -> None:
-    in_group(2, _beyond_2_gib, tmp_path)
+    with gigabytes(8):
+        in_group(2, _beyond_2_gib, tmp_path)

@@ -136,18 +136,21 @@ def test_messages_arrive_whole_by_tag_and_source(tmp_path: Path) -> None:
     )
 
 
-def _never_sent(group: HostGroup) -> str | None:
+def _never_sent(group: HostGroup, told: Path) -> str | None:
     if group.rank == 0:
-        threading.Event().wait(5)
+        while not told.exists():
+            threading.Event().wait(0.05)
         return None
     with pytest.raises(LostContactError) as raised:
         _recv(group, torch.empty(3), 0, 9)
+    told.touch()
     return str(raised.value)
 
 
 def test_a_message_that_does_not_come_names_who_should_have_sent_it(tmp_path: Path) -> None:
-    _, sentence = in_group(2, _never_sent, tmp_path, timeout_s=2)
-    assert sentence.startswith("recv of float32[3] from rank 0, tag 9, waited 2 s for rank 0 (pid")
+    _, sentence = in_group(2, _never_sent, tmp_path, tmp_path / "told", timeout_s=8)
+    assert sentence.startswith("rank 1 reached the timeout of 8 s waiting for rank 0 (pid ")
+    assert sentence.endswith(") in recv of float32[3] from rank 0, tag 9")
 
 
 def _sender_gone(group: HostGroup) -> str | None:

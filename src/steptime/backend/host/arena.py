@@ -1,8 +1,12 @@
 """Arena: memory for tensors that the other ranks of this host can read and write in place.
 
-A process has one arena: a shared-memory segment as large as the host's memory, of which only
-touched pages take any. A tensor in it is an offset, so the other ranks map each arena once. Freed
-pages go back to the system at once, without an unmap anywhere.
+A process has one arena, which grows by a segment when a tensor does not fit into those it has. A
+tensor in it is an offset, so the other ranks map each segment once, when they first read one of its
+tensors. Freed pages go back to the system at once, without an unmap anywhere.
+
+The first page tells the other ranks about the segments: a random token, by which they verify that
+they mapped the right arena, then for each segment its offset, its bytes and its descriptor, 8 bytes
+each. A row is written before any tensor of its segment is spoken of.
 """
 
 from __future__ import annotations
@@ -11,61 +15,77 @@ import ctypes
 import math
 import os
 import secrets
+import struct
 import threading
 import weakref
 from bisect import insort
 from collections import deque
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from steptime.backend.host import segment
 from steptime.errors import SteptimeError
-from steptime.host_memory import total_bytes
 from steptime.units import format_bytes
 
 PAGE = 4096
 TOKEN_BYTES = 16
+LEAST_BYTES = 64 << 20
+"""A segment has at least as many, unless a limit forbids it. They are addresses and no memory."""
+
+_ROW = struct.Struct("QQQ")
+_MOST_SEGMENTS = (PAGE - TOKEN_BYTES) // _ROW.size
+
+
+class _Segment(NamedTuple):
+    address: int
+    end: int
+    offset: int
+    memory: memoryview
 
 
 class Arena:
-    """The arena of this process.
-
-    It begins with a random token, by which other processes verify that they mapped the right one.
-    """
+    """The arena of this process."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.size = -(-total_bytes() // PAGE) * PAGE
-        self.fd = segment.create(self.size)
-        self._memory = segment.attach(self.fd, self.size)
-        self.base = ctypes.addressof(self._memory)
-        self.end = self.base + self.size
+        self.fd, head = segment.make(PAGE)
+        page = memoryview(head).cast("B")
         self.token = secrets.token_bytes(TOKEN_BYTES)
-        memoryview(self._memory).cast("B")[:TOKEN_BYTES] = self.token
-        self.peers: weakref.WeakValueDictionary[str, Tensor] = weakref.WeakValueDictionary()
+        page[:TOKEN_BYTES] = self.token
+        self._rows = page[TOKEN_BYTES:]
+        self._segments: list[_Segment] = []
+        self.peers: weakref.WeakValueDictionary[str, PeerArena] = weakref.WeakValueDictionary()
         """The arenas of other processes by token, kept as long as a group uses them."""
         self._lock = threading.Lock()
-        self._free = [(PAGE, self.size - PAGE)]  # (offset, bytes), sorted
+        self._free: list[tuple[int, int]] = []  # (offset, bytes), sorted
         self._freed: deque[tuple[int, int]] = deque()
 
     def offset(self, tensor: Tensor) -> int | None:
         """Where in the arena the tensor begins, in bytes; None where it lies elsewhere."""
-        address = tensor.data_ptr() or self.base  # without elements it lies wherever one likes
-        return address - self.base if self.base <= address < self.end else None
+        place = tensor.data_ptr()
+        for address, end, offset, _ in self._segments:
+            if address <= place < end:
+                return offset + place - address
+        return None if place else 0  # without elements it lies wherever one likes
 
     def allocate(self, size: int) -> memoryview:
         """A zeroed tensor of ``size`` > 0 bytes, freed when the last reference to it goes.
 
-        Raises SteptimeError when the host or its cgroup has too little memory.
+        Raises SteptimeError when the host or its cgroup has too little memory, or a limit of the
+        process is reached.
         """
         pages = -(-size // PAGE) * PAGE
         segment.require_memory(pages)
         offset = self._take(pages)
-        segment.populate(self.base + offset, pages)
-        memory = memoryview(self._memory)[offset : offset + size]
-        weakref.finalize(memory, self._release, offset, pages).atexit = False
+        within = next(s for s in reversed(self._segments) if s.offset <= offset)
+        start = offset - within.offset
+        memory = within.memory[start : start + size]
+        address = within.address + start
+        weakref.finalize(memory, self._release, offset, address, pages).atexit = False
+        segment.populate(address, pages)
         return memory
 
     def _take(self, pages: int) -> int:
@@ -77,14 +97,69 @@ class Arena:
                 if size >= pages:
                     self._free[index] = (offset + pages, size - pages)
                     return offset
-        raise SteptimeError(f"the shared arena has no {format_bytes(pages)} in one piece left")
+            offset, size = self._grow(pages)
+            self._free.append((offset + pages, size - pages))
+            return offset
 
-    def _release(self, offset: int, pages: int) -> None:
+    def _grow(self, pages: int) -> tuple[int, int]:
+        """Add a segment with room for ``pages`` bytes; returns its offset and its bytes.
+
+        It is as large as all before it together, so that there are few, if the limits allow that.
+        """
+        count = len(self._segments)
+        if count == _MOST_SEGMENTS:
+            raise SteptimeError(f"the shared arena has no {format_bytes(pages)} in one piece left")
+        total = sum(end - address for address, end, _, _ in self._segments)
+        try:
+            fd, memory = segment.make(max(pages, total, LEAST_BYTES))
+        except SteptimeError:
+            fd, memory = segment.make(pages)
+        # A page between segments keeps what is free in one from being joined with the next.
+        address, offset, size = ctypes.addressof(memory), total + PAGE * count, len(memory)
+        _ROW.pack_into(self._rows, count * _ROW.size, offset, size, fd)
+        self._segments.append(
+            _Segment(address, address + size, offset, memoryview(memory).cast("B"))
+        )
+        return offset, size
+
+    def _release(self, offset: int, address: int, pages: int) -> None:
         # Runs whenever garbage is collected, so it takes no lock; and in a forked process the
         # memory is still the parent's.
         if os.getpid() == self.pid:
-            segment.give_back(self.base + offset, pages)
+            segment.give_back(address, pages)
             self._freed.append((offset, pages))
+
+
+class PeerArena:
+    """The arena of process ``pid``, whose first page is open here as ``fd``."""
+
+    def __init__(self, pid: int, fd: int) -> None:
+        self._pid = pid
+        page = memoryview(segment.attach(fd, PAGE)).cast("B")
+        self._rows = page[TOKEN_BYTES : TOKEN_BYTES + _MOST_SEGMENTS * _ROW.size]
+        self._segments: dict[int, Tensor] = {}
+
+    def view(self, offset: int, size: int) -> Tensor:
+        """The ``size`` bytes from ``offset`` on, uint8.
+
+        Raises SteptimeError when their segment cannot be opened or mapped.
+        """
+        if not size:
+            return torch.empty(0, dtype=torch.uint8)
+        rows = _ROW.iter_unpack(self._rows)
+        start, length, fd = next(row for row in rows if row[0] <= offset < row[0] + row[1])
+        if start not in self._segments:
+            self._segments[start] = self._map(fd, length)
+        return self._segments[start][offset - start : offset - start + size]
+
+    def _map(self, fd: int, size: int) -> Tensor:
+        memory = segment.map_of(self._pid, fd, size)
+        if memory is None:
+            raise SteptimeError(
+                f"a shared tensor of process {self._pid} cannot be opened: that process has ended, "
+                "or this one may open no more files (ulimit -n)"
+            )
+        return torch.frombuffer(memory, dtype=torch.uint8)
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -112,7 +187,7 @@ def empty(*shape: int | tuple[int, ...], dtype: torch.dtype = torch.float32) -> 
     """An uninitialised tensor in this process's arena; collectives on it need no copy.
 
     ``shape`` is given as to ``torch.empty``. The memory is freed with the last tensor that views
-    it. Raises SteptimeError when there is not enough.
+    it. Raises SteptimeError when there is not enough, or a limit of the process forbids it.
     """
     sizes = torch.Size(shape[0] if shape and isinstance(shape[0], (tuple, list)) else shape)  # type: ignore[arg-type]
     elements = math.prod(sizes)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from steptime.backend.host import futex
 from steptime.backend.host.call import WORDS, Call
 from steptime.errors import SteptimeError
-from steptime.world.environment import LostContactError
 
 if TYPE_CHECKING:
     from steptime.backend.host.members import Members
@@ -107,7 +106,10 @@ class Barrier:
                 if words[other] >= count:
                     return
             _yield()
-        self._block(other, count)
+        try:
+            self._block(other, count)
+        finally:
+            self.members.forget()
 
     def _block(self, other: int, count: int) -> None:
         words = self._words
@@ -122,9 +124,10 @@ class Barrier:
             self._sleeping[self.rank] = 0
             if words[other] >= count:
                 return
+            self.members.tell(self._late(), self.doing())
             self.members.watch(self._late, f"in {self.doing()}")
             if time.monotonic() > deadline and (late := self._late()):
-                raise self.members.fail(self._overdue(late))
+                raise self.members.late(late, self.doing(), self._timeout_s, self._overdue(late))
 
     def _late(self) -> list[int]:
         return [i for i in range(self._ranks) if self._words[i * _LINE] < self.count]
@@ -133,10 +136,9 @@ class Barrier:
         """The current call in words: ``all_reduce of float32[100] (sum), call number 17``."""
         return f"{self.call}, call number {self.number}"
 
-    def _overdue(self, late: list[int]) -> LostContactError:
-        return LostContactError(
-            f"{self.doing()}, waited {self._timeout_s:g} s: "
-            + "; ".join(self._last_call(other) for other in late)
+    def _overdue(self, late: list[int]) -> str:
+        return f"{self.doing()}, reached the timeout of {self._timeout_s:g} s: " + "; ".join(
+            self._last_call(other) for other in late
         )
 
     def _last_call(self, other: int) -> str:

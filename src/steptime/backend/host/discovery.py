@@ -11,20 +11,18 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from steptime.backend.host import segment
-from steptime.backend.host.arena import TOKEN_BYTES, arena
+from steptime.backend.host.arena import TOKEN_BYTES, PeerArena, arena
 from steptime.backend.host.process import Process, started
 from steptime.errors import UsageError
+from steptime.world import compat
 from steptime.world.environment import LostContactError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from torch import Tensor
 
     from steptime.world.compat import Store
 
@@ -34,8 +32,7 @@ class Peer:
     """A rank of this host, this one included."""
 
     process: Process
-    memory: Tensor
-    """Its arena: uint8."""
+    arena: PeerArena
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,11 @@ class HostMap:
         return next(part for part in self.partition if self.rank in part)
 
 
-def find_hosts(store: Store, rank: int, ranks: int) -> HostMap:
+def find_hosts(store: Store, rank: int, ranks: int, timeout_s: float) -> HostMap:
     """Find out which of the ``ranks`` ranks that use ``store`` share a host; all must call it.
 
     Raises UsageError where the host engine cannot work, LostContactError when a rank does not come
-    within the timeout of the store.
+    within ``timeout_s`` or the timeout of the store, whichever is shorter.
     """
     _refuse_elsewhere()
     memory = arena()
@@ -75,20 +72,23 @@ def find_hosts(store: Store, rank: int, ranks: int) -> HostMap:
             "pid": process.pid,
             "start": process.start,
             "fd": memory.fd,
-            "size": memory.size,
             "token": memory.token.hex(),
         },
+        timeout_s,
     )
     peers = {other: peer for other, card in enumerate(cards) if (peer := _peer(**card))}
-    reach = [set(found) for found in _exchange(store, "reach", rank, ranks, sorted(peers))]
+    reach = [
+        set(found) for found in _exchange(store, "reach", rank, ranks, sorted(peers), timeout_s)
+    ]
     partition = _partition(reach)
     here = next(part for part in partition if rank in part)
     return HostMap(rank, partition, tuple(peers[other] for other in here))
 
 
-def receive(store: Store, key: str, rank: int) -> Any:
+def receive(store: Store, key: str, rank: int, timeout_s: float) -> Any:
     """The value that ``rank`` published under the key; LostContactError if none comes in time."""
     try:
+        store.wait([f"{key}/{rank}"], min(timedelta(seconds=timeout_s), compat.timeout_of(store)))
         return json.loads(store.get(f"{key}/{rank}"))
     except RuntimeError as error:  # what a store raises at its timeout, or at its own loss
         raise LostContactError(
@@ -101,9 +101,11 @@ def publish(store: Store, key: str, rank: int, value: Any) -> None:
     store.set(f"{key}/{rank}", json.dumps(value))
 
 
-def _exchange(store: Store, key: str, rank: int, ranks: int, value: Any) -> list[Any]:
+def _exchange(
+    store: Store, key: str, rank: int, ranks: int, value: Any, timeout_s: float
+) -> list[Any]:
     publish(store, key, rank, value)
-    return [receive(store, key, other) for other in range(ranks)]
+    return [receive(store, key, other, timeout_s) for other in range(ranks)]
 
 
 def _partition(reach: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
@@ -119,8 +121,8 @@ def _partition(reach: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, parts))
 
 
-def _peer(pid: int, start: int, fd: int, size: int, token: str) -> Peer | None:
-    """Map the memory of the process with these credentials; None where it is on another host."""
+def _peer(pid: int, start: int, fd: int, token: str) -> Peer | None:
+    """Open the arena of the process with these credentials; None where it is on another host."""
     process = Process(pid, start)
     if (known := arena().peers.get(token)) is not None:
         return Peer(process, known)
@@ -129,11 +131,10 @@ def _peer(pid: int, start: int, fd: int, size: int, token: str) -> Peer | None:
     try:
         if os.pread(opened, TOKEN_BYTES, 0).hex() != token:
             return None
-        memory = segment.attach(opened, size)
+        arena().peers[token] = peer = PeerArena(pid, opened)
     finally:
         os.close(opened)
-    arena().peers[token] = view = torch.frombuffer(memory, dtype=torch.uint8)
-    return Peer(process, view)
+    return Peer(process, peer)
 
 
 def _refuse_elsewhere() -> None:

@@ -167,8 +167,7 @@ class Exchange:
         if view is None:
             if len(self._window_views) >= _KEPT:
                 self._window_views.clear()
-            end = offset + elements * dtype.itemsize
-            memory = self._peers[owner].memory[offset:end]
+            memory = self._peers[owner].arena.view(offset, elements * dtype.itemsize)
             view = self._window_views[key] = memory.view(dtype)
         return view
 

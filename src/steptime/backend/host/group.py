@@ -58,7 +58,7 @@ class HostGroup:
         members = hosts.members
         self.rank = members.index(hosts.rank)
         self.ranks = len(members)
-        slot_bytes, memory = _common_memory(store, hosts)
+        slot_bytes, memory = _common_memory(store, hosts, timeout_s)
         view = memoryview(memory).cast("B")
         notes = _paged(self.ranks * NOTE_BYTES)
         mail = notes + _paged(exchange_bytes(self.ranks, slot_bytes))
@@ -172,35 +172,56 @@ class HostGroup:
         barrier.wake()
 
 
-def _common_memory(store: Store, hosts: HostMap) -> tuple[int, ctypes.Array[ctypes.c_ubyte]]:
-    """The bytes of a slot, and a segment that all members map and none holds open."""
+def _common_memory(
+    store: Store, hosts: HostMap, timeout_s: float
+) -> tuple[int, ctypes.Array[ctypes.c_ubyte]]:
+    """The bytes of a slot, and a segment that all members map and none holds open.
+
+    Raises SteptimeError, on all members, where a limit of one of them forbids it.
+    """
     first, *others = hosts.members
     if hosts.rank == first:
         slot_bytes = _slot_bytes()
-        size = (
-            _paged(len(hosts.members) * NOTE_BYTES)
-            + _paged(exchange_bytes(len(hosts.members), slot_bytes))
-            + mail_bytes(len(hosts.members))
-        )
-        fd = segment.create(size)
-        try:
-            publish(store, "segment", first, {"fd": fd, "size": size, "slot": slot_bytes})
-            memory = segment.attach(fd, size)
-            for other in others:
-                receive(store, "mapped", other)
-        finally:
-            os.close(fd)
-        return slot_bytes, memory
-    card = receive(store, "segment", first)
-    opened = segment.open_of(hosts.peers[0].process.pid, card["fd"])
-    if opened is None:
-        raise LostContactError(f"rank {first} died while the group was made")
+        return slot_bytes, _offer_memory(store, first, others, slot_bytes, timeout_s)
+    card = receive(store, "segment", first, timeout_s)
+    if card["trouble"]:
+        raise SteptimeError(card["trouble"])
     try:
-        memory = segment.attach(opened, card["size"])
-    finally:
-        os.close(opened)
-    publish(store, "mapped", hosts.rank, True)
+        memory = segment.map_of(hosts.peers[0].process.pid, card["fd"], card["size"])
+        if memory is None:
+            raise LostContactError(f"rank {first} died while the group was made")
+    except SteptimeError as error:
+        publish(store, "mapped", hosts.rank, str(error))
+        raise
+    publish(store, "mapped", hosts.rank, "")
+    if trouble := receive(store, "made", first, timeout_s):
+        raise SteptimeError(trouble)
     return card["slot"], memory
+
+
+def _offer_memory(
+    store: Store, first: int, others: Sequence[int], slot_bytes: int, timeout_s: float
+) -> ctypes.Array[ctypes.c_ubyte]:
+    """The part of the first member: make the segment, and tell the others what came of it."""
+    ranks = 1 + len(others)
+    size = _paged(ranks * NOTE_BYTES) + _paged(exchange_bytes(ranks, slot_bytes))
+    size += mail_bytes(ranks)
+    card = {"fd": -1, "size": size, "slot": slot_bytes, "trouble": ""}
+    try:
+        fd, memory = segment.make(size)
+    except SteptimeError as error:
+        publish(store, "segment", first, card | {"trouble": str(error)})
+        raise
+    try:
+        publish(store, "segment", first, card | {"fd": fd})
+        troubles = [receive(store, "mapped", other, timeout_s) for other in others]
+    finally:
+        os.close(fd)
+    trouble = next(filter(None, troubles), "")
+    publish(store, "made", first, trouble)
+    if trouble:
+        raise SteptimeError(trouble)
+    return memory
 
 
 def _slot_bytes() -> int:

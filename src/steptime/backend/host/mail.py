@@ -18,7 +18,6 @@ import torch
 from steptime.backend.host.call import WORDS, Call
 from steptime.backend.host.channel import CHANNEL_BYTES, LINE_BYTES, RING_BYTES, Channel, Watch
 from steptime.errors import SteptimeError
-from steptime.world.environment import LostContactError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,8 +72,11 @@ class Mail:
         """Send ``tensor`` to a rank; returns once it may be changed."""
         self._members.check()
         box = self._out[to]
-        with box.lock:
-            self._put(box, call, tensor, to, tag)
+        try:
+            with box.lock:
+                self._put(box, call, tensor, to, tag)
+        finally:
+            self._members.forget()
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
         """Send ``tensor`` to a rank if there is room for it now; returns whether there was."""
@@ -97,8 +99,14 @@ class Mail:
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive from ``source``, or from any rank where it is None; returns the sender."""
         self._members.check()
-        if source is None:
-            return self._recv_any(call, tensor, tag)
+        try:
+            if source is None:
+                return self._recv_any(call, tensor, tag)
+            return self._recv_from(source, call, tensor, tag)
+        finally:
+            self._members.forget()
+
+    def _recv_from(self, source: int, call: Call, tensor: Tensor, tag: int) -> int:
         box, watch = self._in[source], self._watch(call, tag, lambda: (source,))
         while True:
             with box.lock:
@@ -161,13 +169,17 @@ class Mail:
 
         def watch(waited_s: float, waiting: Callable[[], bool]) -> None:
             what = f"{call}, tag {tag}"
-            doing = f"while rank {names[self._members.rank]} was in {what}"
-            self._members.watch(lambda: awaited() if waiting() else (), doing)
+            own = f"rank {names[self._members.rank]}"
+            if len(awaited()) == 1:  # any of several can end the wait
+                self._members.tell(awaited(), what)
+            self._members.watch(
+                lambda: awaited() if waiting() else (), f"while {own} was in {what}"
+            )
             if waited_s > self._timeout_s and waiting():
                 late = " or ".join(self._members.name(other) for other in awaited())
-                raise self._members.fail(
-                    LostContactError(f"{what}, waited {self._timeout_s:g} s for {late}")
-                )
+                limit = f"the timeout of {self._timeout_s:g} s"
+                otherwise = f"{own} reached {limit} waiting for {late} in {what}"
+                raise self._members.late(awaited(), what, self._timeout_s, otherwise)
 
         return watch
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from steptime.backend.deadlock import Wait
+from steptime.backend.host.waits import Board, waits
 from steptime.errors import SteptimeError
 from steptime.world.environment import LostContactError
 
@@ -16,8 +18,9 @@ if TYPE_CHECKING:
 
     from steptime.backend.host.process import Process
 
-NOTE_BYTES = 1024
-"""Shared memory of each member: a word of state, then the error's text."""
+_REASON_BYTES = 1024
+NOTE_BYTES = 2 * _REASON_BYTES
+"""Shared memory of each member: a word of state, the error's text; then what it waits for."""
 
 _PRESENT, _FAILED, _LEFT = 0, 1, 2
 
@@ -35,9 +38,12 @@ class Members:
         self.names = names
         self.failure: SteptimeError | None = None
         self._processes = processes
-        self._notes = [
-            notes[other * NOTE_BYTES : (other + 1) * NOTE_BYTES] for other in range(len(names))
-        ]
+        starts = range(0, len(names) * NOTE_BYTES, NOTE_BYTES)
+        self._notes = [notes[start : start + _REASON_BYTES] for start in starts]
+        self._board = Board(
+            rank, [notes[start + _REASON_BYTES : start + NOTE_BYTES] for start in starts]
+        )
+        waits().add(self._board)
 
     def check(self) -> None:
         """Raise the error that broke the group, if any did."""
@@ -48,7 +54,7 @@ class Members:
         """Break the group, tell the others why, and return the error to raise."""
         if self.failure is None:
             self.failure = error
-            sentence = str(error).encode()[: NOTE_BYTES - 8]
+            sentence = str(error).encode()[: _REASON_BYTES - 8]
             note = self._notes[self.rank]
             note[8 : 8 + len(sentence)] = sentence
             note[0] = _FAILED
@@ -64,7 +70,7 @@ class Members:
         """Whether a member has left the group; messages it sent before may still arrive."""
         return self._notes[other][0] == _LEFT
 
-    def watch(self, awaited: Callable[[], Iterable[int]], doing: str) -> None:
+    def watch(self, awaited: Callable[[], Iterable[int]], where: str) -> None:
         """Raise LostContactError if the group has failed, or an awaited member cannot come.
 
         ``awaited`` tells who is missing now: a member may still come, and only then die or leave.
@@ -78,7 +84,29 @@ class Members:
             left = self.left(other)
             if (left or not self._processes[other].lives()) and other in awaited():
                 fate = "left the group" if left else "died"
-                raise self.fail(LostContactError(f"{self.name(other)} {fate} {doing}"))
+                raise self.fail(LostContactError(f"{self.name(other)} {fate} {where}"))
+
+    def tell(self, awaited: Iterable[int], doing: str) -> None:
+        """Tell the other processes that this thread needs all of ``awaited``, until ``forget``."""
+        waits().tell(self._wait(awaited, doing))
+
+    def forget(self) -> None:
+        """This thread waits no more."""
+        waits().forget()
+
+    def late(
+        self, awaited: Iterable[int], doing: str, timeout_s: float, otherwise: str
+    ) -> SteptimeError:
+        """Break the group at its timeout: for ranks that wait for each other, or ``otherwise``.
+
+        Returns the error to raise.
+        """
+        circle = waits().deadlock(self._wait(awaited, doing))
+        found = f"deadlock, at the timeout of {timeout_s:g} s: {circle}" if circle else otherwise
+        return self.fail(LostContactError(found))
+
+    def _wait(self, awaited: Iterable[int], doing: str) -> Wait:
+        return Wait(self.names[self.rank], tuple(self.names[other] for other in awaited), doing)
 
     def name(self, other: int) -> str:
         """``rank 2 (pid 4711)``."""

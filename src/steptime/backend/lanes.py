@@ -1,0 +1,221 @@
+"""Lanes: a group's calls run in order, off the caller's thread where it does not wait."""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from steptime.backend.work import Task
+from steptime.errors import SteptimeError
+from steptime.world.environment import LostContactError
+
+_LOOK_S = 200e-6
+_LOOKS = 50  # in vain, before the thread that looks is put to sleep
+_IDLE_S = 2.0
+_GRACE_S = 1.0
+
+
+class Crew:
+    """The threads that run the calls of lanes whose callers do not soon wait for them.
+
+    Waking a thread takes the caller longer than a small call. So while calls keep coming one thread
+    polls the lanes now and then, and starts threads for calls left waiting.
+    """
+
+    def __init__(self) -> None:
+        self._lanes: deque[Lane] = deque()
+        self._wake = threading.Condition()
+        self._looking = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def look_after(self, lane: "Lane") -> None:
+        """Register a lane that has been given a call, for the next poll."""
+        self._lanes.append(lane)
+        if self._looking:
+            return
+        with self._wake:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._look, name="crew", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self, lanes: Iterable["Lane"]) -> None:
+        """Wait for the end of the polling thread and, no longer than the grace, of these lanes."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+            thread = self._thread
+        if thread not in (None, threading.current_thread()):
+            thread.join()
+        until = time.monotonic() + _GRACE_S
+        for lane in lanes:
+            lane.close(until)
+
+    def _look(self) -> None:
+        while True:
+            self._looking = True
+            vain = 0
+            while vain < (1 if self._closed else _LOOKS):
+                time.sleep(_LOOK_S)
+                vain = 0 if self._lanes else vain + 1
+                while self._lanes:
+                    self._lanes.popleft().summon()
+            with self._wake:
+                # Whoever adds a lane from here on sees that it must wake this thread.
+                self._looking = False
+                if not self._lanes and not self._closed:
+                    self._wake.wait(_IDLE_S)
+                if not self._lanes:
+                    self._thread = None
+                    return
+
+
+class Lane:
+    """A queue of blocking calls, carried out one at a time in the order in which they were given.
+
+    A call that the caller waits for runs in the caller's own thread; one that it does not wait for
+    runs in a thread of the lane, which the crew starts and which ends with the calls. Once a call
+    has failed, every later one fails with the same error: the state of the other ranks is then
+    unknown.
+
+    Callbacks of a call's future may make further calls and wait for them. So a thread of the lane
+    that runs callbacks does not count as one that will run the next call.
+    """
+
+    def __init__(self, name: str, crew: Crew) -> None:
+        self._name = name
+        self._pid = os.getpid()
+        self._crew = crew
+        self._turn = threading.Lock()
+        self._tasks: deque[Task] = deque()
+        self._failure: BaseException | None = None
+        self._count = threading.Lock()
+        self._attending = 0
+        self._threads: set[threading.Thread] = set()
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call ``function`` now, after all calls given before; raises what it raises."""
+        self._check_process()
+        with self._turn:
+            if not self._tasks:
+                self.call(function, arguments)
+                return
+        self.start((), function, *arguments).wait()
+
+    def attempt(self, function: Callable[..., bool], *arguments: Any) -> bool:
+        """Call ``function`` now and return its answer; False where other calls come first."""
+        self._check_process()
+        if self._tasks or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            return not self._tasks and bool(self.call(function, arguments))
+        finally:
+            self._turn.release()
+
+    def start(
+        self, results: Sequence[Tensor], function: Callable[..., Any], *arguments: Any
+    ) -> "Task":
+        """Queue a call of ``function``; ``results`` are the tensors that it fills."""
+        self._check_process()
+        if self._failure is not None:
+            raise self._failure
+        task = Task(self, results, function, arguments)
+        with self._count:
+            self._tasks.append(task)
+            attended = self._attending > 0
+        if not attended:
+            self._crew.look_after(self)
+        return task
+
+    def help(self, task: "Task") -> None:
+        """Run the calls before ``task``, and the task, unless another thread does."""
+        helped: list[Task] = []
+        if self._turn.acquire(blocking=False):
+            try:
+                while not task.is_completed() and self._tasks and not self._tasks[0].awaited:
+                    helped.append(self._tasks.popleft())
+                    helped[-1].carry_out()
+            finally:
+                self._turn.release()
+        for other in helped:
+            other.tell()
+
+    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Call ``function`` for the thread that has the turn, and keep its failure."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self._failure = error
+            raise
+        except BaseException:
+            self._failure = LostContactError(f"this rank was interrupted in {self._name}")
+            raise
+
+    def finish(self) -> None:
+        """Wait until all calls given so far have ended, failed ones too."""
+        with self._turn:
+            last = self._tasks[-1] if self._tasks else None
+        if last is not None:
+            last.done()
+
+    def close(self, until: float) -> None:
+        """Wait until the remaining calls have run and the lane's threads have ended.
+
+        A thread that returns from C++ while the interpreter finalises would abort the process. But
+        nothing ends a wait for a message over the network, so this one ends at ``until``, a time of
+        the monotonic clock.
+        """
+        self.summon()
+        with self._count:
+            threads = self._threads - {threading.current_thread()}
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def summon(self) -> None:
+        """Start a thread for the remaining calls, unless one attends to them."""
+        with self._count:
+            if not self._tasks or self._attending:
+                return
+            self._attending += 1
+            thread = threading.Thread(target=self._attend, name=self._name, daemon=True)
+            self._threads.add(thread)
+            thread.start()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no call is in progress and no thread is left."""
+        return not (self._tasks or self._threads or self._turn.locked())
+
+    def _check_process(self) -> None:
+        """Refuse calls in a forked process, whose copies of the locks may never be released."""
+        if os.getpid() != self._pid:
+            raise SteptimeError(
+                f"process {os.getpid()} was forked from a rank (pid {self._pid}) and is no member "
+                "of its groups: communicate in the rank itself"
+            )
+
+    def _attend(self) -> None:
+        while True:
+            with self._turn:
+                task = self._tasks.popleft() if self._tasks else None
+                if task is not None:
+                    task.carry_out()
+            if task is not None and task.awaited:
+                with self._count:
+                    self._attending -= 1
+                self.summon()
+                task.tell()
+                with self._count:
+                    self._attending += 1
+            with self._count:
+                if not self._tasks:
+                    self._attending -= 1
+                    self._threads.discard(threading.current_thread())
+                    return

@@ -1,0 +1,54 @@
+"""Options of what takes turns: frozen, checked, and free of NumPy."""
+
+from dataclasses import dataclass
+
+from steptime.errors import UsageError
+from steptime.units import parse_percentage
+
+MOST_TURNS = 10
+"""Without a word about them: with ten the interval is hardly wider than with more of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnOptions:
+    """How those that are compared take turns."""
+
+    turns: int | None = None
+    """How often each takes its turn; default: once for each timed step or operation, 10 times at
+    most, and with --see 60 at most."""
+
+    see: str | None = None
+    """Go on until a difference of this much would nearly always be told, as 5%."""
+
+    def __post_init__(self) -> None:
+        if self.turns is not None and self.turns < 1:
+            raise UsageError(f"--turns is {self.turns}: it must be at least 1")
+        if self.part == 0:
+            raise UsageError("--see is 0%, which no number of turns would show: write more, as 5%")
+        if self.part is not None and self.turns is not None:
+            from steptime.ratios import LEAST_PAIRS
+
+            if self.turns < LEAST_PAIRS:
+                raise UsageError(
+                    f"--turns is {self.turns}, and --see takes {LEAST_PAIRS} to know how many it "
+                    "needs: give as many or more, or leave --turns out"
+                )
+
+    @property
+    def part(self) -> float | None:
+        """The difference to see, relative."""
+        return None if self.see is None else parse_percentage(self.see, "see")
+
+    def blocks(self, steps: int, option: str = "--steps") -> list[int]:
+        """How many of the timed steps that ``option`` asks for each turn has.
+
+        Raises UsageError where there are more turns than steps.
+        """
+        if self.part is not None:
+            from steptime.ratios import MOST_PAIRS
+
+            return [-(-steps // MOST_TURNS)] * (self.turns or MOST_PAIRS)
+        turns = self.turns or min(steps, MOST_TURNS)
+        if turns > steps:
+            raise UsageError(f"--turns is {turns} and {option} is {steps}: give fewer turns")
+        return [steps // turns + (turn < steps % turns) for turn in range(turns)]
