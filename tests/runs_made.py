@@ -47,7 +47,7 @@ def timeline(
         at = 0.0
         for step, length in enumerate(steps):
             ends = at + length * np.array([1 - comm - update - 1 / 64, 1 - update - 1 / 64, 1])
-            rows.append((rank, 0, 0, Phase.STEP, step, at, at + length, 0))
+            rows.append((rank, 0, 0, Phase.STEP, step, at, at + length, 0, 0))
             for place, (phase, start, end) in enumerate(
                 [
                     (Phase.COMPUTE, at, ends[0]),
@@ -55,7 +55,7 @@ def timeline(
                     (Phase.UPDATE, ends[1], ends[1] + update * length),
                 ]
             ):
-                rows.append((rank, 1, 1 + place, phase, step, start, end, 0))
+                rows.append((rank, 1, 1 + place, phase, step, start, end, 0, 0))
             at += 1.5 * length
     return Timeline(
         source="measured",

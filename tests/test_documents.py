@@ -17,9 +17,13 @@ from steptime.strategies import live_strategies
 from steptime.train.config import SIZES
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+import renew  # noqa: E402  # it lies beside the pages
+
 BIN = Path(sys.executable).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OF_OTHERS = {
+    "nsys": {"--type"},
     "torchrun": {"--nproc-per-node"},
     "unshare": {"--monotonic", "--time"},
 }
@@ -42,6 +46,19 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=900,
     )
+
+
+def test_a_command_that_prints_nothing_empties_no_block(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ steptime show nothing\nwhat it showed\n```\n")
+    silent = tmp_path / "bin" / "steptime"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    with pytest.raises(SystemExit, match="'steptime show nothing' printed nothing"):
+        renew.renew(page)
+    assert "what it showed" in page.read_text()
 
 
 @pytest.mark.slow
@@ -115,6 +132,37 @@ def test_the_page_on_models_shows_what_its_commands_print(tmp_path):
         done = run(command, tmp_path)
         printed = (done.stdout + done.stderr).strip("\n").splitlines()
         assert [line.rstrip() for line in printed] == lines.splitlines(), command
+
+
+SHOWN = [block for page in PAGES for block in renew.blocks(page)]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(
+            block,
+            marks=[pytest.mark.slow] if block.takes_long else [],
+            id=f"{block.page.name}-{block.command[:60]}",
+        )
+        for block in SHOWN
+    ],
+)
+def test_a_page_shows_what_its_command_prints(block, tmp_path):
+    lines = renew.printed(block.command, tmp_path)
+    assert renew.agree(block.lines, lines), "\n".join(
+        ["python docs/renew.py mends this page; the command prints", *lines]
+    )
+
+
+def test_pages_are_compared_word_by_word_and_with_what_they_leave_out():
+    printed = ["a  12 ms", "b  13 ms", "in 3.21 s on", "this computer"]
+    assert renew.agree(["a 12 ms", "b 13 ms in", "990 ms on this computer"], printed)
+    assert renew.agree(["a 12 ms", "…"], printed)
+    assert not renew.agree(["a 12 ms"], printed)
+    assert not renew.agree(["…", "b 13 ms", "a 12 ms", "…"], printed)
+    assert not renew.agree(["a 12 ms", "b 14 ms", "…"], printed)
+    assert len(SHOWN) > 15
 
 
 def options(app: App) -> set[str]:

@@ -1,6 +1,7 @@
 """The house in order: short functions, no imports in circles, layers that hold."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -99,3 +100,70 @@ def test_packages_import_from_lower_layers_only() -> None:
         [linter, "--no-cache"], cwd=root, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+OWN_READS = {
+    "api/rank.py": "what the launcher left open",
+    "api/running.py": "what its ranks return",
+    "backend/host/process.py": "the kernel",
+    "backend/host/segment.py": "the backend's own shared memory",
+    "backend/host/waits.py": "the backend's own shared memory",
+    "backend/reasons.py": "what the group's ranks tell each other",
+    "backend/host/discovery.py": "what the group's ranks tell each other",
+    "check/observe/stacks.py": "what it writes itself",
+    "check/processes.py": "what the job's ranks write, a piece at a time, and the kernel",
+    "cli/printing.py": "nothing but /dev/null",
+    "cluster/device_files.py": "devices that are shipped",
+    "cluster/files.py": "presets that are shipped",
+    "data/folder.py": "nothing: it locks a folder of its own",
+    "discovery.py": "modules that are shipped",
+    "host_memory.py": "the kernel",
+    "launch/function.py": "what its ranks left open",
+    "launch/job.py": "what its ranks tell",
+    "launch/mailbox.py": "what its ranks tell",
+    "launch/mpi.py": "what its ranks print",
+    "runs/environment.py": "the kernel",
+    "pickles.py": "what it made bytes of itself",
+    "points/identity.py": "its own source",
+    "record/events.py": "what it writes itself",
+    "runs/load.py": "the kernel",
+    "simulate/nccl/constants.py": "constants that are shipped",
+    "simulate/network/state.py": "its own source",
+    "topo/machine.py": "the kernel",
+    "train/hardware.py": "the kernel",
+    "train/keeping/folders.py": "nothing: it waits until a folder is on its disk",
+    "train/keeping/goodput.py": "the kernel",
+    "train/keeping/state_file.py": "nothing: it writes a file in a folder of its own",
+    "train/llmc.py": "mapped, of a size that its header asks for",
+    "train/safetensors.py": "mapped, of a size that its header asks for",
+    "train/shards.py": "mapped, of a size that its header asks for",
+    "predict/expected.py": "errors that are shipped",
+    "predict/software/software.py": "parameters that are shipped",
+    "workloads/models/named.py": "presets that are shipped",
+    "workloads/presets.py": "presets that are shipped",
+    "world/alignment.py": "the kernel",
+    "world/baton.py": "a FIFO of its own, a byte at a time",
+    "world/rendezvous.py": "the kernel, and a file of one's own",
+}
+"""The files that read by themselves, and what, which nobody else can have written."""
+
+READERS = re.compile(
+    r"open|memmap|ZipFile|.*\.(open|read_text|read_bytes|fromstring|memmap|fromfile|genfromtxt"
+    r"|loadtxt|read_array|decompress|iterparse)|(json|pickle|tomllib|np|torch|marshal)\.loads?"
+)
+"""Calls that read a file or parse what came from one."""
+
+
+def reads(tree: ast.AST) -> bool:
+    """Whether code has such a call."""
+    calls = (ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(READERS.fullmatch(call) for call in calls)
+
+
+def test_files_from_elsewhere_are_read_by_the_one_reader() -> None:
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in FILES
+        if reads(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found - {"files.py"} == OWN_READS.keys()

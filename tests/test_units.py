@@ -3,6 +3,7 @@ import pytest
 from steptime.errors import UsageError
 from steptime.units import (
     Size,
+    bytes_in,
     format_bytes,
     format_flops,
     format_rate,
@@ -11,6 +12,7 @@ from steptime.units import (
     parse_flops,
     parse_rate,
     parse_seconds,
+    seconds_in,
 )
 
 
@@ -86,6 +88,16 @@ def test_what_is_no_quantity_is_refused_by_name(parse, text):
 )  # fmt: skip
 def test_bytes_are_written_with_three_digits(count, text):
     assert format_bytes(count) == text
+
+
+def test_what_is_small_for_its_column_has_a_unit_of_its_own():
+    assert seconds_in(20e-6, 1e-3) == "20.0 µs"
+    assert seconds_in(0.1e-3, 1e-3) == "0.10"
+    assert seconds_in(34.1e-3, 1e-3) == "34.1"
+    assert seconds_in(0, 1e-3) == "0.00"
+    assert seconds_in(0.06, 1.0) == "60.0 ms"
+    assert bytes_in(2e6, 1e9) == "2.00 MB"
+    assert bytes_in(2.5e9, 1e9) == "2.50"
 
 
 @pytest.mark.parametrize(

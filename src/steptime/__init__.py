@@ -14,10 +14,17 @@ from steptime.version import __version__
 
 if TYPE_CHECKING:
     from steptime.api.benchmarks import bench as bench
+    from steptime.api.checking import check as check
+    from steptime.api.generating import generate as generate
     from steptime.api.names import cluster as cluster
     from steptime.api.names import model as model
     from steptime.api.pictures import show as show
+    from steptime.api.planning import plan as plan
+    from steptime.api.preparing import prepare as prepare
     from steptime.api.proofs import verify as verify
+    from steptime.api.recording import record as record
+    from steptime.api.recording import step as step
+    from steptime.api.replaying import replay as replay
     from steptime.api.results import load as load
     from steptime.api.running import run as run
     from steptime.api.simulation import simulate as simulate
@@ -26,13 +33,20 @@ if TYPE_CHECKING:
 
 _OFFERED = {
     "bench": "benchmarks",
+    "check": "checking",
     "cluster": "names",
     "compare": "training",
+    "generate": "generating",
     "load": "results",
     "model": "names",
+    "plan": "planning",
+    "prepare": "preparing",
+    "record": "recording",
+    "replay": "replaying",
     "run": "running",
     "show": "pictures",
     "simulate": "simulation",
+    "step": "recording",
     "sweep": "sweeps",
     "verify": "proofs",
 }

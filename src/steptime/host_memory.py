@@ -13,18 +13,13 @@ CGROUPS = Path("/sys/fs/cgroup")
 _FILES = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
 
 
-def total_bytes() -> int:
-    """The memory of this host."""
-    return _meminfo("MemTotal")
-
-
 def available_bytes() -> int:
     """The memory available on the host or, where that is less, in this process's cgroups.
 
     More than any machine has where the system reports neither.
     """
     try:
-        return min([_meminfo("MemAvailable"), *_left_by_cgroups()])
+        return min([_available_on_host(), *_left_by_cgroups()])
     except OSError:
         return sys.maxsize
 
@@ -50,9 +45,9 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _meminfo(field: str) -> int:
+def _available_on_host() -> int:
     lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
 
 
 def _left_by_cgroups() -> list[int]:

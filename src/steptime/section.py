@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import isfinite
+from reprlib import repr as brief  # a value may fill the file
 from typing import Any, NoReturn, TypeVar
 
 from steptime.errors import UsageError
@@ -11,6 +11,8 @@ from steptime.nearest import did_you_mean
 from steptime.units import parse_bytes, parse_flops, parse_rate, parse_seconds
 
 _T = TypeVar("_T")
+_MOST = 1 << 40
+"""The largest number in a file: more than anything here has."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Section:
         """A string."""
         value = self._value(key, default)
         if not isinstance(value, str):
-            self.refuse(key, f"is {value!r}: it must be text in quotes")
+            self.refuse(key, f"is {brief(value)}: it must be text in quotes")
         return value
 
     def choice(self, key: str, known: Sequence[str], default: str | None = None) -> str:
@@ -74,23 +76,25 @@ class Section:
         """A boolean."""
         value = self._value(key, default)
         if not isinstance(value, bool):
-            self.refuse(key, f"is {value!r}: it must be true or false")
+            self.refuse(key, f"is {brief(value)}: it must be true or false")
         return value
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
         """A whole number, ``least`` or more."""
         value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self.refuse(key, f"is {value!r}: it must be a whole number, {least} or more")
+            self.refuse(key, f"is {brief(value)}: it must be a whole number, {least} or more")
+        if value > _MOST:
+            self.refuse(key, f"is {brief(value)}: it must be at most {_MOST:,}")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
         """A finite number above 0."""
         value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.refuse(key, f"is {value!r}: it must be a number")
-        if not (isfinite(value) and value > 0):
-            self.refuse(key, f"is {value}: it must be a finite number above 0")
+            self.refuse(key, f"is {brief(value)}: it must be a number")
+        if not 1 / _MOST <= value <= _MOST:
+            self.refuse(key, f"is {brief(value)}: it must be a finite number above 0")
         return float(value)
 
     def rate(self, key: str) -> float:
@@ -118,7 +122,7 @@ class Section:
         """The table at a key, empty where there is none."""
         value = self._table.get(key, {})
         if not isinstance(value, dict):
-            self.refuse(key, f"is {value!r}: it must be a table of keys and values")
+            self.refuse(key, f"is {brief(value)}: it must be a table of keys and values")
         found = self._known.get(key) or Section(value, self._file, self._name(key))
         self._known[key] = found
         return found
@@ -137,11 +141,16 @@ class Section:
         """A list of texts, each read by ``parse``."""
         value = self._value(key, None)
         if not isinstance(value, list):
-            self.refuse(key, f"is {value!r}: it must be a list of texts")
+            self.refuse(key, f"is {brief(value)}: it must be a list of texts")
         try:
             return [parse(f"{one}") for one in value]
         except UsageError as error:
             raise UsageError(f"{self._file}: {self._name(key)}: {error}") from None
+
+    def on_ground(self, ground: Mapping[str, Any]) -> "Section":
+        """This table with the keys of ``ground`` that it lacks; all its own count as known."""
+        self.keys()
+        return Section({**ground, **self._table}, self._file, self._path)
 
     def one_way(self) -> Rate:
         """The ``bandwidth`` and ``latency`` of this table."""
@@ -173,8 +182,8 @@ class Section:
 
     def _positive(self, key: str, parse: Callable[[str], float]) -> float:
         value = self._parsed(key, parse)
-        if not (isfinite(value) and value > 0):
-            self.refuse(key, f"is {self._table[key]}: it must be finite and above 0")
+        if value <= 0:
+            self.refuse(key, f"is {self._table[key]}: it must be above 0")
         return value
 
     def _parsed(self, key: str, parse: Callable[[str], _T]) -> _T:

@@ -12,6 +12,7 @@ def test_rows_come_home_checked() -> None:
         (size << 10, name) for size in (4, 16, 64) for name in ("builtin", "ring")
     ]
     assert all(row.out_of_place.wrong == 0 for row in times.measured)
+    assert [len(contest["turns"]) for contest in times.content["contests"]] == [2, 2, 2]
     assert times.content["verb"] == "bench"
     assert len(times.to_pandas()) == 6
     assert "#wrong" in repr(times)

@@ -30,14 +30,16 @@ def children() -> set[str]:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left():
-    """No process, thread or open file outlives a call."""
-    before = children(), threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+    """No process, thread or open file outlives a call; what other tests have left may end in it."""
+    before, threads, files = children(), threading.active_count(), _open_files()
     yield
-    assert (
-        children(),
-        threading.active_count(),
-        len(list(Path("/proc/self/fd").iterdir())),
-    ) == before
+    assert children() <= before
+    assert threading.active_count() <= threads
+    assert _open_files() <= files
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_a_closure_gives_its_results_in_the_order_of_ranks() -> None:
@@ -141,16 +143,16 @@ def test_ranks_that_wait_for_one_that_skipped_the_collective_are_named() -> None
         if dist.get_rank() > 0:
             dist.barrier()
 
-    said = "^after 2 s ranks 1 and 2 had not returned, and rank 0 had: a collective waits until ev"
+    said = "^after 10 s ranks 1 and 2 had not returned, and rank 0 had: a collective waits until ev"
     with pytest.raises(SteptimeError, match=said) as caught:
-        st.run(skips, ranks=3, timeout="2s")
+        st.run(skips, ranks=3, timeout="10s")
     assert len(caught.value.__notes__) == 2
     assert "in skips" in caught.value.__notes__[0]
 
 
 def test_ranks_that_hang_are_told_where() -> None:
-    with pytest.raises(SteptimeError, match=r"^after 0\.5 s ranks 0 and 1 had not ret") as caught:
-        st.run(lambda: time.sleep(600), ranks=2, backend="none", timeout=0.5)
+    with pytest.raises(SteptimeError, match=r"^after 5 s ranks 0 and 1 had not ret") as caught:
+        st.run(lambda: time.sleep(600), ranks=2, backend="none", timeout=5)
     assert "test_running.py" in caught.value.__notes__[1]
 
 
@@ -189,10 +191,16 @@ def found():
 first, second = st.run(found, ranks=2, backend="none")
 assert isinstance(second, Found) and second.rank == 1  # of the script's own class
 print(st.run(lambda: os.getppid(), ranks=1, backend="none")[0] == os.getpid())
-threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT]).start()
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def interrupt():
+    while not os.path.exists("ready"):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
 try:
-    st.run(lambda: time.sleep(600), ranks=2, backend="none")
+    st.run(lambda: (open("ready", "w").close(), time.sleep(600)), ranks=2, backend="none")
 except KeyboardInterrupt:
     print("stopped", open(f"/proc/self/task/{os.getpid()}/children").read() == "")
 """
@@ -201,7 +209,9 @@ except KeyboardInterrupt:
 def test_a_script_needs_no_guard_and_an_interrupt_stops_its_ranks(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
     assert (done.stdout, done.stderr) == ("True\nstopped True\n", "")
 
 
@@ -222,7 +232,7 @@ st.run(wait, ranks=2, backend="none")
 
 
 def _until(true) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not true():
         assert time.monotonic() < end
         time.sleep(0.05)

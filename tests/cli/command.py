@@ -30,7 +30,7 @@ MARKER = "STEPTIME_TEST"
 HANG_S = 600
 """What no command takes, however busy the machine."""
 NOT_INHERITED = ("NO_COLOR", "COLUMNS", "TIKTOKEN_CACHE_DIR")
-TINY = {"layers": 1, "heads": 2, "embd": 32, "context": 32, "batch": 4, "steps": 2}
+TINY = {"layers": 1, "heads": 2, "hidden": 32, "tokens": 32, "batch": 4, "steps": 2}
 
 
 @dataclass(frozen=True)

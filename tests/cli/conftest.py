@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from steptime.train.config import GPT2Config
+from steptime.train.config import gpt2
 from steptime.train.llmc import write_checkpoint
-from steptime.train.model import GPT2
+from steptime.train.model import Decoder
 from steptime.train.shards import write_token_shard
 
 WORDS = "the ranks of a ring send each chunk to the next and wait for the gradient of the last"
@@ -33,7 +33,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An llm.c checkpoint of the tiny model, for bytes."""
-    config = GPT2Config(layers=1, heads=2, embd=32, context=32, vocabulary=256)
+    config = gpt2(layers=1, heads=2, hidden=32, context=32, vocabulary=256)
     path = tmp_path_factory.mktemp("weights") / "tiny.bin"
-    write_checkpoint(path, GPT2(config, torch.Generator().manual_seed(7)), "fp32")
+    write_checkpoint(path, Decoder(config, torch.Generator().manual_seed(7)), "fp32")
     return path

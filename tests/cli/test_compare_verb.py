@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import FILES, Ended, run, tiny
+from command import FILES, HANG_S, Ended, run, tiny
 
 from steptime.strategies import live_strategies
 from steptime.timeline import Phase, read_chrome_trace
@@ -96,10 +96,10 @@ def test_every_strategy_has_every_field_of_the_contract(entries: dict[str, Any],
     assert entry["source"] == "measured"
     times = entry["step_time_s"]
     assert set(times) == {"median", "p10", "p90"}
-    assert 0 < times["p10"] <= times["median"] <= times["p90"] < 10
+    assert 0 < times["p10"] <= times["median"] <= times["p90"] < HANG_S
     for field in ("bytes_sent_per_rank", "bytes_received_per_rank"):
         assert [type(count) for count in entry[field]] == [int] * RANKS
-    assert len(entry["loss"]) == WARMUP + STEPS
+    assert len(entry["loss"]) == WARMUP + STEPS + STEPS  # a turn for each, with its lead-in
     assert all(math.isfinite(loss) for loss in entry["loss"])
     assert [type(digest) for digest in entry["parameter_hash"]] == [str] * RANKS
     assert entry["tokens_per_s"] == pytest.approx(4 * 32 / times["median"])
@@ -160,6 +160,46 @@ def test_the_trace_has_every_step_of_every_rank(answer: dict[str, Any], folder: 
         WARMUP + STEPS
     )
     assert answer["steps"] == WARMUP + STEPS
+
+
+def test_strategies_take_turns_in_an_order_drawn_anew(answer: dict[str, Any], folder: Path) -> None:
+    turns = answer["turns"]
+    order = [[b["strategy"] for b in turns["blocks"] if b["turn"] == at] for at in range(STEPS)]
+    assert [sorted(names) for names in order] == [sorted(STRATEGIES)] * STEPS
+    assert len({tuple(names) for names in order}) > 1
+    assert (turns["seed"], turns["kept"]) == (0, True)
+    timeline = read_chrome_trace(folder / "run" / "trace.json.gz")
+    timed = {
+        name: timeline.steps_named(name)[WARMUP : WARMUP + STEPS]["start"] for name in STRATEGIES
+    }
+    ran = [sorted(STRATEGIES, key=lambda name: timed[name][at]) for at in range(STEPS)]
+    assert ran == order
+    for block in turns["blocks"]:
+        assert 0 < block["compute_s"] <= block["step_time_s"]
+        assert block.get("others_cores", 0.0) >= 0
+
+
+def test_a_winner_is_named_where_the_intervals_allow_it(answer: dict[str, Any]) -> None:
+    ratios = answer["ratios"]
+    assert sorted(ratios) == sorted(STRATEGIES)
+    (best,) = [name for name, ratio in ratios.items() if ratio["ci95"] == [1, 1]]
+    for ratio in ratios.values():
+        low, high = ratio["ci95"]
+        assert low <= ratio["against_best"] <= high
+    above = {name for name, ratio in ratios.items() if ratio["ci95"][0] > 1}
+    assert set(answer["level_with"]) >= set(STRATEGIES) - above - {best}
+    assert answer["winner"] == (None if answer["level_with"] else best)
+
+
+@pytest.mark.slow
+def test_turns_go_on_until_a_difference_would_be_told(text: Path, tmp_path: Path) -> None:
+    words = tiny(text, ranks=1, steps=1, warmup=0, strategies="replicated,sliced", json=True)
+    ended = run("compare", *words, "--see", "500%", folder=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    turns = ended.json["turns"]
+    assert turns["see"] == 5.0
+    assert 8 <= ended.json["steps"] == turns["steps"] < 60  # the least that see takes, or few more
+    assert len(turns["blocks"]) == 2 * turns["steps"]
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from steptime.runs.run_folder import read_record
 
 ROOT = Path(__file__).parents[2]
 LOOP = Path("src/steptime/train/loop.py")
-END = "        if training.precision.scaled:\n            scale = scale.after"
+END = "        if training.precision.scaled and not left_out:\n            scale = scale.after"
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_a_slower_revision_is_found(text: Path, tmp_path: Path) -> None:
     git(repository, "commit", "--message", "fast")
     loop = (repository / LOOP).read_text()
     assert loop.count(END) == 1
-    slow = loop.replace(END, f"            __import__('time').sleep(0.3)\n{END}")
+    slow = loop.replace(END, f"            __import__('time').sleep(1)\n{END}")
     (repository / LOOP).write_text(slow)
 
     words = tiny(text, ranks=1, steps=8)
@@ -171,8 +171,8 @@ def test_a_slower_revision_is_found(text: Path, tmp_path: Path) -> None:
     assert (ended.code, ended.err) == (0, "")
     found: Any = json.loads(ended.out)
     # However busy the machine is: a sleep is never shorter, and is no phase that has a name.
-    assert found["step_time_s"]["a"] < 0.3 < found["step_time_s"]["b"]
-    assert found["phases"]["other"]["a_s"] < 0.2 < found["phases"]["other"]["b_s"]
+    assert found["step_time_s"]["a"] < 1 < found["step_time_s"]["b"]
+    assert found["phases"]["other"]["a_s"] < 0.7 < found["phases"]["other"]["b_s"]
     assert [len(found[side]) for side in "ab"] == [2, 2]
     assert not found["a"][0]["git_revision"].endswith("-dirty")
     assert found["b"][0]["git_revision"].endswith("-dirty")

@@ -34,7 +34,7 @@ def test_a_rank_that_is_killed_is_named(rank: int, text: Path, tmp_path: Path) -
     assert ended.json["error"].startswith(f"rank {rank} was killed by SIGKILL")
     assert ended.err.splitlines()[-1] == f"steptime: {ended.json['error']}"
     assert "Traceback" not in ended.err
-    assert not list((tmp_path / "run").iterdir())
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_a_command_that_is_stopped_stops_its_ranks(
     # A single rank is the command itself, which SIGTERM ends as it ends any process.
     assert ended.code == (-number if ranks == 1 and number == signal.SIGTERM else 128 + number)
     assert ended.err == ""
-    assert not list((tmp_path / "run").iterdir())
+    assert not list((tmp_path / "run").glob("*"))
 
 
 def test_ranks_do_not_outlive_a_command_that_is_killed(text: Path, tmp_path: Path) -> None:
     with training(text, tmp_path) as running:
-        assert len(running.pids()) == 3
+        within(HANG_S, lambda: len(running.pids()) == 3)  # the command may have asked git, too
         running.process.kill()
         ended = running.end()
     assert ended.code == -signal.SIGKILL

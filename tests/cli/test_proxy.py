@@ -140,7 +140,7 @@ def test_a_proxy_runs_live_and_every_value_is_right(backend: str, tmp_path: Path
         (("gpt3-175B", "--ranks", "4"), "of memory and"),
         (("dlrm", "--compat", "dnn-cpp-proxies", "--tensor", "2"), "leave it out"),
         (("gpt9",), "gpt9"),
-        (("resnet50", "--layers", "3"), "choose data parallelism alone"),
+        (("resnet50", "--layers", "3"), "is a dimension of transformers"),
         (("describe",), "proxy describe MODEL"),
         (("gpt2-124M", "gpt2-355M"), "proxy describe MODEL"),
     ],

@@ -40,6 +40,7 @@ def test_a_proxy_on_a_cluster_starts_no_rank(tmp_path: Path) -> None:
     assert (trace.source, trace.ranks) == ("simulated", 8)
 
 
+@pytest.mark.slow
 def test_simulate_answers_the_same_words_with_the_same_time(tmp_path: Path) -> None:
     words = ("gpt3-13B", "--cluster", "dgx-h100-pod", "--ranks", "32", "--tensor", "8")
     words += ("--pipeline", "2", "--strategy", "overlapped", "--fidelity", "collective", "--json")
@@ -86,6 +87,7 @@ def test_live_and_simulated_agree_where_computing_takes_the_time(tmp_path: Path)
     assert read_chrome_trace(tmp_path / "out" / "simulated.json.gz").source == "simulated"
 
 
+@pytest.mark.slow
 def test_both_stand_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "host.toml").write_text(HOST)
     live = ("--ranks", "2", "--steps", "2", "--live", "--cluster", "host.toml", "--out", "out")

@@ -45,11 +45,30 @@ def test_a_person_gets_a_table_and_a_run_directory(tmp_path: Path) -> None:
     for name in STRATEGIES:
         assert re.search(rf"^ *{name.replace('_sharded', '')} +\d", ended.out, re.MULTILINE), name
     assert "Every figure is simulated, at message fidelity: 4 ranks on dgx-h100" in ended.out
-    for word in ("p10", "Loss", "measured", "wire"):
+    for word in ("p10", "Loss", "measured on", "wire"):
         assert word not in ended.out
     assert max(map(len, ended.out.splitlines())) <= 80
     (folder,) = (tmp_path / "runs").glob("simulate-*")
     assert sorted(path.name for path in folder.iterdir()) == FILES
+
+
+def test_what_does_not_fit_comes_first(simulate: Callable[..., str], tmp_path: Path) -> None:
+    words = ("llama3-70B", "--cluster", "dgx-h100", "--tensor", "8", "--layers", "40")
+    lines = simulate(*words).strip().splitlines()
+    before = " ".join(line.strip() for line in lines[: lines.index("") if "" in lines else 8])
+    assert "measurements DOES NOT FIT: a rank keeps " in before
+    assert "It would with --" in before
+    heading = next(line for line in lines if line.startswith("strategy"))
+    assert heading.split()[1:3] == ["84.9", "GB"]
+    assert max(map(len, lines)) <= 80
+    answer = json.loads(simulate(*words, "--json"))
+    assert answer["fits"] is answer["strategies"]["replicated"]["fits"] is False
+    assert answer["model_memory"]["would_fit"][0]["total"] <= 80998 << 20
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert re.search(r'<h1 class="unfit">Does not fit: a rank keeps [\d.]+ GB', page)
+    fitting = json.loads(simulate(*SMALL, "--strategy", "replicated", "--json"))
+    assert fitting["fits"] is fitting["strategies"]["replicated"]["fits"] is True
+    assert 'class="unfit"' not in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_json_has_every_field_of_the_contract(simulate: Callable[..., str]) -> None:
@@ -93,6 +112,21 @@ def test_an_ideal_network_leaves_waiting_alone(simulate: Callable[..., str]) -> 
     answer = json.loads(simulate(*SMALL, "--strategy", "replicated", "--ideal", "--json"))
     entry = answer["what_if"]["strategies"]["replicated"]
     assert entry["exposed_comm_s"] == pytest.approx(0, abs=1e-12)
+    of_step = answer["strategies"]["replicated"]
+    assert of_step["ideal_step_s"] == pytest.approx(entry["step_time_s"]["median"])
+
+
+def test_a_pipeline_names_its_bubble(simulate: Callable[..., str]) -> None:
+    words = ["llama3-8B", "--cluster", "dgx-h100", "--pipeline", "8", "--micro-batches", "4"]
+    printed = simulate(*words)
+    assert "\nThe pipeline bubble bounds replicated: " in printed
+    written = json.loads(Path("run/run.json").read_text())
+    for entry in [written["strategies"]["replicated"], *written["ranks"]]:
+        parts = [entry[f"{part}_s"] for part in ("transfer", "bubble", "imbalance", "dependency")]
+        assert sum(parts) == pytest.approx(entry["exposed_comm_s"])
+    # (p − 1)/m of what a stage computes: the first has the embedding besides, and all send.
+    first = written["ranks"][0]
+    assert first["bubble_s"] == pytest.approx(7 / 4 * first["compute_s"], rel=0.01)
 
 
 def test_a_program_of_chakra_traces_takes_as_long_as_the_model_it_was_made_of(

@@ -35,12 +35,18 @@ HERE = [
     f"proxy {SMALL} --tensor 2 --pipeline 2 --dry-run",
     f"proxy {SMALL} --pipeline 2 --cluster dgx-a100 --out proxied",
     f"{ON_DGX} --strategies replicated,overlapped --out grid",
+    "plan llama3-8B --cluster dgx-h100 --batch 64 --out planned",
+    "plan mixtral-8x7B --cluster dgx-h100-pod --gpus 64,32 --cost 2.5/h --tokens 1T --out cost",
+    "plan llama3-70B --cluster dgx-a100 --explain tensor=8,zero=3 --out explained",
+    "data prepare flows.csv --tokenizer byte --out tokens",
     "report a",
     "report a b --out both.html",
     "export a --to perfetto",
     "export a --to paraver",
     "export a --to goal",
     "export a --to csv",
+    "export c --to hugging_face",
+    "generate c 'the ring' --tokens 20",
     "diff a b --strategy replicated",
     "history .",
 ]
@@ -70,7 +76,7 @@ def live(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Live:
     folder = tmp_path_factory.mktemp("terminals")
     (folder / "flows.csv").write_text("src,dst,bytes,start_s\n0,1,1MB,0\n1,0,5kB,0.001\n")
     compare = ["compare", *tiny(text, ranks=2, steps=20, strategies="replicated,server")]
-    train = ["train", *tiny(text, ranks=1)]
+    train = ["train", *tiny(text, ranks=1, checkpoint_every=2)]
     ended = {}
     for words, names in ((compare, ("a", "b")), (train, ("c", "d"))):
         with ExitStack() as stack:  # each waits for its ranks to import torch, so both at once
@@ -111,7 +117,15 @@ def test_what_starts_ranks(words: str, columns: int, tmp_path: Path) -> None:
     all_words = [*shlex.split(words), *ranks, "--backend", "mpi"]
     environ = {"COLUMNS": str(columns)}
     check_lines(run(*all_words, folder=tmp_path, environ=environ), columns)
-    check_object(run(*all_words, "--json", "--quiet", folder=tmp_path), words.split()[0])
+
+
+@pytest.mark.slow  # the tests of each verb read its object
+@pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
+@pytest.mark.parametrize("words", ON_MPI)
+def test_what_starts_ranks_as_an_object(words: str, tmp_path: Path) -> None:
+    ranks = [] if "--ranks" in words else ["--ranks", "2"]
+    all_words = [*shlex.split(words), *ranks, "--backend", "mpi", "--json", "--quiet"]
+    check_object(run(*all_words, folder=tmp_path), words.split()[0])
 
 
 @pytest.mark.parametrize(
@@ -127,8 +141,8 @@ def test_a_training(person: str, program: str, verb: str, live: Live) -> None:
 
 
 def test_every_verb_is_tried() -> None:
-    tried = {words.split()[0] for words in (*HERE, *ON_MPI)} | {"compare", "train"}
-    assert tried == set(VERBS)
+    on_torch = {"check", "compare", "record", "replay", "train"}
+    assert {words.split()[0] for words in (*HERE, *ON_MPI)} | on_torch == set(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -8,7 +8,7 @@ import pytest
 from command import FILES, Ended, options, run, tiny
 
 STEPS = 8
-FAST = {"precision": "fp32", "lr": 1e-2, "lr_warmup": 0, "schedule": "constant"}
+FAST = {"precision": "fp32", "lr": 1e-2, "lr_warmup": 0, "lr_schedule": "constant"}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,15 @@ def test_the_held_out_loss_is_that_of_the_last_look(answer: dict[str, Any]) -> N
     assert looks[-1]["loss"] == answer["val_loss"]
 
 
+def test_the_wall_time_is_told_by_its_causes(answer: dict[str, Any], trained: Ended) -> None:
+    goodput = answer["goodput"]
+    assert {"steps", "starting", "validation", "checkpoints"} <= goodput["seconds"].keys()
+    assert sum(goodput["seconds"].values()) == pytest.approx(goodput["wall_s"])
+    assert goodput["share"] == pytest.approx(goodput["seconds"]["steps"] / goodput["wall_s"])
+    assert (goodput["restarts"], goodput["skipped_steps"]) == (0, 0)
+    assert "in steps that count; starting" in trained.err
+
+
 def test_progress_goes_to_stderr_under_json(trained: Ended) -> None:
     assert f"step {STEPS}/{STEPS} | loss " in trained.err
     assert f"checkpoint: run/checkpoint_{STEPS:08}\n" in trained.err
@@ -58,10 +67,12 @@ def test_progress_goes_to_stderr_under_json(trained: Ended) -> None:
 def test_checkpoints_are_whole(answer: dict[str, Any], folder: Path) -> None:
     assert answer["run"] == "run"
     folders = [f"checkpoint_{step:08}" for step in (4, 8)]
-    assert sorted(path.name for path in (folder / "run").iterdir()) == sorted(FILES + folders)
+    assert sorted(path.name for path in (folder / "run").iterdir()) == sorted(
+        [*FILES, "goodput.json", "text.json", *folders]
+    )
     for name in folders:
         files = sorted(path.name for path in (folder / "run" / name).iterdir())
-        assert files == ["DONE", "model.bin", "state_00000.npz", "state_00001.npz"]
+        assert files == ["DONE", "model.bin", *(f"state_0000{rank}.safetensors" for rank in (0, 1))]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +86,7 @@ def test_a_resumed_training_goes_on_as_if_it_had_never_stopped(
     answer: dict[str, Any], text: Path, folder: Path, ranks: int, strategy: str, tolerance: float
 ) -> None:
     given = {"ranks": ranks, "strategy": strategy, "steps": STEPS, "json": True}
-    words = tiny(text, **(FAST | given | {"layers": None, "heads": None, "embd": None}))
+    words = tiny(text, **(FAST | given | {"layers": None, "heads": None, "hidden": None}))
     words += options(resume="run/checkpoint_00000004", out=f"resumed-{ranks}")
     ended = run("train", *words, folder=folder)
     assert ended.code == 0, ended.err
@@ -91,13 +102,13 @@ def test_a_finished_training_is_not_resumed(
     ended = run("train", *words, folder=folder)
     assert ended.code == 2
     assert f"checkpoint_{STEPS:08} is at step 8 and --steps is 8: ask for more" in ended.err
-    assert not list((folder / "nothing").iterdir())
+    assert not (folder / "nothing").exists()
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"embd": 64}, "--embd is 64, and 32 in the checkpoint: leave it out"),
+        ({"hidden": 64}, "--hidden is 64, and 32 in the checkpoint: leave it out"),
         ({"init": "weights.bin"}, "--init and --resume both say where the weights come from"),
     ],
 )
@@ -107,7 +118,7 @@ def test_what_contradicts_the_checkpoint_is_refused(
     (folder / "weights.bin").write_bytes(
         (folder / answer["run"] / "checkpoint_00000008" / "model.bin").read_bytes()
     )
-    words = tiny(text, **({"layers": None, "heads": None, "embd": None} | given))
+    words = tiny(text, **({"layers": None, "heads": None, "hidden": None} | given))
     words += options(resume="run/checkpoint_00000004", out="refused")
     ended = run("train", *words, folder=folder)
     assert ended.code == 2
@@ -118,7 +129,7 @@ def test_what_contradicts_the_checkpoint_is_refused(
 def test_it_starts_from_weights_in_llm_c_format(
     answer: dict[str, Any], text: Path, folder: Path
 ) -> None:
-    given = FAST | {"lr": 1e-12, "steps": 1, "layers": None, "heads": None, "embd": None}
+    given = FAST | {"lr": 1e-12, "steps": 1, "layers": None, "heads": None, "hidden": None}
     words = tiny(text, **given, init="run/checkpoint_00000008/model.bin", out="started", json=True)
     ended = run("train", *words, folder=folder)
     assert ended.code == 0, ended.err

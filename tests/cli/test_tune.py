@@ -5,7 +5,9 @@ import json
 import pytest
 
 from cli.command import MPIEXEC, here, run
+from cli.test_bench import BROKEN
 from steptime.collectives.selection import Selection
+from steptime.measure.sizes import parse_size
 
 pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
 
@@ -18,12 +20,19 @@ def test_it_writes_a_selection_that_can_be_read(tmp_path):
     selection = Selection.parse(result["selection"], "all_gather", 3)
     assert result["variable"] == "STEPTIME_ALL_GATHER"
     names = {"builtin", "bruck", "circulant", "ring"}
+    level = {}
     for contest in result["contests"]:
         assert set(contest["time_us"]) == names, "recursive_doubling cannot serve 3 ranks"
         assert contest["selected"] == selection.algorithm(contest["size_bytes"])
-        assert contest["fastest"] == min(contest["time_us"], key=contest["time_us"].get)
+        equals = [contest["fastest"], *contest["level_with"]]
+        assert contest["winner"] == (None if contest["level_with"] else contest["fastest"])
+        assert contest["selected"] in equals
+        assert set(contest["ratios"]) == names
+        assert contest["ratios"][contest["fastest"]] == {"against_best": 1, "ci99": [1, 1]}
+        level |= {contest["size_bytes"]: equals} if contest["level_with"] else {}
     written = json.loads((tmp_path / result["run"] / "selection.json").read_text())
-    assert written == {"STEPTIME_ALL_GATHER": result["selection"]}
+    assert written["STEPTIME_ALL_GATHER"] == result["selection"]
+    assert {parse_size(size): names for size, names in written["level"].items()} == level
 
 
 def test_it_says_how_the_selection_is_used(tmp_path):
@@ -34,12 +43,23 @@ def test_it_says_how_the_selection_is_used(tmp_path):
     assert max(map(len, ended.out.splitlines())) <= 80
 
 
+def test_a_wrong_algorithm_is_named_and_nothing_is_selected(tmp_path):
+    (tmp_path / "mine.py").write_text(BROKEN)
+    words = "tune --backend mpi --ranks 3 -b 4K -e 4K --algorithms builtin,mine.py --out here"
+    ended = run(*words.split(), folder=tmp_path)
+    assert ended.code == 1
+    assert "elements of the results of mine.py are wrong at 4KiB, so nothing" in ended.err
+    assert not (tmp_path / "here" / "selection.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         ("barrier", "barrier has no sizes"),
         ("--algorithms mine.py", "there is no file mine.py"),
         ("--algorithms ring,nope", "'nope' does not exist"),
+        ("--ranks 2 --turns 30", "--turns is 30 and --iters is 20: give fewer turns"),
+        ("--ranks 2 --see 0%", "--see is 0%"),
     ],
 )
 def test_what_is_refused(words, says, tmp_path):

@@ -44,9 +44,10 @@ def test_train_under_a_launcher_prints_one_table_and_leaves_one_folder(
     (folder,) = (tmp_path / "runs").iterdir()
     assert json.loads((folder / "run.json").read_text())["launcher"] == name
     checkpoints = [f"checkpoint_{step:08}" for step in (1, 2)]
-    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES + checkpoints)
+    kept = [*checkpoints, "goodput.json", "text.json"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES + kept)
     assert (folder / checkpoints[1] / "DONE").exists()
-    assert (folder / checkpoints[1] / "state_00001.npz").exists()
+    assert (folder / checkpoints[1] / "state_00001.safetensors").exists()
 
 
 @pytest.mark.parametrize(("launcher", "name"), LAUNCHERS)

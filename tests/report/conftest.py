@@ -41,8 +41,8 @@ def strategy(name: str) -> dict[str, Any]:
         "exposed_comm_s": exposed,
         "update_s": update,
         "other_s": other,
-        "bytes_sent_per_rank": sent,
-        "bytes_received_per_rank": received,
+        "bytes_sent_per_rank": list(sent),
+        "bytes_received_per_rank": list(received),
         "wire_bytes_sent_per_rank": [round(1.02 * count) for count in sent],
         "wire_bytes_received_per_rank": [round(1.02 * count) for count in received],
         "tokens_per_s": 16 * 128 / step,
@@ -65,6 +65,35 @@ def strategy(name: str) -> dict[str, Any]:
     }
 
 
+def standing_of(*names: str) -> dict[str, Any]:
+    """Replicated wins where it takes part, or else the first; in three turns of three steps."""
+    winner = "replicated" if "replicated" in names else names[0]
+    steps = {name: strategy(name)["step_time_s"]["median"] for name in names}
+    ratios = {name: steps[name] / steps[winner] for name in names}
+    return {
+        "winner": winner,
+        "level_with": [],
+        "ratios": {
+            name: {"against_best": ratio, "ci95": [ratio, ratio] if name == winner else
+                   [0.98 * ratio, 1.02 * ratio]}
+            for name, ratio in ratios.items()
+        },
+        "turns": {
+            "seed": 0,
+            "steps": STEPS,
+            "lead_in": 1,
+            "kept": True,
+            "cores": 8,
+            "blocks": [
+                {"strategy": name, "turn": turn, "steps": 3, "step_time_s": steps[name],
+                 "compute_s": 0.0241, "others_cores": 0.1, "stolen_cores": 0.0}
+                for turn in range(3)
+                for name in names
+            ],
+        },
+    }  # fmt: skip
+
+
 def run_of(*names: str) -> dict[str, Any]:
     return {
         "verb": "compare" if len(names) > 1 else "train",
@@ -73,7 +102,7 @@ def run_of(*names: str) -> dict[str, Any]:
         "model_config": {
             "layers": LAYERS,
             "heads": 4,
-            "embd": 128,
+            "hidden": 128,
             "context": 128,
             "vocabulary": 256,
             "parameters": 842_496,
@@ -84,7 +113,7 @@ def run_of(*names: str) -> dict[str, Any]:
         "precision": "fp32",
         "batch": 16,
         "data": "Python standard library, 10.1 MB of text, byte tokens",
-        "winner": "replicated" if len(names) > 1 else None,
+        **(standing_of(*names) if len(names) > 1 else {"winner": None}),
         "strategies": {name: strategy(name) for name in names},
         "environment": {
             "time": "2026-11-20T18:00:00+00:00",
@@ -107,6 +136,7 @@ def simulated_run_of(*names: str) -> dict[str, Any]:
     run = run_of(*names)
     for field in ("threads", "backend", "data"):
         del run[field]
+    run = {name: value for name, value in run.items() if name not in ("ratios", "turns")}
     run |= {"verb": "simulate", "source": "simulated", "fidelity": "message"}
     run |= {"cluster": "office", "cluster_title": "Four desks", "world_size": 4}
     run |= {"messages": 1234, "wall_s": 0.25, "ranks": [{"rank": n} for n in range(4)]}

@@ -19,11 +19,12 @@ import pytest
 from report.packed import Bar, unpacked
 from report.typed import figures, record
 from steptime.report import write_report
+from steptime.report.palette import parts_of
 from steptime.report.sections.bytes import bytes_figure
 from steptime.report.sections.loss import curves, loss_figure
 from steptime.report.sections.parts import parts_figure
 from steptime.report.sections.strategies import percent, strategy_table
-from steptime.report.sentences import headline
+from steptime.report.sentences import doubt, headline
 from steptime.report.trace import MAX_BYTES, MAX_INTERVALS, traces
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Recorder, Timeline, merge
 
@@ -126,16 +127,76 @@ def test_it_is_one_small_file_and_its_sections_are_in_order(
 
 def test_headline_names_the_winner_its_speed_and_what_bounds_it(make_run: MakeRun) -> None:
     assert plain(headline(record(make_run(*NAMES)))) == (
-        "replicated is the fastest here: 34.1 ms a step, 1.40× server; "
-        "compute bounds it (71 %), and 22 % of the step is exposed communication"
+        "replicated is the fastest here: 34.1 ms a step; "
+        "compute bounds it: 71 % of the step, exposed communication 22 %"
     )
+
+
+def test_the_doubt_is_the_interval_of_every_other_and_what_else_ran(make_run: MakeRun) -> None:
+    run = make_run(*NAMES)
+    assert doubt(record(run)) == (
+        "Times replicated’s step: sharded 1.07 (1.05 to 1.09), server 1.40 (1.37 to 1.43); "
+        "95 % intervals of 3 turns."
+    )
+    for block in run["turns"]["blocks"]:
+        block |= {"others_cores": 4.5 + block["turn"], "stolen_cores": 0.5}
+        block["compute_s"] *= 1.5 if block["strategy"] == "server" else 1
+    assert doubt(record(run)).endswith(
+        "95 % intervals of 3 turns. Other processes took 6.0 of 8 cores meanwhile (5.0 to 7.0 from "
+        "block to block). The same model’s compute took 24.1 ms under replicated and 36.1 ms under "
+        "server: something shared its cores."
+    )
+
+
+def test_strategies_that_cannot_be_told_apart_are_level_and_none_is_the_fastest(
+    make_run: MakeRun,
+) -> None:
+    run = make_run(*NAMES)
+    run |= {"winner": None, "level_with": ["sharded"]}
+    run["turns"]["more_steps"] = 1234
+    told = record(run)
+    assert plain(headline(told)).startswith(
+        "replicated and sharded are level here: 34.1 ms a step under replicated; compute bounds"
+    )
+    assert doubt(told).endswith(
+        "If they are as far apart as it seems, about 1,300 more steps of each would tell."
+    )
+
+
+def test_where_strategies_are_level_nothing_measured_is_marked_as_the_best(
+    make_run: MakeRun,
+) -> None:
+    strategies = record(make_run(*NAMES)).strategies
+    marked = {
+        column.title
+        for _, cells in strategy_table(strategies, level=True).rows
+        for column, cell in zip(strategy_table(strategies).columns, cells, strict=True)
+        if cell.best
+    }
+    assert marked == {"sent per rank", "most into one rank"}  # computed
+
+
+def test_a_run_without_turns_names_no_winner(make_run: MakeRun) -> None:
+    run = make_run(*NAMES)
+    del run["turns"], run["ratios"]
+    assert plain(headline(record(run))).startswith("replicated has the shortest median here: 34.1")
+    assert "nothing tells whether that is chance" in doubt(record(run))
 
 
 def test_headline_says_when_communication_bounds_the_step(make_run: MakeRun) -> None:
     run = make_run(*NAMES)
     run["strategies"]["replicated"]["exposed_comm_s"] = 0.0266
     assert plain(headline(record(run))).endswith(
-        "; communication bounds it: 50 % of the step is exposed communication"
+        "; exposed communication bounds it: 50 % of the step, compute 45 %"
+    )
+
+
+def test_headline_names_the_part_of_exposed_communication_that_bounds_it(make_run: MakeRun) -> None:
+    run = make_run(*NAMES)
+    parts = {"transfer_s": 0.005, "bubble_s": 0.02, "imbalance_s": 0.0, "dependency_s": 0.0016}
+    run["strategies"]["replicated"] |= {"compute_s": 0.004, "exposed_comm_s": 0.0266} | parts
+    assert plain(headline(record(run))).endswith(
+        "; the pipeline bubble bounds it: 60 % of the step, transfer 15 %, compute 12 %, update 5 %"
     )
 
 
@@ -221,7 +282,7 @@ def test_plotly_knows_every_property_of_every_figure(
 
 def test_the_parts_of_a_bar_add_up_to_the_step(make_run: MakeRun) -> None:
     entry = figures(make_run("server"))["server"]
-    figure = parts_figure([("server", "47.8 ms", entry)])
+    figure = parts_figure([("server", "47.8 ms", entry)], parts_of([entry]))
     assert sum(trace["x"][0] for trace in figure["data"]) == pytest.approx(47.8)
     assert len({trace["marker"]["color"] for trace in figure["data"]}) == 4
 
@@ -309,7 +370,7 @@ def test_what_is_packed_is_what_the_timeline_holds(make_timeline: MakeTimeline) 
         own = [bar for bar in bars if bar.start >= 0]
         table = {
             (r, timeline.names[n]): (s - begin, e - begin, b)
-            for r, _, n, p, k, s, e, b in rows.tolist()
+            for r, _, n, p, k, s, e, b, _ in rows.tolist()
             if k == number and p != Phase.STEP and timeline.names[n].startswith("backward")
         }
         found = {(b.rank, b.name): b for b in own if b.name.startswith("backward")}

@@ -14,6 +14,8 @@ from report.typed import record
 from steptime.report import write_report
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, read_chrome_trace
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 
 PAGE_BYTES = 10_000_000
@@ -27,7 +29,7 @@ def sections(page: Any) -> list[str]:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compared")
-    tiny = "--layers 2 --embd 32 --heads 2 --context 16 --batch 8 --steps 4 --warmup 1"
+    tiny = "--layers 2 --hidden 32 --heads 2 --tokens 16 --batch 8 --steps 4 --warmup 1"
     words = ["compare", "--ranks", "4", *tiny.split(), "--threads", "1"]
     done = run(*words, "--strategies", "replicated,overlapped", "--out", str(out), folder=out)
     assert done.code == 0, done.err

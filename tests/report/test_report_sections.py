@@ -147,13 +147,21 @@ def test_efficiencies_multiply_and_the_ideal_step_splits_one(make_simulated: Mak
         "load balance": pytest.approx(0.75),
         "communication": pytest.approx(0.8),
     }
-    ideal = make_simulated("replicated")["strategies"]
-    for rank, compute in zip(ideal["replicated"]["ranks"], (8, 6, 6, 4), strict=True):
-        rank |= {"compute_s": compute, "update_s": 0.0, "step_time_s": 9.0}
-    run["what_if"] = {"changes": "bandwidth=inf,latency=0", "strategies": ideal}
+    entry["ideal_step_s"] = 9.0
     values = {level.title: level.cells[0][1] for level in tree(run)}
     assert values["serialisation"] == pytest.approx(8 / 9)
     assert values["serialisation"] * values["transfer"] == pytest.approx(values["communication"])
+
+
+def test_of_a_measured_step_the_efficiency_of_transfer_is_told_by_its_transfer(
+    make_run: MakeRun,
+) -> None:
+    run = make_run("replicated")
+    for rank in run["strategies"]["replicated"]["ranks"]:
+        rank |= {"compute_s": 6.0, "update_s": 0.0, "step_time_s": 10.0, "transfer_s": 2.5}
+    values = {level.title: level.cells[0][1] for level in tree(run)}
+    assert values["transfer"] == pytest.approx(7.5 / 10)
+    assert values["serialisation"] == pytest.approx(6 / 7.5)
 
 
 def tree(run: dict[str, Any]) -> Any:
@@ -200,8 +208,8 @@ def test_a_proxy_is_a_run_of_one_strategy() -> None:
     timeline = two_ranks(("data", "all_reduce", 4, 9, 100))
     shown = context([Run("run", record(proxy_record(), timeline), timeline)])
     assert shown["headline"].replace("\u00a0", " ") == (
-        "A step of gpt2-124M takes 9.00 s; communication bounds it: 50 % of the step is exposed "
-        "communication"
+        "A step of gpt2-124M takes 9.00 s; exposed communication bounds it: 50 % of the step, "
+        "compute 40 %, other 10 %"
     )
     assert ("waiting for data", "5.00 s", "6.00 s", "5.50 s") in shown["axes"]
     (calls,) = shown["calls"]
@@ -264,7 +272,9 @@ def test_several_runs_are_named_after_their_folders(
     ]
     shown = context(runs)
     assert shown["names"] == ["here: server", "here: replicated", "there"]
-    assert shown["headline"].startswith("Of 2 runs here: replicated is the fastest: 34.1 ms a step")
+    assert shown["headline"].startswith(
+        "Of 2 runs here: replicated has the shortest median: 34.1 ms a step"
+    )
     assert [one["name"] for one in shown["runs"]] == ["here", "there"]
     assert len(shown["commands"]) == 2
     assert all(shown["traces"])

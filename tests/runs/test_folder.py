@@ -21,7 +21,7 @@ def test_a_record_of_before_formats_were_counted_is_read(tmp_path):
     [
         (None, "has no run.json"),
         ('{"verb": "tra', "cannot read"),
-        ("[1, 2]", "is not steptime's"),
+        ("[1, 2]", "cannot read the record of a run .*: Expected `object`"),
         ('{"speed": 1}', "is not steptime's"),
         (json.dumps({"verb": "train", "environment": {"format": 3}}), "use a newer steptime"),
     ],

@@ -56,7 +56,10 @@ def test_the_parts_of_every_step_add_up(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROXIES)
 def test_a_proxy_is_written_with_the_fields_that_it_has_always_had(name: str) -> None:
-    assert to_json(record_of(name)) == left(name)
+    written = to_json(record_of(name))
+    fits = (written.get("model_memory") or {}).get("fits")
+    assert written.pop("fits", None) is fits
+    assert written == left(name)
 
 
 def test_a_plan_that_nobody_ran_is_read_and_written_again() -> None:
@@ -97,6 +100,9 @@ def test_a_proxy_that_was_simulated_too_has_both_steps() -> None:
         (("strategies", "server", "bytes_sent_per_rank"), ["many"], r"bytes_sent_per_rank\[0\]"),
         (("environment",), {}, "time"),
         (("warmup",), "three", "warmup"),
+        (("world_size",), 0, "0 ranks have no run"),
+        (("strategies", "server", "pairs"), {"src": [0], "dst": [9], "bytes": [1]}, "10 ranks of"),
+        (("strategies", "server", "pairs"), {"src": [0], "dst": [], "bytes": [1]}, "each"),
     ],
 )
 def test_a_field_that_is_wrong_is_named(path: tuple[str, ...], value: Any, why: str) -> None:

@@ -70,7 +70,9 @@ def test_what_only_one_specification_says_is_not_the_same() -> None:
 @pytest.mark.parametrize("field", [one.name for one in fields(Work) if one.name != "spec"])
 def test_what_may_be_the_reason_is_told_and_the_rest_refused(field: str) -> None:
     value: Any = {"x": 1} if field in ("axes", "model_config") else 77
-    value = "other" if field in ("model", "precision", "reduce_dtype", "data") else value
+    value = (
+        "other" if field in ("model", "precision", "reduce_dtype", "rounding", "data") else value
+    )
     value = {"stand_in": "busy"} if field == "compute" else value
     value = "1/3" if field in ("scale_bytes", "program", "preset", "preset_source") else value
     value = True if field == "compiled" else value

@@ -8,6 +8,9 @@ from steptime.study.cases import able_strategies, asked_of_model, is_program
 from steptime.study.options import HowOptions
 from steptime.workloads.spec import StepSpec
 
+MEMORY = 80998 << 20
+"""Of an H100: what is there for a process, in bytes."""
+
 
 def asked(cluster="dgx-h100", model="gpt2-124M", **given):
     return asked_of_model(StepSpec(model=model, **given), cluster_named(cluster), {})
@@ -88,8 +91,8 @@ def test_a_stage_of_zero_names_the_strategy_and_says_what_a_rank_keeps(stage, na
     found = asked(zero=stage, **more)
     assert [case.name for case in found.cases] == [name]
     memory = found.facts_of[name]["model_memory"]
-    assert memory.device_bytes == 80e9
-    assert memory.fits == (memory.total <= 80e9)
+    assert memory.device_bytes == MEMORY
+    assert memory.fits == (memory.total <= MEMORY)
     ranks = 8 // more.get("tensor", 1)
     plain = asked(zero=0, **more).facts_of["replicated"]["model_memory"]
     if stage:

@@ -11,10 +11,7 @@ import pytest
 from runs_made import environment, figures, proxy, training
 from steptime.arrays import Floats
 from steptime.errors import UsageError
-from steptime.runs.same_work import Facts
-from steptime.study.diff import compared, diff
-from steptime.study.diff_runs import PHASES, TimedRun, read_run, read_side
-from steptime.study.diff_statistics import (
+from steptime.ratios import (
     CONFIDENCE,
     LEAST_PAIRS,
     blocks,
@@ -22,6 +19,9 @@ from steptime.study.diff_statistics import (
     paired,
     t_quantile,
 )
+from steptime.runs.same_work import Facts
+from steptime.study.diff import compared, diff
+from steptime.study.diff_runs import PHASES, TimedRun, read_run, read_side
 
 RUN_SPREAD = 0.02
 WORK = {"model": "m", "ranks": 2, "precision": "fp32"}
@@ -40,7 +40,7 @@ def series(generator: np.random.Generator, step_s: float) -> Floats:
 
 
 def made(steps: Floats) -> TimedRun:
-    phases = np.outer(steps, [0.7, 0.2, 0.08, 0.02])
+    phases = np.outer(steps, [0.7, 0.2, 0.08, 0.02, 0.1, 0, 0.06, 0.04])
     facts = Facts(work=WORK, known=True, told={"git_revision": None})
     return TimedRun(Path("made"), "measured", steps, phases, facts, "")
 
@@ -194,13 +194,20 @@ def test_phases_add_up_to_the_step_and_their_shares_to_one(tmp_path: Path) -> No
     assert phases["exposed_comm"]["share"] == pytest.approx(1, abs=0.1)
     assert phases["exposed_comm"]["different"]
     assert not phases["compute"]["different"]
+    parts = record["exposed"]
+    assert list(parts) == ["transfer", "bubble", "imbalance", "dependency"]
+    for field in ("a_s", "b_s", "difference_s", "share"):
+        whole = sum(part[field] for part in parts.values())
+        assert whole == pytest.approx(phases["exposed_comm"][field])
+    assert parts["transfer"]["different"]
+    assert not parts["bubble"]["different"], "there is none"
 
 
 def test_warm_up_does_not_count(tmp_path: Path) -> None:
     training(tmp_path / "a", [0.1] * 8)
     run = read_run(tmp_path / "a", None)
     assert run.step_s.tolist() == pytest.approx([0.1] * 8)
-    assert run.phase_s.tolist() == pytest.approx(
+    assert run.phase_s[:4].tolist() == pytest.approx(
         [0.1 * (1 - 0.25 - 0.125 - 1 / 64), 0.025, 0.0125, 0.1 / 64], rel=1e-6
     )
 
@@ -313,9 +320,9 @@ def test_a_proxy_has_all_its_steps_and_the_phases_that_its_trace_kept(tmp_path: 
     proxy(tmp_path / "a", steps(0.1), kept=10)
     proxy(tmp_path / "b", steps(0.2), kept=3)
     a, b = (read_run(tmp_path / side, None) for side in "ab")
-    assert (a.step_s.size, a.phases.shape) == (40, (10, 4))
+    assert (a.step_s.size, a.phases.shape) == (40, (10, 8))
     assert diff([a], [a]).record()["a"][0]["steps_with_phases"] == 10
-    assert len(diff([a], [a]).phases) == 4
+    assert len(diff([a], [a]).record()["phases"]) == 4
     answer = diff([a], [b])
     assert answer.different
     assert answer.record()["phases"] == {}
@@ -335,3 +342,4 @@ def test_simulated_steps_are_exact(tmp_path: Path) -> None:
     assert answer.record()["ci95"] == pytest.approx([1.001, 1.001])
     assert not diff(a, a).different
     assert answer.record()["phases"]["other"]["share"] == pytest.approx(1)
+    assert answer.record()["exposed"] == {}, "these runs do not tell the parts"

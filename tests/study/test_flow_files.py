@@ -41,7 +41,7 @@ HEADER = "src,dst,bytes,start_s"
         ([HEADER, "0,4,7,0"], "dst is '4', and the cluster's devices are 0 to 3"),
         ([HEADER, "-1,1,7,0"], "src is '-1'"),
         ([HEADER, "0,1,-7,0"], "bytes are wrong: '-7' is not a size"),
-        ([HEADER, "0,1,1e30,0"], "are too many"),
+        ([HEADER, "0,1,1e30,0"], "'1e30' is too large"),
         ([HEADER, "0,1,nan,0"], "'nan' is not a size"),
         ([HEADER, "0,1,7,-1"], "start_s is '-1'"),
         ([HEADER, "0,1,7,nan"], "start_s is 'nan'"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runs_made import environment, proxy, training
+from runs_made import environment, figures, proxy, training
 from steptime.errors import UsageError
 from steptime.report.history_lines import short_revision, sparkline
 from steptime.report.history_page import history_figure
@@ -57,6 +57,17 @@ def test_what_is_broken_is_listed_and_does_not_end_it(runs: Path) -> None:
     why = dict(found.damaged)
     assert "cannot read" in why["cut"]
     assert "has no run.json" in why["lost"]
+
+
+def test_what_is_exposed_is_known_in_its_parts(tmp_path: Path) -> None:
+    parts = {"transfer_s": 0.01, "bubble_s": 0.0, "imbalance_s": 0.03, "dependency_s": 0.02}
+    told = figures(step_time_s={"median": 0.2, "p10": 0.2, "p90": 0.2}, exposed_comm_s=0.06)
+    training(tmp_path / "told", [0.2], strategies={"overlapped": told | parts})
+    training(tmp_path / "older", [0.2])
+    for part, seconds in parts.items():
+        found = history(tmp_path, part)
+        assert [p.value for one in found.series for p in one.points] == [seconds]
+        assert dict(found.without) == {"older": "train"}
 
 
 def test_a_figure_without_deciles(runs: Path) -> None:

@@ -93,6 +93,7 @@ def test_a_format_that_the_package_leads_to_is_offered_and_written(there):
 
 
 def test_a_format_that_is_not_there_is_refused():
-    assert list(formats()) == ["chakra", "csv", "goal", "paraver", "parquet", "perfetto"]
+    known = ["atlahs", "chakra", "csv", "goal", "hugging_face", "paraver", "parquet", "perfetto"]
+    assert list(formats()) == known
     with pytest.raises(UsageError, match="no format 'perfeto': did you mean perfetto"):
         export_named("perfeto")

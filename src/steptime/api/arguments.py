@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from steptime.errors import UsageError
+from steptime.limits import LIMITS, MOST_BYTES, MOST_RANKS, check_within, whole_number
 from steptime.units import parse_bytes
 
 
@@ -23,9 +24,12 @@ def ranks_of(ranks: int | str | Iterable[int]) -> list[int]:
 def _counts(text: str) -> Iterable[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        least, most = (whole_number(word) for word in (first, last if dash else first))
+        if least is None or most is None:
             raise UsageError(f"--ranks is {text!r}: write numbers such as 8, 2,4,8 or 1-33")
-        yield from range(int(first), int(last or first) + 1)
+        for number in (least, most):
+            check_within("--ranks", number, 0, MOST_RANKS)
+        yield from range(least, most + 1)
 
 
 def hosts_of(ranks: int, hosts: int | None) -> tuple[int, ...] | None:
@@ -35,8 +39,7 @@ def hosts_of(ranks: int, hosts: int | None) -> tuple[int, ...] | None:
     """
     if hosts is None:
         return None
-    if hosts < 1:
-        raise UsageError(f"--hosts is {hosts}: it must be at least 1")
+    check_within("--hosts", hosts, *LIMITS["hosts"])
     return tuple(rank * min(hosts, ranks) // ranks for rank in range(ranks))
 
 
@@ -47,4 +50,6 @@ def bytes_of(ranks: int, nbytes: int | str | None) -> int:
     """
     if nbytes is None:
         return ranks << 20
-    return parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes
+    size = parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes
+    check_within("--bytes", size, 0, MOST_BYTES)
+    return size

@@ -10,6 +10,7 @@ from steptime.api.running import Backend, run
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
 from steptime.measure.table import flat
+from steptime.turns import TurnOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,6 +65,9 @@ def bench(
     reduction: str = "sum",
     datatype: str = "float32",
     root: int = 0,
+    turns: int | None = None,
+    see: str | None = None,
+    seed: int = 0,
     timeout: float | str = "5min",
 ) -> Benchmark:
     """Time a collective on live ranks of this machine, with every result checked.
@@ -72,6 +76,9 @@ def bench(
     barrier or sendrecv. ``algorithms``, with commas: builtin for the library's own, names as
     ``st.verify`` knows them, or files of your own; all, every one that serves the ranks. Sizes go
     from ``minbytes`` to ``maxbytes``, each ``stepfactor`` times the last.
+
+    Several algorithms take ``turns``, ten unless told otherwise, in orders drawn from ``seed``;
+    with ``see="5%"`` as many as it takes to nearly always tell a difference of that much.
 
     Raises what ``st.run`` raises, UsageError where this cannot be measured, and SteptimeError where
     a result is wrong.
@@ -89,15 +96,23 @@ def bench(
         reduction=reduction,
         datatype=datatype,
         root=root,
+        seed=seed,
     )
+    how = TurnOptions(turns=turns, see=see)
     if backend == "none":
         raise UsageError("bench measures what communicates: choose gloo, nccl or steptime")
-    from steptime.measure.bench import wrong_in_all
     from steptime.measure.place import check_place
 
-    check_place(options.bench(op, algorithms, ranks), backend, ranks, ranks)
-    work = partial(_measured, options, op, algorithms, backend, threads)
+    check_place(options.bench(op, algorithms, ranks, how), backend, ranks, ranks)
+    work = partial(_measured, options, how, op, algorithms, backend, threads)
     found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
+    return _right(found, algorithms)
+
+
+def _right(found: Benchmark | None, algorithms: str) -> Benchmark:
+    """What rank 0 brought home; SteptimeError where a result is wrong."""
+    from steptime.measure.bench import wrong_in_all
+
     if found is None:
         raise SteptimeError("rank 0 brought no rows home; please report this")
     if wrong := wrong_in_all(found.measured):
@@ -106,7 +121,12 @@ def bench(
 
 
 def _measured(
-    options: BenchOptions, op: str, algorithms: str, backend: str, threads: int
+    options: BenchOptions,
+    how: TurnOptions,
+    op: str,
+    algorithms: str,
+    backend: str,
+    threads: int,
 ) -> Benchmark | None:
     """Measure as one of the ranks; the answer on rank 0."""
     from steptime.measure.place import hosts_of, make_transport
@@ -115,13 +135,15 @@ def _measured(
     from steptime.measure.table import footer, layout
 
     transport = make_transport(backend)
-    asked = options.bench(op, algorithms, transport.ranks)
-    session = measure(transport, asked, hosts_of(transport), lambda _: None)
+    asked = options.bench(op, algorithms, transport.ranks, how)
+    printed = layout("nccl", asked, transport.ranks, transport.library)
+    lines = [*printed.header]
+    session = measure(
+        transport, asked, hosts_of(transport), lambda size: lines.extend(printed.lines(size))
+    )
     if transport.rank != 0:
         return None
-    printed = layout("nccl", asked, transport.ranks, transport.library)
     neighbours = session.machine.message if session.machine else None
-    lines = [*printed.header, *map(printed.line, session.rows)]
     where = {
         "backend": backend,
         "ranks": transport.ranks,

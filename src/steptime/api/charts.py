@@ -14,9 +14,13 @@ from steptime.collectives.price import times
 from steptime.collectives.schedule import Schedule
 from steptime.collectives.verification import check_right, safe_schedule
 from steptime.errors import UsageError
+from steptime.limits import check_within
 from steptime.report.crossover import Chart
 from steptime.report.crossover import chart as drawn
 from steptime.simulate.carry import carry
+
+_MOST_RANKS = 2048
+"""Of a chart: each algorithm is made for them many times over."""
 
 
 def chart(
@@ -37,6 +41,7 @@ def chart(
 
     Raises UsageError where ``show`` does, and SteptimeError where one of your own is wrong.
     """
+    check_within("--ranks of a chart", ranks, 1, _MOST_RANKS)
     link = link_of(alpha, bandwidth)
     place = None if cluster is None else cluster_of(cluster)
     if place is not None and (alpha, bandwidth) != (ALPHA, BANDWIDTH):

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from steptime.api.pickles import packed
 from steptime.errors import SteptimeError
 from steptime.launch import end_rank, follow_launcher, report_error, tell_launcher
 from steptime.launch.function import (
@@ -28,6 +27,7 @@ from steptime.launch.function import (
     STACK_VARIABLE,
     file_of,
 )
+from steptime.pickles import packed
 from steptime.world import World, detect
 
 

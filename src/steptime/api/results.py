@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from steptime.api.cells import frame_of_rows, html_of, text_of
 from steptime.errors import UsageError
 from steptime.program.stored import StoredProgram, read_programs, write_programs
+from steptime.record.start import FOLDER
+from steptime.record.traces.opening import may_be_trace
 from steptime.report.read import read_runs
 from steptime.runs import run_folder
+from steptime.runs.figures import PARTS
 from steptime.runs.record import RunRecord, to_json
 from steptime.timeline import Timeline, write_chrome_trace
 
@@ -40,7 +43,7 @@ class Run:
 
     @property
     def figures(self) -> "StepFigures":
-        """The figures of the fastest strategy."""
+        """The figures of the fastest strategy, or of the one that seems so where some are level."""
         return self.record.best
 
     @property
@@ -50,7 +53,7 @@ class Run:
 
     @property
     def row(self) -> dict[str, Any]:
-        """The fastest strategy as a row of a table."""
+        """The same as a row of a table."""
         return self.rows[list(self.strategies).index(self.record.fastest)]
 
     @property
@@ -60,11 +63,11 @@ class Run:
             {
                 "strategy": name,
                 "step_s": one.step_time_s.median,
-                "compute_s": one.compute_s,
-                "exposed_comm_s": one.exposed_comm_s,
-                "update_s": one.update_s,
-                "other_s": one.other_s,
+                **{part: getattr(one, part) for part in PARTS},
                 "tokens_per_s": one.tokens_per_s,
+                "mfu": one.utilisation.mfu if one.utilisation else None,
+                "expected_error": one.expected.error if one.expected else None,
+                "fits": one.fits,
                 "source": one.source,
             }
             for name, one in self.strategies.items()
@@ -112,8 +115,12 @@ class Run:
         return html_of(self.print)
 
 
-def load(folder: str | Path) -> Run:
-    """The run that a folder holds, as the verbs compare, train, simulate and proxy leave it.
+def load(folder: str | Path, *, unpickle: bool = False) -> Run:
+    """The run that a folder holds, as compare, train, simulate, proxy and record leave it.
+
+    Or the run that a trace of other tools tells of, a file or a folder with a file a rank:
+    torch.profiler, the flight recorder, Nsight Systems' SQLite, Chrome's trace events. ``unpickle``
+    reads pickled dumps of the flight recorder too, and makes nothing but plain values of them.
 
     Raises UsageError where there is none, its run.json is not whole, or it is of no run of steps.
 
@@ -122,5 +129,41 @@ def load(folder: str | Path) -> Run:
     True
     """
     path = Path(folder)
+    if may_be_trace(path):
+        return traced_run([path], unpickle=unpickle)
+    complete(path)
     (read,) = read_runs([path])
     return Run(read.record, read.timeline, tuple(read_programs(path)))
+
+
+def complete(folder: Path) -> None:
+    """Make the answer of a recorded job, in its folder, where no command has made it.
+
+    So it is where a launcher started the ranks, for none knows which of them ends last. Raises
+    UsageError where they wrote nothing.
+    """
+    if (folder / FOLDER).is_dir() and not (folder / run_folder.RECORD).exists():
+        recorded_run(folder).leave(folder)
+
+
+def traced_run(paths: Sequence[Path], *, unpickle: bool = False) -> Run:
+    """The run that traces of other tools tell of; UsageError where they are none of one job."""
+    from steptime.study.traced import read_trace
+
+    return Run(*read_trace(paths, unpickle=unpickle))
+
+
+def recorded_run(folder: Path) -> Run:
+    """The run that a recorded job's folder holds; UsageError where it holds none."""
+    from steptime.study.recorded import recorded
+    from steptime.study.run_programs import recorded_step, stored_step
+
+    record, timeline = recorded(folder)
+    programs: tuple[StoredProgram, ...] = ()
+    try:
+        step = recorded_step(folder)
+        programs, told = (stored_step(step),), step.told
+    except UsageError as error:  # what it did is known all the same
+        told = f"none: {error}"
+    script = replace(record.script, program=told) if record.script else None
+    return Run(replace(record, script=script), timeline, programs)

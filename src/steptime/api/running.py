@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias, TypeVar
 
 import steptime
-from steptime.api.pickles import packed
 from steptime.api.rank import Call, Raised
 from steptime.errors import UsageError
 from steptime.launch.function import LateError, Outcome, call_on_ranks
+from steptime.limits import LIMITS, MOST_RANKS_HERE, check_within
+from steptime.pickles import packed
 from steptime.units import parse_seconds
 
 T = TypeVar("T")
@@ -95,9 +96,8 @@ def _outcome(call: Call, ranks: int, timeout_s: float) -> Outcome:
 def _check(
     function: Callable[..., object], ranks: int, backend: str, threads: int, timeout_s: float
 ) -> None:
-    for name, value in (("ranks", ranks), ("threads", threads)):
-        if value < 1:
-            raise UsageError(f"{name} is {value}: it must be at least 1")
+    check_within("ranks", ranks, 1, MOST_RANKS_HERE)
+    check_within("threads", threads, *LIMITS["threads"])
     if backend not in _BACKENDS:
         raise UsageError(f"there is no backend {backend!r}: choose one of {', '.join(_BACKENDS)}")
     if backend != "none" and find_spec("torch") is None:

@@ -12,12 +12,14 @@ from steptime.cluster import Cluster
 from steptime.cluster.what_if import parse_what_if
 from steptime.cluster.what_if import what_if as changed_by
 from steptime.errors import UsageError
+from steptime.program.what_if import split_what_if, with_speeds
 from steptime.simulate.prepare import Prepared
 from steptime.simulate.sensitivity import Sensitivity
 from steptime.study import cases
 from steptime.study.cases import Asked
 from steptime.study.options import FidelityName, HowOptions
 from steptime.study.programs import simulated_programs
+from steptime.study.run_programs import is_run
 from steptime.study.simulate import (
     Study,
     bounded,
@@ -48,15 +50,18 @@ def simulate(
 ) -> Run:
     """Simulate a training step on a cluster; the result has its figures, timeline and page.
 
-    ``model``: one of ``st.model``, its name or file, or a folder of Chakra .et files; ``cluster``:
-    one of ``st.cluster``, its name or file. ``step`` says how ranks share the model and how it is
-    trained, by the options of the command line: ``ranks``, ``tensor``, ``pipeline``, ``strategy``…
-    With several strategies, or where none is named in plain data parallelism, each is simulated.
+    ``model``: one of ``st.model``, its name or file, the folder of a run, as ``st.record`` leaves
+    it, a folder of Chakra .et files, or another tool's trace, as ``st.load`` reads it; ``cluster``:
+    one of ``st.cluster``, its name or file. Of a run ``ranks`` lets data-parallel groups grow, each
+    rank working as it did. ``step`` says how ranks share the model and how it is trained, by the
+    options of the command line: ``ranks``, ``tensor``, ``pipeline``, ``strategy``… With several
+    strategies, or where none is named in plain data parallelism, each is simulated.
 
     ``fidelity``: message, every message shares the links with all others under way; collective,
     each collective by itself, for thousands of ranks; auto, message up to 128 ranks.
     ``algorithm``: as all_reduce=ring. ``steps`` to simulate, of which the last is shown.
-    ``what_if``: the same once more on a changed cluster, as bandwidth=2x,latency=0.
+    ``what_if``: the same once more on a changed cluster, as bandwidth=2x,latency=0, or with other
+    speeds of computations and ranks, as forward=2x,rank 3=0.5x.
     ``sensitivity``: tell which links or devices bound the step. ``track`` may show progress.
 
     Raises UsageError where the model, the ranks and the cluster do not fit together.
@@ -84,9 +89,15 @@ def spec_of(step: StepOptions) -> StepSpec:
 def asked_of(
     workload: Model | str | Path, cluster: Cluster, spec: StepSpec, how: HowOptions
 ) -> Asked:
-    """The steps of a model, or of the program in a folder, which has no options of its own."""
+    """The steps of a model, or of a folder: those of a run, or a program's.
+
+    A folder has no options of its own; a run's steps may be asked for on other ranks.
+    """
     if not isinstance(workload, str | Path):
         return cases.asked_of_model(spec, cluster, how.algorithms(), workload)
+    if is_run(str(workload)):
+        refuse_step(replace(spec, ranks=None), str(workload))
+        return cases.asked_of_run(Path(workload), cluster, how.algorithms(), spec.ranks)
     if cases.is_program(str(workload)):
         refuse_step(spec, str(workload))
         return cases.asked_of_program(Path(workload), cluster, how.algorithms())
@@ -109,18 +120,18 @@ def refuse_step(spec: StepSpec, of: str) -> None:
 
 @dataclass(frozen=True)
 class Simulating:
-    """Steps that can be simulated, which is certain already, on a cluster and on a changed one."""
+    """Steps that can be simulated, which is certain already, as they are and ``changed``."""
 
     asked: Asked
     how: HowOptions
     here: Mapping[str, Prepared]
     changes: str | None
-    changed: Cluster | None
+    changed: Asked | None
     there: Mapping[str, Prepared]
 
     def run(self, *, sensitivity: bool, track: Track = untracked) -> Run:
         """Simulate them."""
-        base = self._study(self.asked.cluster, self.here, track, "steps")
+        base = self._study(self.asked, self.here, track, "steps")
         found = record(base, "")
         if self.changed is not None:
             other = self._study(self.changed, self.there, track, "what if")
@@ -129,27 +140,33 @@ class Simulating:
             found = bounded(found, _bounds(base, track))
         return Run(found, base.comparison.timeline, tuple(simulated_programs(base)))
 
-    def _study(
-        self, cluster: Cluster, those: Mapping[str, Prepared], track: Track, what: str
-    ) -> Study:
-        under_way = iter(track(self.asked.cases, what))
+    def _study(self, asked: Asked, those: Mapping[str, Prepared], track: Track, what: str) -> Study:
+        under_way = iter(track(asked.cases, what))
         next(under_way, None)  # the first begins; that the next is asked for says that one is done
 
         def advance(_: Case) -> None:
             next(under_way, None)
 
-        return study(self.asked, cluster, self.how, those, advance)
+        return study(asked, asked.cluster, self.how, those, advance)
 
 
 def prepared(asked: Asked, how: HowOptions, changes: str | None) -> Simulating:
-    """What was asked for, prepared for the cluster and, with ``changes``, for a changed one.
+    """What was asked for, prepared for the cluster and, with ``changes``, once more changed.
 
     Raises UsageError where it cannot be simulated there.
     """
-    changed = None if changes is None else changed_by(asked.cluster, parse_what_if(changes))
+    changed = None if changes is None else _changed(asked, changes)
     here = prepare_all(asked, asked.cluster, how)
-    there = {} if changed is None else prepare_all(asked, changed, how)
+    there = {} if changed is None else prepare_all(changed, changed.cluster, how)
     return Simulating(asked, how, here, changes, changed, there)
+
+
+def _changed(asked: Asked, changes: str) -> Asked:
+    """The same steps with computations, ranks or the cluster changed."""
+    of_cluster, speeds = split_what_if(changes, [case.program for case in asked.cases])
+    cluster = changed_by(asked.cluster, parse_what_if(of_cluster)) if of_cluster else asked.cluster
+    cases = [replace(case, program=with_speeds(case.program, speeds)) for case in asked.cases]
+    return replace(asked, cluster=cluster, cases=cases)
 
 
 def _bounds(base: Study, track: Track) -> dict[str, list[Sensitivity]]:

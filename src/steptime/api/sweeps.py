@@ -1,14 +1,24 @@
 """``steptime.sweep``: a function of steptime, or any other, for every combination of arguments."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from steptime.api.cells import Track, frame_of_rows, html_of, text_of, untracked
 from steptime.errors import UsageError
+from steptime.points.cache import Cache
+from steptime.points.codec import Pickled
+from steptime.points.identity import with_files
+from steptime.points.options import SweepOptions
+from steptime.points.sweep import points
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from rich.console import Console
 
 T = TypeVar("T")
@@ -61,7 +71,8 @@ class Sweep(Generic[T]):
             numbers = any(isinstance(row[name], int | float) for row in rows)
             table.add_column(name.removesuffix("_s"), justify="right" if numbers else "left")
         for row in rows:
-            table.add_row(*(_written(name, value) for name, value in row.items()))
+            unfit = "bold red" if row.get("fits") is False else None
+            table.add_row(*(_written(name, value) for name, value in row.items()), style=unfit)
         console.print(table)
 
     def __repr__(self) -> str:
@@ -71,13 +82,26 @@ class Sweep(Generic[T]):
         return html_of(self.print)
 
 
-def sweep(function: Callable[..., T], *, track: Track = untracked, **arguments: Any) -> Sweep[T]:
+def sweep(
+    function: Callable[..., T],
+    *,
+    track: Track = untracked,
+    jobs: "int | str | Executor" = 1,
+    cache: Path | str | None = None,
+    **arguments: Any,
+) -> Sweep[T]:
     """Call ``function`` for every combination of its arguments; the result is a table.
 
     An argument that is a list, a tuple or a range is varied, every other is the same in all calls.
     A combination that the function refuses (UsageError) is a row with the reason. The figures of a
     row are those of the result's ``row`` where it has one, as what ``st.simulate`` returns.
     ``track`` may show progress, as tqdm.
+
+    ``jobs``: how many are worked out at a time, by as many processes here, by a Slurm array as
+    ``"slurm:64"``, or by any executor of ``concurrent.futures``; under ``mpirun -n N python -m
+    mpi4py.futures`` the ranks take them. ``cache``: a folder of your own that keeps each as soon as
+    it is done, by the function's source and the arguments: a sweep that was ended goes on from
+    there. Raises SteptimeError where a worker dies.
 
     >>> several = {"strategy": ["sharded", "overlapped"], "tensor": [1, 3]}
     >>> table = st.sweep(st.simulate, model="gpt2", cluster="dgx-h100-pod", ranks=8, **several)
@@ -88,9 +112,33 @@ def sweep(function: Callable[..., T], *, track: Track = untracked, **arguments: 
     if empty := [name for name, values in varied.items() if not len(values)]:
         raise UsageError(f"{empty[0]} has no values to go through: give at least one")
     combinations = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
-    return Sweep(
-        tuple(_cell(function, arguments, one) for one in track(combinations, "combinations"))
-    )
+    kept = None if cache is None else Path(cache)
+    with _executor(jobs, kept) as executor:
+        found = points(
+            partial(_cell, function, arguments),
+            combinations,
+            Pickled(),
+            executor=executor,
+            cache=None if kept is None else Cache(kept),
+            identities=lambda one: (function, _identity({**arguments, **one})),
+            named="st.sweep",
+        )
+        under_way = zip(track(combinations, "combinations"), found, strict=True)
+        return Sweep(tuple(done.result for _, done in under_way))
+
+
+@contextmanager
+def _executor(jobs: "int | str | Executor", cache: Path | None) -> "Iterator[Executor | None]":
+    """Who works out the combinations; another's executor is left as it is."""
+    if not isinstance(jobs, int | str):
+        yield jobs
+        return
+    with SweepOptions(jobs=str(jobs), cache=cache).executor() as executor:
+        yield executor
+
+
+def _identity(arguments: Mapping[str, Any]) -> list[object]:
+    return [(name, with_files(value)) for name, value in sorted(arguments.items())]
 
 
 def _is_several(value: object) -> bool:
@@ -111,6 +159,8 @@ def _written(name: str, value: object) -> str:
 
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
     if isinstance(value, float):
         return format_seconds(value) if name.endswith("_s") else f"{value:.4g}"
     return str(value)

@@ -1,14 +1,17 @@
 """The command line: one file a verb, which parses, calls and prints."""
 
+import errno
 import re
 import signal
 import sys
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
+from traceback import walk_tb
 from typing import get_args
 
 from cyclopts import App, CoercionError, CycloptsError, Parameter
+from rich.console import Console
 
-from steptime.cli.printing import tell_error
+from steptime.cli.printing import mistake, say, tell_error
 from steptime.discovery import first_lines
 from steptime.errors import SteptimeError, UsageError
 from steptime.units import Size
@@ -43,27 +46,59 @@ def build_app() -> App:
 
 
 def main() -> int:
-    """Run one command; the exit code is 0 when all is well, 1 when it failed, 2 for bad usage."""
+    """Run one command; the exit code is 0 when all is well, 1 when it failed, 2 for bad usage.
+
+    And that of a process which a signal ended: 130 for Ctrl-C, 141 where nobody reads stdout.
+    """
     words = sys.argv[1:]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # better ? for × than no answer
     try:
         result = _call(words)
-    except SteptimeError as error:
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except Exception as problem:
+        error = _told(problem)
         verb = words[0] if words and words[0] in verbs() else ""
         tell_error(error, verb, as_json="--json" in words)
         return error.exit_code
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
     return result if isinstance(result, int) else 0
 
 
+def _told(problem: Exception) -> SteptimeError:
+    """What is said of it: one of ours as it is, a name that no file can have, else our mistake."""
+    if isinstance(problem, SteptimeError):
+        return problem
+    if isinstance(problem, OSError) and problem.errno == errno.ENAMETOOLONG:
+        return UsageError(f"{str(problem.filename)[:40]!r}… is longer than a file's name can be")
+    if isinstance(problem, AssertionError) and _is_of_parser(problem):
+        return UsageError("a value is a list or an object where one word is meant")
+    return mistake(problem)
+
+
+def _is_of_parser(problem: Exception) -> bool:
+    """Whether the parser of the command line raised it: it takes ``[]`` for an empty list."""
+    *_, (frame, _) = walk_tb(problem.__traceback__)
+    return str(frame.f_globals.get("__name__")).startswith("cyclopts.")
+
+
 def _call(words: list[str]) -> object:
+    """Call the verb that ``words`` name; help and version are said here, since print may fail."""
+    if words[:1] in (["record"], ["check"]):
+        from steptime.cli.record import with_script_apart
+
+        words = with_script_apart(words)
+    told = StringIO()
+    console = Console(file=told, force_terminal=sys.stdout.isatty() or None)
     try:
-        return build_app()(words, exit_on_error=False, print_error=False)
+        app = build_app()
+        result: object = app(words, console=console, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise UsageError(_sentence(error)) from None
+    if told.getvalue():
+        say(told.getvalue().rstrip("\n"))
+    return result
 
 
 def _sentence(error: CycloptsError) -> str:

@@ -1,6 +1,5 @@
 """Leaving a run's files and printing its answer."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,7 +8,7 @@ from typing import Any
 
 from steptime.api.results import REPORT, Run
 from steptime.cli.options import OutputOptions, RankOptions
-from steptime.cli.printing import say
+from steptime.cli.printing import say, say_json
 from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
 from steptime.report.flows import print_flows
@@ -42,7 +41,7 @@ def leave(run: Run, out: Path, output: OutputOptions) -> None:
     if not output.json:
         say(f"{output.rendered(run.print)}\n\nreport: {out / REPORT}")
     elif not diverged:
-        say(json.dumps(to_json(run.record)))
+        say_json(to_json(run.record))
     if diverged:
         raise SteptimeError(
             f"after training under {diverged[0]} the parameters differ between ranks: "
@@ -61,7 +60,7 @@ def leave_flows(
         run_folder.write_record(out, run)
         write_chrome_trace(out / "trace.json.gz", timeline)
     if output.json:
-        say(json.dumps(run))
+        say_json(run)
         return
     say(f"{output.rendered(lambda console: print_flows(console, run))}\n\nrun: {out}")
 

@@ -1,6 +1,5 @@
 """``bench``: How fast are collectives and links here, with which algorithm?"""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,12 @@ from steptime.cli.measuring import (
     write_text,
 )
 from steptime.cli.options import Flat, OutputOptions, RankOptions
-from steptime.cli.printing import say
+from steptime.cli.printing import say_json
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
 from steptime.runs import run_folder
+from steptime.turns import TurnOptions
 
 if TYPE_CHECKING:
     from steptime.measure.bench import Bench
@@ -51,6 +51,7 @@ def bench(
     csv: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     pairs: bool = False,
     algorithms: str = "builtin",
+    turns: Flat[TurnOptions] = TurnOptions(),
 ) -> int:
     """How fast are collectives and links here, with which algorithm?
 
@@ -73,7 +74,7 @@ def bench(
         Measure latency and bandwidth between every pair of ranks too, as sendrecv does.
     algorithms
         Which to measure, with commas: builtin for the library's own, names as `steptime verify`
-        lists them, or FILE.py; all: every one that can serve the ranks.
+        lists them, or FILE.py, which is run; all: every one that can serve the ranks.
 
     """
     if csv == "-" and output.json:
@@ -85,10 +86,11 @@ def bench(
     def check(size: int) -> None:
         if asked.pairs and size < 2:
             raise UsageError("pairs of ranks need at least 2 ranks: give --ranks 2 or more")
-        check_place(measured.bench(op, algorithms, size), ranks.backend, size, ranks_here(size))
+        found = measured.bench(op, algorithms, size, turns)
+        check_place(found, ranks.backend, size, ranks_here(size))
 
     def work(place: Place) -> None:
-        _bench(measured.bench(op, algorithms, place.world.size), place, asked)
+        _bench(measured.bench(op, algorithms, place.world.size, turns), place, asked)
 
     return on_ranks("bench", ranks, output, 4, check, work)
 
@@ -105,7 +107,8 @@ def _bench(asked_for: "Bench", place: Place, asked: _Asked) -> None:
     shown = _style(asked_for, asked)
     printed = layout(shown, asked_for, transport.ranks, transport.library)
     tell("\n".join([*oversubscription(place), *printed.header]))
-    session = run(transport, asked_for, hosts_of(transport), lambda row: tell(printed.line(row)))
+    hosts = hosts_of(transport)
+    session = run(transport, asked_for, hosts, lambda size: tell("\n".join(printed.lines(size))))
     tell(footer(session.rows, session.fits, session.machine.message if session.machine else None))
     found = measure_links(transport, asked_for) if asked.pairs else []
     wrong = wrong_in_all(session.rows)
@@ -133,7 +136,7 @@ def _answer(run: Mapping[str, Any], out: Path, asked: _Asked, tell: Callable[[st
     if asked.csv:
         write_text(asked.csv, _csv(run["rows"]))
     if asked.output.json:
-        say(json.dumps(run))
+        say_json(run)
     else:
         tell(f"run: {out / 'run.json'}")
 

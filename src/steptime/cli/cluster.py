@@ -1,6 +1,5 @@
 """``cluster``: What is that cluster?"""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ from cyclopts import App, Parameter
 
 from steptime import files
 from steptime.cli.options import Flat, PrintOptions
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 
 cluster = App(name="cluster", help="What is that cluster?")
 
@@ -41,7 +40,7 @@ def show(
         with writing(svg_file):
             files.write_atomic(svg_file, svg(shown).encode())
     if output.json:
-        say(json.dumps(record(shown)))
+        say_json(record(shown))
         return
     told = output.rendered(lambda console: print_cluster(console, shown))
     say(told + (f"\n\npicture: {svg_file}" if svg_file else ""))
@@ -56,6 +55,6 @@ def list_clusters(*, output: Flat[PrintOptions] = PrintOptions()) -> None:
 
     shipped = [cluster_named(name) for name in preset_names()]
     if output.json:
-        say(json.dumps(record_all(shipped)))
+        say_json(record_all(shipped))
         return
     say(output.rendered(lambda console: print_clusters(console, shipped)))

@@ -11,7 +11,9 @@ from steptime.cli.printing import folded, say
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
-from steptime.workloads.precision import DtypeName
+from steptime.train.parallel.options import ParallelOptions
+from steptime.turns import TurnOptions
+from steptime.workloads.precision import PrecisionName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +30,14 @@ class TimedOptions:
     """Which steps are timed, and how they are computed."""
 
     steps: int = 20
-    """Timed steps of each strategy."""
+    """Timed steps of each strategy; with --see as many in ten turns, and those go on."""
 
     warmup: int = 3
     """Steps before them that are not timed."""
 
-    precision: DtypeName = "fp32"
-    """The dtype of the computation; weights and optimizer state stay in fp32."""
+    precision: PrecisionName = "fp32"
+    """The dtype of the computation; weights and optimizer state stay in fp32, but with bf16-params.
+    fp8-emulated is bf16 with the inputs of the blocks' products rounded to fp8."""
 
     compiled: Annotated[bool, Parameter(name="--compile")] = False
     """Compile the model's blocks with torch.compile; on a CPU that needs a C++ compiler."""
@@ -50,20 +53,23 @@ def compare(
     model: Flat[ModelOptions] = ModelOptions(),
     data: Flat[DataOptions] = DataOptions(),
     train: Flat[TrainOptions] = TrainOptions(),
+    parallel: Flat[ParallelOptions] = ParallelOptions(),
     ranks: Flat[RankOptions] = RankOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
     names: Annotated[str, Parameter(name="--strategies")] = "all",
     cluster: str | None = None,
     how: Flat[TimedOptions] = TimedOptions(),
+    turns: Flat[TurnOptions] = TurnOptions(),
 ) -> int:
     """Which gradient-sync strategy is fastest here, and where does the step go?
 
     Parameters
     ----------
     name
-        What is trained: a GPT-2, as gpt2-124M or its file; default: gpt2-nano.
+        What is trained: a GPT-2 or a Llama, as gpt2-124M or its file; default: gpt2-nano.
     names
-        Strategies to run, with commas between them; all are those that can run on these ranks.
+        Strategies to run, with commas between them, or FILE.py with one of your own, which is run;
+        all are those that can run on these ranks.
     cluster
         Simulate the same steps on this cluster too, a file or a name that `steptime cluster list`
         shows, with the compute measured here; what both say stands side by side.
@@ -71,11 +77,16 @@ def compare(
     """
     from steptime.api.training import check_comparison, chosen_strategies
 
+    if parallel.zero is not None:
+        raise UsageError(
+            "--zero is one strategy, and compare takes several: name them with --strategies"
+        )
     asked = chosen_strategies(names)
     options = JobOptions(
         model=replace(model, name=name),
         data=data,
         train=train,
+        parallel=parallel,
         precision=how.precision,
         compiled=how.compiled,
         steps=how.warmup + how.steps,
@@ -84,11 +95,11 @@ def compare(
     )
 
     def check(size: int) -> None:
-        check_comparison(options, asked, ranks.backend, size)
+        check_comparison(options, turns, asked, ranks.backend, size)
         if cluster is not None:
             _check_cluster(cluster, asked, size)
 
-    work = partial(_compare, options, asked, cluster, ranks, output)
+    work = partial(_compare, options, turns, asked, cluster, ranks, output)
     return on_ranks("compare", ranks, output, 4, check, work)
 
 
@@ -115,33 +126,34 @@ def _check_cluster(name: str, asked: list["Strategy"], size: int) -> None:
 
 def _compare(
     options: JobOptions,
+    turns: TurnOptions,
     asked: list["Strategy"],
     cluster: str | None,
     ranks: RankOptions,
     output: OutputOptions,
     place: Place,
 ) -> None:
-    from steptime.api.training import compared, possible
+    from steptime.api.training import compared, possible, strategies_of
     from steptime.cli.answer import leave, record_place
     from steptime.cluster.files import cluster_named
     from steptime.train.job import prepare_job
-    from steptime.train.loop import StepOutcome
 
-    chosen = asked or possible(ranks.backend, one_host=place.world.one_host)
+    able = possible(ranks.backend, one_host=place.world.one_host)
+    chosen = asked or strategies_of(options, able)
     job = prepare_job(options, on_gpu=ranks.backend == "nccl")
     if place.world.rank == 0 and not (output.quiet or output.json):
         line = f"{job.title}, ranks: {place.world.size}, {options.precision}"
         say(folded(line, output.console().width))
     with output.progress(place.world.rank) as progress:
         bars = {
-            strategy.name: progress.add_task(strategy.name, total=options.steps, start=False)
-            for strategy in chosen
+            one.name: progress.add_task(one.name, total=options.steps, start=False)
+            for one in chosen
         }
 
-        def advance(strategy: "Strategy", outcome: StepOutcome) -> None:
-            progress.update(bars[strategy.name], completed=outcome.step + 1)
+        def advance(strategy: "Strategy") -> None:
+            progress.update(bars[strategy.name], advance=1)
 
-        run = compared(job, chosen, record_place(place, ranks), advance)
+        run = compared(job, chosen, turns, record_place(place, ranks), advance)
     if run:
         if cluster is not None:
             there = _simulated(run.strategies, job, cluster_named(cluster), output)
@@ -153,14 +165,15 @@ def _simulated(
     measured: "Mapping[str, StepFigures]", job: "Job", cluster: "Cluster", output: OutputOptions
 ) -> "Elsewhere":
     """The same steps on a cluster."""
+    from steptime.cli.compiling import told_of_compiling
     from steptime.study.options import HowOptions
     from steptime.study.resimulate import asked_of_comparison
     from steptime.study.simulate import once_more, prepare_all, study
 
     asked = asked_of_comparison(measured, job.options, job.config, cluster)
     how = HowOptions()
-    prepared = prepare_all(asked, cluster, how)
-    with output.progress(0) as progress:
+    with told_of_compiling(output), output.progress(0) as progress:
+        prepared = prepare_all(asked, cluster, how)
         bar = progress.add_task(f"on {cluster.name}", total=len(asked.cases))
         simulated = study(asked, cluster, how, prepared, lambda _: progress.advance(bar))
     return once_more(simulated)

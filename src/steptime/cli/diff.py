@@ -1,6 +1,5 @@
 """``diff``: Did the step time change?"""
 
-import json
 import os
 from datetime import datetime
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 from steptime.errors import UsageError
 from steptime.runs import run_folder
+from steptime.units import parse_percentage
 
 if TYPE_CHECKING:
     from steptime.study.diff import Diff
@@ -36,8 +36,9 @@ def diff(
     Parameters
     ----------
     words
-        Two runs, each the folder of a run, a folder of several, or several with commas between
-        them. With --against, behind --, the command to run: -- train --ranks 2 --steps 40.
+        Two runs, each the folder of a run, a folder of several, another tool's trace, or several
+        with commas between them. With --against, behind --, the command to run: -- train --ranks 2
+        --steps 40.
     against
         Build this git revision of steptime in a worktree, as A, and let it and the steptime that
         runs, as B, take turns with the command.
@@ -53,16 +54,16 @@ def diff(
         Standard deviation between equal runs, for one run of each alone; default: 2.5%.
 
     """
-    limit = None if fail_over is None else _percentage(fail_over, "fail-over")
-    floor = None if run_to_run is None else _percentage(run_to_run, "run-to-run")
+    limit = None if fail_over is None else parse_percentage(fail_over, "fail-over")
+    floor = None if run_to_run is None else parse_percentage(run_to_run, "run-to-run")
     if against is None:
         _refuse(("pairs", pairs), ("see", see), ("out", output.out), need="--against")
         found = _two(words, strategy, floor)
         return _answer(found, limit, output, {})
     _refuse(("run-to-run", run_to_run), need="one run of each")
-    from steptime.study.diff_statistics import MOST_PAIRS
+    from steptime.ratios import MOST_PAIRS
 
-    part = None if see is None else _percentage(see, "see")
+    part = None if see is None else parse_percentage(see, "see")
     most = pairs if pairs is not None else _PAIRS if part is None else MOST_PAIRS
     return _against(against, words, most, part, strategy, limit, output)
 
@@ -73,21 +74,10 @@ def _refuse(*given: tuple[str, Any], need: str) -> None:
             raise UsageError(f"--{name} is about {need}, and there is none: leave it out")
 
 
-def _percentage(text: str, option: str) -> float:
-    number = text.strip().removesuffix("%").strip()
-    try:
-        value = float(number) / 100
-    except ValueError:
-        value = -1.0
-    if not text.strip().endswith("%") or not 0 <= value < 1000:
-        raise UsageError(f"--{option} is {text!r}: write a percentage from 0 up, as 5%")
-    return value
-
-
 def _two(words: tuple[str, ...], strategy: str | None, run_to_run: float | None) -> "Diff":
+    from steptime.ratios import RUN_TO_RUN
     from steptime.study.diff import diff as compare
     from steptime.study.diff_runs import read_side
-    from steptime.study.diff_statistics import RUN_TO_RUN
 
     if len(words) != 2:
         raise UsageError(
@@ -109,6 +99,7 @@ def _against(
     limit: float | None,
     output: OutputOptions,
 ) -> int:
+    from steptime.ratios import LEAST_PAIRS
     from steptime.study.diff import compared
     from steptime.study.diff_against import (
         check_command,
@@ -119,7 +110,6 @@ def _against(
         worktree,
     )
     from steptime.study.diff_runs import read_run
-    from steptime.study.diff_statistics import LEAST_PAIRS
     from steptime.world import detect
 
     if detect(os.environ):
@@ -136,8 +126,13 @@ def _against(
     check_command(words)
     tree = checkout()
     commit = resolve(tree, revision, words[0])
-    out = run_folder.create(output.out or run_folder.default_path("diff", datetime.now()))
-    with stoppable(), worktree(tree, commit) as other, output.progress(0) as progress:
+    folder = run_folder.created(output.out or run_folder.default_path("diff", datetime.now()))
+    with (
+        folder as out,
+        stoppable(),
+        worktree(tree, commit) as other,
+        output.progress(0) as progress,
+    ):
         bar = progress.add_task("", total=2 * pairs)
 
         def tell(what: str) -> None:
@@ -170,7 +165,7 @@ def _answer(
         with writing(out):
             run_folder.write_record(out, record | {"environment": run_folder.environment()})
     if output.json:
-        say(json.dumps(record))
+        say_json(record)
     else:
         told = output.rendered(lambda console: print_diff(console, record))
         say(told + (f"\nrun: {out}" if out else ""))

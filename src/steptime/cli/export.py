@@ -1,6 +1,5 @@
 """``export``: Give this run to my tools."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, PrintOptions
-from steptime.cli.printing import folded, say, writing
+from steptime.cli.printing import folded, say, say_json, writing
 from steptime.study.exports import formats
 
 if TYPE_CHECKING:
@@ -42,14 +41,15 @@ def export(
     Parameters
     ----------
     run
-        The folder of a run of train, compare, simulate or proxy.
+        The folder of a run of train, compare, simulate, proxy, record or replay; for weights of a
+        training, or one of its checkpoints.
     out
         Folder, or a file that ends as the format does; default: the folder export in RUN.
     strategy
-        The one whose program is written to chakra or goal; default: each that ran.
+        The one whose program is written to chakra, goal or atlahs; default: each that ran.
     algorithm
-        Algorithms of collectives for goal, as all_reduce=ring,broadcast=binomial; default: those
-        of the run where it names them, else rings and binomial trees.
+        Algorithms of collectives for goal and atlahs, as all_reduce=ring,broadcast=binomial;
+        default: those of the run where it names them, else rings and binomial trees.
     per_rank
         A Chrome trace a rank, as HTA reads them.
 
@@ -71,7 +71,7 @@ def export(
         )
     record = done.record(run)
     if printed.json:
-        say(json.dumps(record))
+        say_json(record)
         return
     say("\n".join([*_lines(record, printed.console().width), export_named(to).opened_by]))
 
@@ -103,6 +103,11 @@ def _lines(record: dict[str, Any], columns: int) -> Iterator[str]:
         )
     for program in record.get("programs", ()):
         yield folded(f"{record['to']}: {_program_line(program)}", columns)
+    if lacking := record.get("not_in_astra_sim"):
+        kinds = " or ".join(lacking)
+        yield folded(
+            f"ASTRA-sim carries out no {kinds}: it stops, or takes no time for it", columns
+        )
     files = record["files"]
     for file in files[:_SHOWN]:
         yield f"  {file['path']}  {format_bytes(file['bytes'])}"

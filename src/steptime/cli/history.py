@@ -1,13 +1,12 @@
 """``history``: How did a figure change over revisions?"""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, PrintOptions
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 
 
 def history(
@@ -28,7 +27,8 @@ def history(
     folder
         What holds the runs.
     figure
-        step_time_s, tokens_per_s, compute_s, exposed_comm_s, update_s or other_s.
+        step_time_s, tokens_per_s, compute_s, exposed_comm_s, update_s or other_s; of what is
+        exposed transfer_s, bubble_s, imbalance_s or dependency_s.
     html
         Also write a page that plots the figure over the revisions.
 
@@ -43,7 +43,7 @@ def history(
         with writing(html):
             write_history(html, run)
     if printed.json:
-        say(json.dumps(run))
+        say_json(run)
         return
     told = printed.rendered(lambda console: print_history(console, run))
     say(told + (f"\npage: {html}" if html else ""))

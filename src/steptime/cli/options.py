@@ -11,7 +11,9 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from steptime.errors import UsageError
+from steptime.limits import check_limits
 from steptime.units import parse_seconds
+from steptime.workloads.precision import PrecisionName
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from steptime.api.cells import Track
 
 CompileChoice: TypeAlias = Literal["auto", "on", "off"]
-PrecisionChoice: TypeAlias = Literal["auto", "fp32", "bf16", "fp16"]
+PrecisionChoice: TypeAlias = Literal["auto"] | PrecisionName
 _LONGEST_TIMEOUT_S = 3.6e6  # what overflows in torch is far above that
 _T = TypeVar("_T")
 Flat: TypeAlias = Annotated[_T, Parameter(name="*")]
@@ -39,16 +41,13 @@ class RankOptions:
 
     backend: Literal["gloo", "nccl", "steptime", "mpi"] = "gloo"
     """What communicates; nccl puts each rank on its own GPU, steptime shares memory within a host,
-    and mpi, for bench, tune, proxy and topo, does without torch."""
+    and mpi, for bench, tune, proxy, replay and topo, does without torch."""
 
     timeout: str = "5min"
     """How long a rank waits for another before it gives up."""
 
     def __post_init__(self) -> None:
-        for field in ("ranks", "threads"):
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise UsageError(f"--{field} is {value}: it must be at least 1")
+        check_limits(self)
         if not 0 < self.timeout_s <= _LONGEST_TIMEOUT_S:
             raise UsageError(f"--timeout is {self.timeout}: it must be above 0 and at most 1000h")
 

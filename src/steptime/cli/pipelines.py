@@ -1,11 +1,10 @@
 """What ``show pipeline`` does: a pipeline schedule in time, with its bubble."""
 
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from steptime.cli.options import PrintOptions
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 from steptime.errors import UsageError
 
 _MOST_FORWARDS = 100_000
@@ -22,8 +21,8 @@ class PipelineOptions:
     """Of a pipeline: how many micro-batches; default: 8."""
 
     schedule: str | None = None
-    """Of a pipeline: 1f1b, gpipe, interleaved, zb-h1, or FILE.py with one of your own; default:
-    1f1b."""
+    """Of a pipeline: 1f1b, gpipe, interleaved, zb-h1, or FILE.py with one of your own, which is
+    run; default: 1f1b."""
 
     interleave: int | None = None
     """Of a pipeline, with 1f1b or interleaved: how many chunks of layers each stage holds."""
@@ -44,10 +43,10 @@ def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
     from steptime.files import write_atomic
     from steptime.report.pipeline import print_pipeline, record
     from steptime.report.pipeline_picture import picture
-    from steptime.workloads.pipelines import pipeline, pipeline_timeline
+    from steptime.workloads.pipelines import pipeline, pipeline_timeline, schedule_named
 
     schedule = asked.schedule or "1f1b"
-    fewest = 2 if schedule == "interleaved" else 1
+    fewest = schedule_named(schedule).fewest_chunks
     made = pipeline(
         schedule,
         stages=4 if asked.stages is None else asked.stages,
@@ -67,7 +66,7 @@ def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
             write_atomic(asked.svg, picture(shown).encode())
     page = {"page": str(asked.svg)} if asked.svg else {}
     if output.json:
-        say(json.dumps({"verb": "show", **page, "pipeline": record(shown)}))
+        say_json({"verb": "show", **page, "pipeline": record(shown)})
         return
     told = output.rendered(lambda console: print_pipeline(console, shown))
     say(told + f"\npicture: {asked.svg}" * bool(asked.svg))

@@ -1,6 +1,5 @@
 """``proxy``: How would this model's traffic run here?"""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 
 from steptime.cli.measuring import oversubscription, ranks_here, teller
 from steptime.cli.options import Flat, OutputOptions, RankOptions
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 from steptime.cli.proxy_lines import answer_lines, plan_lines, simulated_lines
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
@@ -97,7 +96,7 @@ def _tell_of_models(what: str, model: str | None, output: OutputOptions) -> None
         raise UsageError("write steptime proxy MODEL, proxy list or proxy describe MODEL")
     if output.json:
         models = {"model": record(model_named(model))} if model else {"models": records()}
-        say(json.dumps({"verb": "proxy", "source": "computed", **models}))
+        say_json({"verb": "proxy", "source": "computed", **models})
         return
     say(output.rendered(lambda c: print_model(c, model_named(model)) if model else print_models(c)))
 
@@ -138,20 +137,21 @@ def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
 
     record = proxy_json(planned(plan)) if output.out or output.json else {}
     if output.out is not None:
-        run_folder.create(output.out)
-        with writing(output.out / run_folder.RECORD):
+        with run_folder.created(output.out), writing(output.out / run_folder.RECORD):
             write_programs(output.out, proxy_programs(plan))
             run_folder.write_record(output.out, record)
-    say(json.dumps(record) if output.json else "\n".join(plan_lines(plan, asked)))
+    say_json(record) if output.json else say("\n".join(plan_lines(plan, asked)))
 
 
 def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
+    from steptime.cli.compiling import told_of_compiling
     from steptime.study.simulated_proxy import simulate_proxy, simulated_record
 
     teller(0, output, aside=output.json)("\n".join(plan_lines(plan, asked)))
-    one = simulate_proxy(plan, _how(asked))
-    out = run_folder.create(output.out or run_folder.default_path("proxy", datetime.now()))
-    record = _left(plan, simulated_record(plan, one), one.simulation.timeline, out)
+    with told_of_compiling(output):
+        one = simulate_proxy(plan, _how(asked))
+    with run_folder.created(output.out or run_folder.default_path("proxy", datetime.now())) as out:
+        record = _left(plan, simulated_record(plan, one), one.simulation.timeline, out)
     _answer(record, simulated_lines, output)
 
 
@@ -209,6 +209,6 @@ def _answer(
     from steptime.runs.proxy_record import proxy_json
 
     if output.json:
-        say(json.dumps(proxy_json(record)))
+        say_json(proxy_json(record))
     else:
         say("\n".join([*lines(record), f"run: {record.run}"]))

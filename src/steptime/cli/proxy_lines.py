@@ -20,16 +20,19 @@ _NAME = 34
 
 def plan_lines(plan: "Proxy", asked: ProxyOptions) -> Iterator[str]:
     """What is to run, before anything does."""
-    from steptime.replay.spread import how_cut, memory_lines, spread_lines
+    from steptime.replay.spread import how_cut, spread_lines
+    from steptime.runs.memory import memory_lines, misfit
 
     program = plan.program
+    if unfit := misfit(plan.model_memory):
+        yield from wrap(f"DOES NOT FIT: {unfit}", 80, break_on_hyphens=False)
     sizes = " × ".join(f"{axis} {size:,}" for axis, size in program.axes.items())
     yield f"{plan.model}: {sizes} = {program.ranks:,} ranks"
     if cut := how_cut(program.name):
         yield f"  {cut}"
     if plan.fraction != 1:
         yield f"NOT THE REAL MESSAGES: each is shrunk to {plan.fraction} of its bytes"
-    yield f"{plan.compute}: {plan.times}"
+    yield from wrap(f"{plan.compute}: {plan.times}", 80, subsequent_indent="  ")
     if asked.verify:
         yield "every value is checked, which takes time within the steps"
     total = sum(
@@ -40,8 +43,8 @@ def plan_lines(plan: "Proxy", asked: ProxyOptions) -> Iterator[str]:
         f"memory of buffers, computed: {format_bytes(plan.memory_bytes())} a rank at most, "
         f"{format_bytes(total)} in all"
     )
-    if plan.memory_of_model:
-        yield from memory_lines(plan.memory_of_model)
+    if plan.model_memory:
+        yield from memory_lines(plan.model_memory)
     yield ""
     yield from spread_lines(plan.placement, _hosts_assumed(plan, asked))
     yield ""
@@ -121,16 +124,33 @@ def _phase_lines(step: "ProxyStep") -> Iterator[str]:
             f"  {step.name_of(what):<26.26} {format_seconds(of.mean_s):>13} "
             f"{format_seconds(of.max_s):>14} {under_way:>14}".rstrip()
         )
+    yield from _reason_lines(step)
+
+
+def _reason_lines(step: "ProxyStep") -> Iterator[str]:
+    """What the waiting for all axes goes to."""
+    from steptime.runs.figures import EXPOSED
+
+    parts = [(part, getattr(step, part)) for part in EXPOSED]
+    told = [f"{part.removesuffix('_s')} {format_seconds(of)}" for part, of in parts if of]
+    if told:
+        yield from wrap(f"  of the waiting: {', '.join(told)}", 80)
 
 
 def simulated_lines(run: "ProxyRecord") -> Iterator[str]:
     """What was simulated without any live rank."""
+    from steptime.report.utilisation import used_lines
+
     step, rows = run.step, run.plan.per_rank
     if step is None:
         return
     yield ""
     yield f"on {step.cluster_title}, by {step.fidelity}"
-    yield f"step: {format_seconds(step.step_time_s.median)} on the slowest rank, simulated"
+    memory = run.plan.model_memory
+    unfit = ", and DOES NOT FIT" if memory and memory.fits is False else ""
+    yield f"step: {format_seconds(step.step_time_s.median)} on the slowest rank, simulated{unfit}"
+    for sentence in used_lines(step.utilisation, step.expected, step.source):
+        yield from wrap(sentence, 80, subsequent_indent="  ", break_on_hyphens=False)
     yield ""
     yield from _phase_lines(step)
     if step.divided_ranks and step.divided_ranks < len(rows):

@@ -3,21 +3,21 @@
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
 from steptime.cli.options import OutputOptions, RankOptions
-from steptime.cli.printing import tell_error
+from steptime.cli.printing import mistake, tell_error
 from steptime.errors import SteptimeError, UsageError
+from steptime.limits import MOST_RANKS_HERE, check_within
 from steptime.runs import run_folder
 from steptime.world import SINGLE, World, check_ranks, detect
 
-_WITHOUT_TORCH = ("bench", "tune", "proxy", "topo")
+_WITHOUT_TORCH = ("bench", "tune", "proxy", "replay", "topo")
 """The verbs that can run on MPI."""
 
 
@@ -37,14 +37,17 @@ def on_ranks(
     default_ranks: int,
     check: Callable[[int], None],
     work: Callable[[Place], None],
+    *,
+    stop_s: float | None = None,
 ) -> int:
     """Run ``work`` on every rank and return the exit code.
 
     In a launcher's process this one is a rank. Otherwise the command starts itself once for each
     rank and watches over them; a single rank needs no second process. ``check`` is given the number
-    of ranks and raises UsageError for what could not be done, before any rank starts.
+    of ranks and raises UsageError for what could not be done, before any rank starts. ``stop_s``:
+    how long the ranks have to keep their work when SIGTERM comes, where they do so.
     """
-    _check_torch(verb, options.backend)
+    check_torch(verb, options.backend)
     world = detect(os.environ)
     if world is not None:
         check_ranks(world, options.ranks)
@@ -54,18 +57,20 @@ def on_ranks(
     if world is None and ranks > 1:
         from steptime.launch import run_mpi_ranks, run_ranks
 
+        check_within("--ranks", ranks, 1, MOST_RANKS_HERE)
         check(ranks)
-        run_folder.create(out)
         command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
         if output.out is None:
             command += ["--out", str(out)]
-        start = run_mpi_ranks if options.backend == "mpi" else run_ranks
-        return start(command, ranks, threads)
+        with run_folder.created(out):
+            if options.backend == "mpi":
+                return run_mpi_ranks(command, ranks, threads)
+            return run_ranks(command, ranks, threads, stop_s=stop_s)
     _as_rank(verb, Place(world or SINGLE, threads, out), options, output, check, work)
     return 0
 
 
-def _check_torch(verb: str, backend: str) -> None:
+def check_torch(verb: str, backend: str) -> None:
     """Raise UsageError where the verb needs torch and there is none, or none with this backend."""
     if backend == "mpi":
         if verb not in _WITHOUT_TORCH:
@@ -90,11 +95,12 @@ def _as_rank(
 
     follow_launcher(os.environ)
     try:
-        if place.world.launcher != "steptime":
+        ours = place.world.launcher == "steptime"
+        if not ours:
             check(place.world.size)
-            if place.world.rank == 0:
-                run_folder.create(place.out)
-        _work(place, options, work)
+        makes = not ours and place.world.rank == 0
+        with run_folder.created(place.out) if makes else nullcontext():
+            _work(place, options, work)
     except SteptimeError as error:
         tell_error(error, verb, as_json=output.json)
         end_rank(error.exit_code)
@@ -104,10 +110,10 @@ def _as_rank(
         end_rank(SteptimeError.exit_code)
     except KeyboardInterrupt:
         end_rank(128 + signal.SIGINT)
-    except Exception:
+    except Exception as error:
         # A mistake of ours: the others wait for this rank, so it must not wait for them.
-        traceback.print_exc()
-        end_rank(1)
+        tell_error(mistake(error), verb, as_json=output.json)
+        end_rank(SteptimeError.exit_code)
 
 
 def _work(place: Place, options: RankOptions, work: Callable[[Place], None]) -> None:

@@ -1,31 +1,38 @@
 """``scale``: How well does a step scale, and what holds it back?"""
 
-import json
 import os
 import sys
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions, RankOptions
-from steptime.cli.printing import say, writing
-from steptime.cli.ranks import Place, on_ranks
+from steptime.cli.printing import say, say_json, writing
+from steptime.cli.ranks import Place, check_torch, on_ranks
 from steptime.errors import UsageError
+from steptime.files import write_atomic
+from steptime.points.options import SweepOptions
 from steptime.runs import run_folder
-from steptime.study.scale_options import LiveOptions, refuse_live_options
-from steptime.train.config import name_of
+from steptime.study.scale_options import LiveOptions, refuse_live_options, refuse_sweep_options
 from steptime.train.options import DataOptions, JobOptions
+from steptime.turns import TurnOptions
 from steptime.workloads.spec import StepSpec
 from steptime.world import World, detect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from steptime.cluster import Cluster
     from steptime.runs.record import Work
+    from steptime.study.cases import Asked
     from steptime.study.scale import Steps
     from steptime.study.scale_options import Grid, Point
+    from steptime.study.scale_simulated import Simulated
 
 
 def scale(
@@ -41,12 +48,12 @@ def scale(
     data: Flat[DataOptions] = DataOptions(),  # first, for --data is the text here and no axis
     step: Flat[StepSpec] = StepSpec(),
     live: Flat[LiveOptions] = LiveOptions(),
+    sweep: Flat[SweepOptions] = SweepOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
 ) -> int:
     """How well does a step scale, and what holds it back?
 
-    Runs every number of ranks with every number of threads, and holds each cell against one of
-    them.
+    Runs all numbers of ranks with all of threads, and holds each cell against one of them.
 
     Parameters
     ----------
@@ -78,16 +85,22 @@ def scale(
     names = strategy_of_zero(step.zero, step.strategy) or names
     step = replace(step, strategy=None, zero=None)
     if cluster is not None:
-        refuse_live_options(replace(live, threads="1"), data)  # threads are refused by point
+        step = _there(name, step, live, data)
         grid = make_grid(*counts, _named(names, cluster), kind, baseline)
-        return _on_cluster(grid, replace(step, model=name or "gpt2-124M"), cluster, output)
+        return _on_cluster(grid, step, cluster, sweep, output)
+    refuse_sweep_options(sweep)
     options = live_job(replace(step, model=name or ""), data, live)
     grid = make_grid(*counts, _named(names, None, live.backend), kind, baseline)
-    world = detect(os.environ)
     of_ranks = RankOptions(backend=live.backend, timeout=live.timeout)
-    if world is None:
-        return _here(grid, options, of_ranks, output)
-    return _one_point(world, grid, options, of_ranks, output)
+    if world := detect(os.environ):
+        return _one_point(world, grid, options, of_ranks, output)
+    return _here(grid, options, of_ranks, output)
+
+
+def _there(name: str | None, step: StepSpec, live: LiveOptions, data: DataOptions) -> StepSpec:
+    """The step on a cluster, where --vocabulary is the model's; UsageError for a live option."""
+    refuse_live_options(replace(live, threads="1"), replace(data, vocabulary=None))
+    return replace(step, model=name or "gpt2-124M", vocabulary=data.vocabulary)
 
 
 def _named(names: str, cluster: str | None, backend: str = "") -> list[str]:
@@ -111,12 +124,14 @@ def _named(names: str, cluster: str | None, backend: str = "") -> list[str]:
 
 def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputOptions) -> int:
     """Start the ranks of one point after the other, then read back what they left."""
-    from steptime.launch import run_ranks
+    check_torch("scale", ranks.backend)
     from steptime.strategies import check_backend, strategy_named
-    from steptime.study.scale_live import options_at, read_cells
+    from steptime.study.scale_live import all_fit, options_at, read_cells
+    from steptime.train.asked import check_room
     from steptime.train.data import check_data
 
     config = options.model.config(vocabulary=1)
+    check_room(config, options, ranks.backend)
     for point in grid.points:
         for strategy in grid.strategies_at(point):
             check_backend(strategy_named(strategy), ranks.backend)
@@ -124,22 +139,43 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
         at.train.rows_per_micro_batch(point.ranks)
         context = options.model.row(config)
         check_data(options.data, context=context, batch=at.train.batch, ranks=point.ranks)
-    out = run_folder.create(output.out or run_folder.default_path("scale", datetime.now()))
-    if not (output.quiet or output.json):
-        say(f"{name_of(config)}: {config.layers} layers of width {config.embd}")
-    command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
-    if output.out is None:
-        command += ["--out", str(out)]
-    steps: list[Steps] = []
-    for point in grid.points:
-        if code := run_ranks(command, point.ranks, point.threads):
+    with run_folder.created(_folder(output)) as out:
+        if not (output.quiet or output.json):
+            say(f"{config.name}: {config.layers} layers of width {config.hidden}")
+        command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
+        if output.out is None:
+            command += ["--out", str(out)]
+        in_turns = ranks.backend != "nccl" and all_fit(grid, options)
+        if code := _start(command, grid, in_turns=in_turns):
             return code
-        steps += read_cells(out, point, grid, options)
-    cores = len(os.sched_getaffinity(0))
-    about = {"steps": options.steps - options.warmup, "warmup": options.warmup}
-    work = _work_here(out, grid, options)
-    _answer(grid, steps, work, out, output, cores, backend=ranks.backend, **about)
+        steps = [one for point in grid.points for one in read_cells(out, point, grid, options)]
+        cores = len(os.sched_getaffinity(0))
+        about: dict[str, Any] = {"steps": options.steps - options.warmup, "warmup": options.warmup}
+        about |= {"in_turns": in_turns, "backend": ranks.backend}
+        work = _work_here(out, grid, options)
+        _answer(grid, steps, work, out, output, cores, **about)
     return 0
+
+
+def _start(command: list[str], grid: "Grid", *, in_turns: bool) -> int:
+    """Run the ranks of all points, together in turns or one point after the other."""
+    from steptime.launch import run_ranks, run_worlds
+    from steptime.world.baton import BATON, batons
+
+    if not in_turns:
+        codes = (run_ranks(command, point.ranks, point.threads) for point in grid.points)
+        return next((code for code in codes if code), 0)
+    worlds = [(point.ranks, point.threads) for point in grid.points]
+    names = {str(point): point.ranks for point in grid.points}
+    with (
+        TemporaryDirectory(prefix="steptime-") as folder,
+        batons(Path(folder), names, str(grid.points[0])),
+    ):
+        return run_worlds(command, worlds, {**os.environ, BATON: folder})
+
+
+def _folder(output: OutputOptions) -> Path:
+    return output.out or run_folder.default_path("scale", datetime.now())
 
 
 def _work_here(out: Path, grid: "Grid", options: JobOptions) -> "Work":
@@ -184,22 +220,27 @@ def _measure(
     from steptime.cli.answer import record_place
     from steptime.runs.record import to_json
     from steptime.strategies import strategy_named
-    from steptime.study.compare import compare
+    from steptime.study.compare import ALONE, compare
     from steptime.study.record import training_record
-    from steptime.study.scale_live import folder_of, options_at
+    from steptime.study.scale_live import folder_of, options_at, order_of_turns
     from steptime.timeline import write_chrome_trace
     from steptime.train.job import prepare_job
+    from steptime.world.baton import BATON, Baton
 
+    rank, held = place.world.rank, os.environ.get(BATON)
+    order = order_of_turns(grid, options)
+    baton = Baton(Path(held), order, str(point), rank) if held else ALONE
     job = prepare_job(options_at(point, grid, options), on_gpu=ranks.backend == "nccl")
     chosen = [strategy_named(name) for name in grid.strategies_at(point)]
-    with output.progress(place.world.rank) as progress:
+    with baton:  # every point is ready when it comes again
+        pass
+    with output.progress(rank if point == grid.points[0] or not held else 1) as progress:
         bars = {
             s.name: progress.add_task(f"{point} {s.name}", total=options.steps, start=False)
             for s in chosen
         }
-        comparison = compare(
-            job, chosen, lambda s, done: progress.update(bars[s.name], completed=done.step + 1)
-        )
+        advance = lambda one: progress.update(bars[one.name], advance=1)  # noqa: E731
+        comparison = compare(job, chosen, TurnOptions(), advance, baton)
     if comparison is None:
         return
     folder = run_folder.create(place.out / folder_of(point))
@@ -209,28 +250,31 @@ def _measure(
         write_chrome_trace(folder / "trace.json.gz", comparison.timeline)
 
 
-def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOptions) -> int:
+def _on_cluster(
+    grid: "Grid", spec: StepSpec, cluster: str, sweep: SweepOptions, output: OutputOptions
+) -> int:
     """Simulate every point on a cluster."""
+    from steptime.cli.compiling import told_of_compiling
     from steptime.cluster.files import cluster_named
+    from steptime.points.mpi import refuse_copies
     from steptime.runs.codec import decoded
     from steptime.runs.record import Work
-    from steptime.study.scale_simulated import batch_of, prepare_point, simulate_point
-    from steptime.timeline import write_chrome_trace
+    from steptime.study.scale_simulated import asked_at, batch_of
 
+    world = detect(os.environ)
+    refuse_copies(world.size if world else 1, "scale")
     there = cluster_named(cluster)
-    ready = [prepare_point(point, grid, spec, there) for point in grid.points]
-    out = run_folder.create(output.out or run_folder.default_path("scale", datetime.now()))
+    asked = {point: asked_at(point, grid, spec, there) for point in grid.points}
     steps: list[Steps] = []
-    with output.progress(0) as progress, writing(out):
-        for one in ready:
-            bar = progress.add_task(f"{one.point.ranks} ranks", total=2 * len(one.asked.cases))
-            found, timeline = simulate_point(one, partial(progress.advance, bar))
-            folder = run_folder.create(out / found[0].folder)
-            write_chrome_trace(folder / "trace.json.gz", timeline)
-            steps += found
-    facts = dict(ready[0].asked.facts)
+    with run_folder.created(_folder(output)) as out, told_of_compiling(output), writing(out):
+        for found in _simulated(asked, grid, spec, there, sweep, output):
+            folder = run_folder.create(out / found.steps[0].folder)
+            write_atomic(folder / run_folder.TRACE, found.trace)
+            steps += found.steps
+    first = asked[grid.points[0]]
+    facts = dict(first.facts)
     facts["batch"] = batch_of(spec, grid)
-    facts["spec"] = ready[0].asked.facts_of[ready[0].asked.cases[0].name]["spec"]
+    facts["spec"] = first.facts_of[first.cases[0].name]["spec"]
     about: dict[str, Any] = {
         "cluster": there.name,
         "cluster_title": there.title,
@@ -238,6 +282,47 @@ def _on_cluster(grid: "Grid", spec: StepSpec, cluster: str, output: OutputOption
     }
     _answer(grid, steps, decoded(facts, Work), out, output, **about)
     return 0
+
+
+def _simulated(
+    asked: "Mapping[Point, Asked]",
+    grid: "Grid",
+    spec: StepSpec,
+    cluster: "Cluster",
+    sweep: SweepOptions,
+    output: OutputOptions,
+) -> "Iterator[Simulated]":
+    """All points in order, by whoever is asked to simulate them, or as they were kept."""
+    from steptime.points.codec import Typed
+    from steptime.points.sweep import points
+    from steptime.study.scale_simulated import (
+        Simulated,
+        how_at_all,
+        identity_of,
+        simulate_at,
+    )
+
+    kept = 0
+    with sweep.executor() as executor, output.progress(0) as progress:
+        calls = {point: 2 * len(one.cases) for point, one in asked.items()}
+        advance = partial(progress.advance, progress.add_task("steps", total=sum(calls.values())))
+        there = partial(simulate_at, grid=grid, spec=spec, cluster=cluster)
+        swept = points(
+            there if executor else partial(there, on_case=advance),
+            list(asked),
+            Typed(Simulated),
+            executor=executor,
+            cache=sweep.kept(),
+            identities=lambda point: identity_of(asked[point], how_at_all(grid)),
+            named="scale",
+        )
+        for point, done in zip(asked, swept, strict=True):
+            if executor or done.kept:
+                advance(calls[point])
+            kept += done.kept
+            yield done.result
+    if kept and not (output.quiet or output.json):
+        print(f"{kept} of {len(asked)} points are those that {sweep.cache} keeps", file=sys.stderr)
 
 
 def _answer(
@@ -257,13 +342,19 @@ def _answer(
     from steptime.study.scale import cells_of, scale_record
 
     run = scale_record(
-        grid, cells_of(grid, cells, cores), work, here(), run=str(out), cores=cores, **about
+        grid,
+        cells_of(grid, cells, cores, in_turns=bool(about.get("in_turns"))),
+        work,
+        here(),
+        run=str(out),
+        cores=cores,
+        **about,
     )
     with writing(out):
         run_folder.write_record(out, scale_json(run))
         write_scale(out / "report.html", run)
     if output.json:
-        say(json.dumps(scale_json(run)))
+        say_json(scale_json(run))
         return
     text = output.rendered(lambda console: print_scale(console, run))
     say(f"{text}\n\nreport: {out / 'report.html'}")

@@ -1,6 +1,5 @@
 """``show``: What does it look like, step by step?"""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -10,7 +9,7 @@ from cyclopts import Parameter
 
 from steptime.cli.options import Flat, PrintOptions
 from steptime.cli.pipelines import PipelineOptions, show_pipeline
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 from steptime.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,9 +81,9 @@ def show(
     ----------
     names
         Algorithms with commas between them (ring, all_reduce/ring,circulant), or a Python file
-        or an MSCCL program of your own, which is proved too: what is wrong is marked where it
-        happens. Of a name that several collectives have, the first is shown. Or the word
-        pipeline: how the stages of a model take turns.
+        of your own, which is run, or an MSCCL program; these are proved too: what is wrong is
+        marked where it happens. Of a name that several collectives have, the first is shown. Or
+        the word pipeline: how the stages of a model take turns.
 
     """
     if names == "pipeline":
@@ -130,7 +129,7 @@ def _chart(words: Sequence[str], draw: DrawOptions, path: Path, output: PrintOpt
     with writing(path):
         write_chart(path, drawn)
     if output.json:
-        say(json.dumps({"verb": "show", "page": str(path), "chart": record(drawn)}))
+        say_json({"verb": "show", "page": str(path), "chart": record(drawn)})
         return
     say(f"{output.rendered(lambda console: print_chart(console, drawn))}\n\npage: {path}")
 
@@ -141,7 +140,7 @@ def _answer(picture: "Picture", html: Path | None, output: PrintOptions) -> None
 
     shown = picture.panels
     if output.json:
-        say(json.dumps({"verb": "show", "algorithms": [_record(one) for one in shown]}))
+        say_json({"verb": "show", "algorithms": [_record(one) for one in shown]})
         return
     if html:
         lines = [f"{one.title}: {costs(one)}" for one in shown]

@@ -13,6 +13,8 @@ from steptime.study.options import HowOptions
 from steptime.workloads.spec import StepSpec
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from steptime.cluster import Cluster
     from steptime.study.cases import Asked
 
@@ -40,10 +42,11 @@ def simulate(
     ----------
     workload
         A model that steptime proxy list shows (gpt2-124M, llama3-70B, resnet50, …), or its file
-        (MODEL.toml, or the config.json of Hugging Face); or a program: a folder of Chakra .et
-        files, one a rank.
+        (MODEL.toml, or the config.json of Hugging Face); or a program: the folder of a run, as
+        steptime record leaves it, one of Chakra .et files, one a rank, or another tool's trace.
     ranks
-        Ranks in all; default: as many as the cluster has places for.
+        Ranks in all; default: as many as the cluster has places for. Of a run: let its
+        data-parallel groups grow, each rank working as it did; default: those that it had.
     cluster
         A cluster file, or a name that `steptime cluster list` shows.
     preset
@@ -53,7 +56,8 @@ def simulate(
         and dst are devices.
     what_if
         The same once more with other figures of the cluster, as bandwidth=2x,latency=0,
-        compute=1.5x.
+        compute=1.5x, or other speeds of computations by name, as forward=2x, and of a rank, as
+        rank 3=0.5x or rank 3 forward=0.5x.
     ideal
         The same once more on a network of no latency and infinite bandwidth.
     sensitivity
@@ -71,7 +75,8 @@ def simulate(
         _simulate_flows(flows, _cluster(cluster), changes, output)
         return
     asked = _asked(workload, preset, cluster, spec, how)
-    if workload is not None and spec.strategy in (None, "all") and not output.quiet:
+    of_model = workload is not None and not Path(workload).is_dir()
+    if of_model and spec.strategy in (None, "all") and not output.quiet:
         tell_left_out()
     _simulate(asked, how, changes, sensitivity, output)
 
@@ -112,12 +117,12 @@ def _cluster(name: str | None) -> "Cluster":
     return cluster_named(name)
 
 
-def _folder(output: OutputOptions) -> Path:
+def _folder(output: OutputOptions) -> "AbstractContextManager[Path]":
     from datetime import datetime
 
     from steptime.runs import run_folder
 
-    return run_folder.create(output.out or run_folder.default_path("simulate", datetime.now()))
+    return run_folder.created(output.out or run_folder.default_path("simulate", datetime.now()))
 
 
 def _refuse_step_options(how: HowOptions, *, sensitivity: bool) -> None:
@@ -149,27 +154,31 @@ def _simulate(
 ) -> None:
     from steptime.api.simulation import prepared
     from steptime.cli.answer import leave
+    from steptime.cli.compiling import told_of_compiling
 
-    ready = prepared(asked, how, changes)
-    out = _folder(output)
-    with output.tracking() as track:
-        run = ready.run(sensitivity=sensitivity, track=track)
-    leave(run, out, output)
+    with told_of_compiling(output):
+        ready = prepared(asked, how, changes)
+    with _folder(output) as out:
+        with told_of_compiling(output), output.tracking() as track:
+            run = ready.run(sensitivity=sensitivity, track=track)
+        leave(run, out, output)
 
 
 def _simulate_flows(
     path: Path, cluster: "Cluster", changes: str | None, output: OutputOptions
 ) -> None:
     from steptime.cli.answer import leave_flows
+    from steptime.cli.compiling import told_of_compiling
     from steptime.runs import run_folder
     from steptime.study.flows import read_flows, simulate_flows
 
     changed = _changed(cluster, changes) if changes is not None else None
     flows = read_flows(path, cluster.devices)
-    out = _folder(output)
-    study = simulate_flows(cluster, flows)
-    run = {"verb": "simulate", "run": str(out)} | study.record()
-    if changed is not None:
-        run["what_if"] = {"changes": changes} | simulate_flows(changed, flows).record()
-    run["environment"] = run_folder.environment()
-    leave_flows(run, study.timeline(), out, output)
+    with _folder(output) as out:
+        with told_of_compiling(output):
+            study = simulate_flows(cluster, flows)
+        run = {"verb": "simulate", "run": str(out)} | study.record()
+        if changed is not None:
+            run["what_if"] = {"changes": changes} | simulate_flows(changed, flows).record()
+        run["environment"] = run_folder.environment()
+        leave_flows(run, study.timeline(), out, output)

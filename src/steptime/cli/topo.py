@@ -1,6 +1,5 @@
 """``topo``: What is this machine?"""
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from steptime.cli.measuring import (
     teller,
 )
 from steptime.cli.options import Flat, OutputOptions, RankOptions
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.runs import run_folder
@@ -109,7 +108,7 @@ def _show(file: Path | None, svg: Path | None, output: OutputOptions, *, explain
         with writing(svg):
             files.write_atomic(svg, picture(topology, explained(topology, rates)).encode())
     if output.json:
-        say(json.dumps(record(topology, rates, ring)))
+        say_json(record(topology, rates, ring))
         return
     say(output.rendered(lambda c: print_topology(c, topology, rates, ring, explain=explain)))
     if svg:
@@ -178,7 +177,7 @@ def _measure(place: Place, asked: _Asked) -> None:
         with writing(path):
             files.write_atomic(path, text.encode())
         if asked.output.json:
-            say(json.dumps(run))
+            say_json(run)
         else:
             say(_answer(run))
     transport.barrier()  # an error here would end rank 0 before it has written

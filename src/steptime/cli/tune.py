@@ -1,8 +1,7 @@
 """``tune``: Which algorithm is the fastest for which size here?"""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -10,17 +9,18 @@ from cyclopts import Parameter
 from steptime import files
 from steptime.cli.measuring import oversubscription, provenance, ranks_here, teller
 from steptime.cli.options import Flat, OutputOptions, RankOptions
-from steptime.cli.printing import say
+from steptime.cli.printing import say, say_json
 from steptime.cli.ranks import Place, on_ranks
-from steptime.errors import SteptimeError, UsageError
+from steptime.errors import UsageError
 from steptime.measure.options import BenchOptions
 from steptime.runs import run_folder
+from steptime.turns import TurnOptions
 from steptime.units import Size, format_seconds
 
 if TYPE_CHECKING:
     from steptime.collectives.selection import Selection
     from steptime.measure.bench import Bench
-    from steptime.measure.tune import Contest
+    from steptime.measure.contest import Contest
 
 
 def tune(
@@ -31,20 +31,22 @@ def tune(
     ranks: Flat[RankOptions] = RankOptions(),
     output: Flat[OutputOptions] = OutputOptions(),
     algorithms: str = "all",
+    turns: Flat[TurnOptions] = TurnOptions(),
 ) -> int:
     """Which algorithm is the fastest for which size here?
 
-    Algorithms take turns at each size, and medians are compared. The selection is one line, such
-    as recursive_doubling:0-8KiB;builtin:8KiB-max, which the backend steptime reads.
+    Algorithms take turns at each size. Where several cannot be told from the fastest, that of the
+    neighbouring size is kept. The selection is one line, such as
+    recursive_doubling:0-8KiB;builtin:8KiB-max, which the backend steptime reads.
 
     Parameters
     ----------
     op
         all_reduce, all_gather, reduce_scatter, broadcast, reduce, gather, scatter or all_to_all.
     algorithms
-        Which may be selected, with commas: names as `steptime verify` lists them, FILE.py or
-        FILE.xml with one of your own, and builtin for the library's own; all: every one that is
-        shipped and can serve the ranks.
+        Which may be selected, with commas: names as `steptime verify` lists them, FILE.py,
+        which is run, or FILE.xml with one of your own, and builtin for the library's own; all:
+        every one that is shipped and can serve the ranks.
 
     """
     from steptime.measure.place import check_place
@@ -52,26 +54,39 @@ def tune(
     if op in ("sendrecv", "barrier"):
         raise UsageError(f"{op} has no sizes to select an algorithm for: choose a collective")
 
+    asked = _Asked(measured, op, algorithms, turns)
+
     def check(size: int) -> None:
-        check_place(_contest(measured, op, algorithms, size), ranks.backend, size, ranks_here(size))
+        check_place(_contest(asked, size), ranks.backend, size, ranks_here(size))
 
     def work(place: Place) -> None:
-        _tune(_contest(measured, op, algorithms, place.world.size), place, ranks, output)
+        _tune(_contest(asked, place.world.size), place, ranks, output)
 
     return on_ranks("tune", ranks, output, 4, check, work)
 
 
-def _contest(measured: BenchOptions, op: str, words: str, ranks: int) -> "Bench":
+@dataclass(frozen=True)
+class _Asked:
+    """What the command line asks to be measured."""
+
+    measured: BenchOptions
+    op: str
+    algorithms: str
+    turns: TurnOptions
+
+
+def _contest(asked: _Asked, ranks: int) -> "Bench":
     """What is measured; an algorithm of a file goes by the file's name, as a selection finds it."""
     from steptime.collectives.lookup import find_algorithm, is_own
 
-    asked = measured.bench(op, words, ranks)
-    file_of = {find_algorithm(op, word).name: word for word in words.split(",") if is_own(word)}
+    bench = asked.measured.bench(asked.op, asked.algorithms, ranks, asked.turns)
+    own = [word for word in asked.algorithms.split(",") if is_own(word)]
+    file_of = {find_algorithm(asked.op, word).name: word for word in own}
     named = (
         algorithm and replace(algorithm, name=file_of.get(algorithm.name, algorithm.name))
-        for algorithm in asked.algorithms
+        for algorithm in bench.algorithms
     )
-    return replace(asked, algorithms=tuple(named))
+    return replace(bench, algorithms=tuple(named))
 
 
 def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOptions) -> None:
@@ -83,63 +98,88 @@ def _tune(asked_for: "Bench", place: Place, ranks: RankOptions, output: OutputOp
     operation = asked_for.operation.name
     for line in oversubscription(place):
         tell(line)
-    tell(f"# {operation} on {transport.ranks} ranks ({transport.library}), measured")
-    tell(f"#{'size':>8} {'fastest':<22}{'time':>9}{'builtin':>9}{'gain':>7}  next")
+    tell(f"# {operation} on {transport.ranks} ranks ({transport.library}), measured in turns")
+    tell("# * is the fastest: the 99 % intervals of the times of all others over its own")
+    tell("#   lie above 1; the last column has that of the next")
+    tell(f"#{'size':>8}  {'shortest':<22}{'time':>9}{'builtin':>9}{'gain':>7}  next, times as long")
     found = contests(transport, asked_for, hosts_of(transport), lambda c: tell(_line(c)))
-    if wrong := sum(contest.wrong for contest in found):
-        raise SteptimeError(
-            f"{wrong} elements of the results are wrong, so nothing is selected: steptime bench "
-            f"{operation} --algorithms all says under which algorithm"
-        )
-    selection = select(operation, found)
     if transport.rank == 0:
-        _answer(selection, found, {**provenance(place, ranks), "op": operation}, place, output)
+        where = {**provenance(place, ranks), "op": operation}
+        _answer(asked_for, select(operation, found), found, where, place, output)
 
 
 def _line(contest: "Contest") -> str:
     from steptime.collectives.selection import BUILTIN
 
-    ranked = sorted(contest.seconds, key=contest.seconds.__getitem__)
-    best = contest.seconds[ranked[0]]
-    builtin = contest.seconds.get(BUILTIN)
-    columns = f" {Size(contest.size_bytes)!s:>8} {ranked[0]:<22}{format_seconds(best):>9}"
+    names, times = contest.names, contest.medians
+    best = times[names[contest.best]]
+    name = f"{' ' if contest.level else '*'}{names[contest.best]}"
+    columns = f" {Size(contest.size_bytes)!s:>8} {name:<23}{format_seconds(best):>9}"
+    builtin = times.get(BUILTIN)
     columns += f"{format_seconds(builtin):>9}{builtin / best:>6.2f}x" if builtin else f"{'-':>16}"
-    return f"{columns}  {ranked[1]}" if len(ranked) > 1 else columns
+    if contest.level:
+        count = len(contest.level)
+        return f"{columns}  level with {count} other{'s' * (count > 1)}"
+    ratios = [contest.ratio(at) for at in range(len(names)) if at != contest.best]
+    if not ratios:
+        return columns
+    ratio, (low, high) = min(one for one in ratios if one)
+    return f"{columns}  {ratio:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _answer(
+    asked_for: "Bench",
     selection: "Selection",
     found: Sequence["Contest"],
     where: Mapping[str, Any],
     place: Place,
     output: OutputOptions,
 ) -> None:
+    from steptime.measure.session import contests_record
+
     variable = f"STEPTIME_{selection.collective.upper()}"
+    told = contests_record(asked_for, found)
+    contests = [
+        {
+            **contest,
+            "selected": selection.algorithm(one.size_bytes),
+            "fastest": one.names[one.best],
+            "time_us": {name: s * 1e6 for name, s in one.medians.items()},
+        }
+        for one, contest in zip(found, told["contests"], strict=True)
+    ]
     run = {
         "verb": "tune",
         "source": "measured",
         **where,
         "selection": str(selection),
         "variable": variable,
-        "contests": [
-            {
-                "source": "measured",
-                "size_bytes": contest.size_bytes,
-                "selected": selection.algorithm(contest.size_bytes),
-                "fastest": contest.fastest,
-                "time_us": {name: s * 1e6 for name, s in contest.seconds.items()},
-            }
-            for contest in found
-        ],
+        **told,
+        "contests": contests,
         "environment": run_folder.environment(),
     }
     run_folder.write_record(place.out, run)
-    files.write_json(place.out / "selection.json", {variable: str(selection)})
+    level = {
+        str(Size(one.size_bytes)): [one.names[at] for at in (one.best, *one.level)]
+        for one in found
+        if one.level
+    }
+    files.write_json(place.out / "selection.json", {variable: str(selection), "level": level})
     if output.json:
-        say(json.dumps(run))
+        say_json(run)
         return
     say(
-        f"\n{selection}\n\n"
+        f"\n{selection}\n{_doubt(len(level), len(found))}\n"
         f"The backend steptime reads it from the environment, on {place.world.size} ranks:\n"
         f"export {variable}='{selection}'\n\nrun: {place.out / 'run.json'}"
+    )
+
+
+def _doubt(level: int, sizes: int) -> str:
+    """What the selection stands on where algorithms are level, in lines."""
+    if not level:
+        return ""
+    return (
+        f"\nAt {level} of {sizes} sizes several are level: it keeps there what it takes beside "
+        "it.\nselection.json names them; --see 5% takes as many turns as would tell more.\n"
     )

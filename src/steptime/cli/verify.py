@@ -1,6 +1,5 @@
 """``verify``: Is this collective algorithm right for every number of ranks?"""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ from cyclopts import Parameter
 
 from steptime import files
 from steptime.cli.options import Flat, PrintOptions
-from steptime.cli.printing import say, writing
+from steptime.cli.printing import say, say_json, writing
 from steptime.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def verify(
     ----------
     name
         An algorithm (ring, all_reduce/ring), a collective, a Python file with algorithms of
-        your own, or an MSCCL program; all: every one that is shipped.
+        your own, which is run, or an MSCCL program; all: every one that is shipped.
     collective
         Verify the algorithms of this collective alone.
     ranks
@@ -67,7 +66,7 @@ def verify(
     if export and answer.ok:
         _export(export, found[0], counts[0], size, hosts)
     if output.json:
-        say(json.dumps({"verb": "verify", "ok": answer.ok, "results": answer.rows}))
+        say_json({"verb": "verify", "ok": answer.ok, "results": answer.rows})
     else:
         say(output.rendered(answer.print))
     return 0 if answer.ok else 1

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from steptime.runs.figures import StepFigures
+from steptime.runs.environment import Environment
+from steptime.runs.figures import ComputeSpeed, StepFigures
 from steptime.runs.record import RunRecord
 
 
@@ -16,6 +17,21 @@ def rank_counts(run: RunRecord) -> str:
 def place(run: RunRecord) -> str:
     """Where its figures hold: ``here`` or ``on CLUSTER``."""
     return f"on {run.place.cluster}" if run.place.cluster else "here"
+
+
+def machine_rows(about: Environment) -> list[tuple[str, str]]:
+    """When a run was made, and on what, as a page lists it."""
+    versions = ", ".join(f"{name} {version}" for name, version in about.versions.items())
+    return [
+        ("time", about.time),
+        ("machine", f"{about.host}, {about.cpu}, {about.cores} cores"),
+        ("software", f"steptime {about.steptime}, Python {about.python}, {versions}"),
+    ]
+
+
+def standing_on(speed: ComputeSpeed | None) -> str:
+    """What simulated times of computing stand on, after a semicolon; nothing of measured ones."""
+    return f"; {speed}" if speed else ""
 
 
 def sources(entries: Iterable[StepFigures]) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.units import format_seconds
+from steptime.units import format_seconds, seconds_in
 
 _PHASES = {
     "compute": "compute",
@@ -61,10 +61,10 @@ def _table(diff: Mapping[str, Any]) -> Table:
     span = " to ".join(_signed(a * (end - 1)) for end in diff["ci95"])
     whole = "100 %" if diff["different"] else "–"
     table.add_row("step", _ms(a), _ms(b), _signed(b - a), span, whole)
-    for name, phase in diff["phases"].items():
+    for title, phase in _rows(diff):
         share = phase["share"]
         table.add_row(
-            f"  {_PHASES[name]}",
+            title,
             _ms(phase["a_s"]),
             _ms(phase["b_s"]),
             _signed(phase["difference_s"]),
@@ -75,23 +75,29 @@ def _table(diff: Mapping[str, Any]) -> Table:
     return table
 
 
+def _rows(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The phases by their titles; below what is exposed its parts, as far as there is any."""
+    for name, phase in diff["phases"].items():
+        yield f"  {_PHASES[name]}", phase
+        if name == "exposed_comm":
+            for part, of in diff["exposed"].items():
+                if of["a_s"] or of["b_s"]:
+                    yield f"    {part}", of
+
+
 def _ms(seconds: float) -> str:
-    return f"{1e3 * seconds:,.{_decimals(seconds)}f}"
+    ms = 1e3 * seconds
+    return f"{ms:,.1f}" if 99.95 <= ms < 999.5 else seconds_in(seconds, 1e-3)
 
 
 def _signed(seconds: float) -> str:
-    return f"{1e3 * seconds:+,.{_decimals(seconds)}f}".replace("-", "−")
-
-
-def _decimals(seconds: float) -> int:
-    ms = abs(1e3 * seconds)
-    return 0 if ms >= 999.5 else 1 if ms >= 9.995 else 2
+    return f"{'−' if seconds < 0 else '+'}{_ms(abs(seconds))}"
 
 
 def _lines(diff: Mapping[str, Any]) -> Iterator[str]:
-    apart = [name for name, phase in diff["phases"].items() if phase["different"]]
+    apart = [title.strip() for title, phase in _rows(diff) if phase["different"]]
     if apart and diff["source"] != "simulated":
-        yield f"Phases that differ: {', '.join(_PHASES[name] for name in apart)}."
+        yield f"Phases that differ: {', '.join(apart)}."
     for side in "ab":
         yield f"{side.upper()}: {_side(diff[side])}"
     ranks = f"{diff['ranks']} rank{'s' * (diff['ranks'] != 1)}"

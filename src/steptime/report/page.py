@@ -9,6 +9,7 @@ from steptime.report.section import Page, Section
 from steptime.report.sentences import doubt, facts, headline, headline_of_several
 from steptime.report.subject import Run
 from steptime.report.template import write_html
+from steptime.runs.memory import misfits
 from steptime.runs.proxy_step import with_ranks
 from steptime.runs.record import RunRecord
 from steptime.timeline import Timeline
@@ -60,6 +61,8 @@ def _head(page: Page) -> dict[str, Any]:
         "folder": run.run or page.runs[0].name,
         "incomplete": [f"{one.name}: {one.missing}" for one in page.runs if one.missing],
         "headline": headline(run) if single else headline_of_several(page.subjects),
+        "unfit": [name for name, entry in page.strategies.items() if entry.fits is False],
+        "misfit": misfits(page.strategies),
         "doubt": doubt(run) if single else "",
         "facts": facts(run) if single else [],
         "several": len(entries) > 1,

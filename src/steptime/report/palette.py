@@ -1,7 +1,9 @@
 """What a step's time is split into, and the one colour each part has in every figure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from steptime.runs.figures import Parts
 from steptime.timeline import Phase
 
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
@@ -37,12 +39,38 @@ class Part:
     text_color: str
 
 
-PARTS = (
-    Part("compute_s", "compute", Phase.COMPUTE, BLUE, "#ffffff"),
-    Part("exposed_comm_s", "exposed communication", Phase.COMMUNICATION, VERMILLION, "#111111"),
+_COMPUTE = Part("compute_s", "compute", Phase.COMPUTE, BLUE, "#ffffff")
+_REST = (
     Part("update_s", "update", Phase.UPDATE, GREEN, "#111111"),
     Part("other_s", "other", Phase.OTHER, GREY, "#111111"),
 )
+EXPOSED = (
+    Part("transfer_s", "transfer", Phase.COMMUNICATION, VERMILLION, "#111111"),
+    Part("bubble_s", "pipeline bubble", Phase.WAIT, ORANGE, "#111111"),
+    Part("imbalance_s", "imbalance", Phase.WAIT, PURPLE, "#111111"),
+    Part("dependency_s", "dependency", Phase.WAIT, YELLOW, "#111111"),
+)
+"""The parts of exposed communication."""
+
+_WAITED = EXPOSED[1:]
+_UNDIVIDED = Part(
+    "exposed_comm_s", "exposed communication", Phase.COMMUNICATION, VERMILLION, "#111111"
+)
+PARTS = (_COMPUTE, *EXPOSED, *_REST)
+
+
+def parts_of(entries: Sequence[Parts]) -> tuple[Part, ...]:
+    """The parts to show of some steps, without the reasons of waiting that none of them has.
+
+    Exposed communication stands undivided where one of them does not tell its parts.
+    """
+    if any(entry.transfer_s is None for entry in entries):
+        return (_COMPUTE, _UNDIVIDED, *_REST)
+    return tuple(
+        part
+        for part in PARTS
+        if part not in _WAITED or any(getattr(entry, part.field) for entry in entries)
+    )
 
 
 def phase_colors() -> list[dict[str, str]]:

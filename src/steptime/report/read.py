@@ -42,7 +42,8 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
     Raises UsageError where one is given twice.
     """
-    paths = [folder.resolve() for folder in folders]
+    # What is not there, such as a link to itself, has no path to resolve.
+    paths = [one.resolve() if one.exists() else one.absolute() for one in folders]
     for at, path in enumerate(paths):
         if path in paths[:at]:
             raise UsageError(f"{folders[at]} is given twice: name each run once")

@@ -7,6 +7,7 @@ from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
+from steptime.report.about import machine_rows
 from steptime.report.figures import Figure, axis, label, layout
 from steptime.report.palette import CURVES, DASHES, YELLOW
 from steptime.report.scale_table import (
@@ -15,11 +16,14 @@ from steptime.report.scale_table import (
     baseline_sentence,
     bound_sentence,
     cell_name,
-    digits,
+    misfit_sentence,
     source_sentence,
+    speedup,
+    used_sentences,
     way,
 )
 from steptime.report.template import write_html
+from steptime.report.utilisation import share
 from steptime.runs.scale import ScaleRecord
 from steptime.units import format_seconds
 
@@ -59,8 +63,9 @@ def context(run: ScaleRecord) -> dict[str, Any]:
     return {
         "run": run,
         "headline": headline(run),
+        "misfit": misfit_sentence(run),
         "baseline": baseline_sentence(run),
-        "sources": source_sentence(run),
+        "sources": " ".join([source_sentence(run), *used_sentences(run)]),
         "facts": _facts(run),
         "source": ", ".join(dict.fromkeys(cell.source for cell in cells)),
         "keys": [
@@ -76,6 +81,8 @@ def context(run: ScaleRecord) -> dict[str, Any]:
             (factor, [_shaded(getattr(cell, factor.field)) for cell in cells]) for factor in FACTORS
         ],
         "rows": [_row(cell) for cell in cells],
+        "used": any(cell.utilisation for cell in cells),
+        "peaks": any(cell.utilisation and cell.utilisation.mfu for cell in cells),
         "measured": any(cell.source == "measured" for cell in cells),
         "oversubscribed": any(cell.oversubscribed for cell in cells),
         "command": shlex.join(run.environment.command),
@@ -93,7 +100,7 @@ def headline(run: ScaleRecord) -> str:
         return f"{_plain_name(best)}: {bound_sentence(best)}"
     times = most / (base.ranks * base.threads)
     return (
-        f"{times:g} times the {_unit(run)}, {digits(best.speedup)} times the work a second "
+        f"{times:g} times the {_unit(run)}, {speedup(best)[:-1]} times the work a second "
         f"({_plain_name(best)}): {bound_sentence(best)}"
     )
 
@@ -177,7 +184,7 @@ def efficiency_figure(drawn: Sequence[Line]) -> Figure:
 def _trace(one: Line, value: Callable[[Entry], float]) -> Figure:
     texts = [
         f"<b>{label(cell_name(cell))} {label(way(cell))}</b> {cell.source}<br>"
-        f"{format_seconds(cell.step_time_s)} a step, {digits(cell.speedup)}×, "
+        f"{format_seconds(cell.step_time_s)} a step, {speedup(cell)}, "
         f"{100 * cell.efficiency:.1f} %"
         for cell in one.cells
     ]
@@ -267,10 +274,26 @@ def _row(cell: Entry) -> Mapping[str, str]:
         if measured
         else "",
         "tokens": f"{tokens:,.0f}" if tokens else "–",
-        "speedup": f"{digits(cell.speedup)}×",
+        **_used(cell),
+        "speedup": speedup(cell),
         "efficiency": f"{100 * cell.efficiency:.1f} %",
         "bound": bound_sentence(cell),
+        "unfit": "unfit" if cell.fits is False else "",
         "execution": "" if cell.execution == way(cell) else cell.execution,
+    }
+
+
+def _used(cell: Entry) -> Mapping[str, str]:
+    """What a cell uses of its devices, and how far it may be off."""
+    used = cell.utilisation
+    if used is None:
+        return {"each": "–", "tflops": "–", "mfu": "–", "hfu": "–", "expected": "–"}
+    return {
+        "each": f"{used.tokens_per_s_per_device:,.0f}",
+        "tflops": f"{used.tflops_per_device:.3g}",
+        "mfu": f"{share(used.mfu)} %" if used.mfu else "–",
+        "hfu": f"{share(used.hfu)} %" if used.hfu else "–",
+        "expected": f"{100 * cell.expected.error:.0f} %" if cell.expected else "unknown",
     }
 
 
@@ -291,11 +314,7 @@ def _facts(run: ScaleRecord) -> list[tuple[str, str, str]]:
 
 
 def _environment(run: ScaleRecord) -> list[tuple[str, str]]:
-    about = run.environment
-    versions = ", ".join(f"{name} {version}" for name, version in about.versions.items())
     return [
-        ("time", about.time),
-        ("machine", f"{about.host}, {about.cpu}, {about.cores} cores"),
-        ("software", f"steptime {about.steptime}, Python {about.python}, {versions}"),
-        ("git revision", str(about.git_revision)),
+        *machine_rows(run.environment),
+        ("git revision", str(run.environment.git_revision)),
     ]

@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).parent
 
 def write_html(path: Path, template: str, context: Mapping[str, Any]) -> None:
     """Write ``html_page`` to ``path``, atomically: a page is whole or not there."""
-    write_atomic(path, html_page(template, context).encode())
+    write_atomic(path, html_page(template, context).encode(errors="replace"))
 
 
 def html_page(template: str, context: Mapping[str, Any]) -> str:

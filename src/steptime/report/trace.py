@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from steptime.report.rows import Layout, layout_of
 from steptime.report.steps import Window, by_rank, default_step, window
-from steptime.timeline import Timeline
+from steptime.timeline import Phase, Timeline
 from steptime.timeline.critical_path import critical_path
 from steptime.units import format_seconds
 
@@ -24,6 +24,7 @@ MAX_BYTES = 4_600_000
 
 MAX_STEPS = 200
 _FEW = 20_000  # messages of a step
+_MOST_WALKED = 30_000  # intervals of a step whose critical path is drawn
 _TICKS = 1 << 24  # of a step: what times are counted in
 
 
@@ -164,6 +165,8 @@ def _step(
     row, and how long it lasts, the last two in ticks.
     """
     rows, *place = layout.placed(shown)
+    rows, which = _waits_apart(rows)
+    place = [of[which] for of in place]
     order = np.lexsort((rows["start"], *place[::-1]))
     rows, tracks = rows[order], np.stack([of[order] for of in place])
     starts = np.round((rows["start"] - shown.start) / tick).astype(np.int64)
@@ -182,6 +185,20 @@ def _step(
         "path": _path(timeline, shown, layout, tick),
         "messages": _messages(timeline, shown, layout, tick),
     }
+
+
+def _waits_apart(rows: NDArray[np.void]) -> tuple[NDArray[np.void], NDArray[np.intp]]:
+    """The intervals with the waiting that calls begin with apart, as intervals of phase WAIT.
+
+    And which of ``rows`` each was a part of, shape (parts,).
+    """
+    waited = np.flatnonzero(
+        (rows["phase"] == Phase.COMMUNICATION) & (rows["ready"] > rows["start"])
+    )
+    waits, moving = rows[waited].copy(), rows.copy()
+    waits["phase"], waits["bytes"], waits["end"] = Phase.WAIT, 0, waits["ready"]
+    moving["start"][waited] = waits["end"]
+    return np.concatenate([moving, waits]), np.concatenate([np.arange(len(rows)), waited])
 
 
 def _kinds(
@@ -203,7 +220,12 @@ def _kinds(
 
 
 def _path(timeline: Timeline, shown: Window, layout: Layout, tick: float) -> list[list[int]]:
-    """The critical path: row, begin and end in ticks, and phase, -1 where nothing is known."""
+    """The critical path: row, begin and end in ticks, and phase, -1 where nothing is known.
+
+    None of a step of very many intervals, for walking back takes time as their square.
+    """
+    if len(shown.rows) > _MOST_WALKED:
+        return []
     pieces = critical_path(timeline, shown.whole)
     found = []
     for rank, at, start, end in pieces.tolist():

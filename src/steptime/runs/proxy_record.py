@@ -9,7 +9,16 @@ from typing import Any
 
 from steptime.runs.codec import decoded, plain
 from steptime.runs.environment import ALWAYS, Environment
-from steptime.runs.figures import AxisPlacement, CallKind, ModelMemory, PairBytes, Spread
+from steptime.runs.expected import Expected
+from steptime.runs.figures import (
+    AxisPlacement,
+    CallKind,
+    ModelMemory,
+    PairBytes,
+    Spread,
+    promised,
+)
+from steptime.runs.utilisation import Utilisation
 from steptime.timeline import Clock, Source
 
 
@@ -127,6 +136,7 @@ class ProxyStep:
     ``rank_step_s``: the mean of each rank. ``phases``: what the main stream did, of which waiting
     has the names of axes; ``under_way``: the seconds of the calls by axes. Of a simulation both are
     made of ``divided_ranks`` ranks; of live ones ``rss_bytes`` are what each process held.
+    ``transfer_s`` to ``dependency_s``: the parts of all waiting for axes, as in StepFigures.
     """
 
     source: Source
@@ -143,8 +153,14 @@ class ProxyStep:
     verified: Verified | None = None
     clock: Sequence[Clock] = ()
     divided_ranks: int | None = None
+    transfer_s: float | None = None
+    bubble_s: float | None = None
+    imbalance_s: float | None = None
+    dependency_s: float | None = None
     messages: int | None = None
     wall_s: float | None = None
+    utilisation: Utilisation | None = None
+    expected: Expected | None = None
 
     def name_of(self, phase: str) -> str:
         """A phase in words."""
@@ -181,10 +197,11 @@ def proxy_json(record: ProxyRecord) -> dict[str, Any]:
     raw: dict[str, Any] = plain(record)
     plan, step = raw.pop("plan"), raw.pop("step", None)
     if step is None:
-        return {**raw, "source": "computed", "dry_run": True, **plan, "step_time_s": None}
+        planned = {**raw, "source": "computed", "dry_run": True, **plan, "step_time_s": None}
+        return promised(planned)
     if record.step and record.simulated:
         raw["error"] = _error(record.step, record.simulated)
-    return {**raw, "ranks": len(record.plan.per_rank), **plan, **step}
+    return promised({**raw, "ranks": len(record.plan.per_rank), **plan, **step})
 
 
 def _error(live: ProxyStep, there: ProxyStep) -> dict[str, Any]:

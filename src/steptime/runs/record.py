@@ -16,9 +16,11 @@ from typing import Any
 
 from steptime.runs.codec import decoded, plain
 from steptime.runs.environment import ALWAYS, Environment
-from steptime.runs.figures import RankFigures, StepFigures, fastest
+from steptime.runs.figures import PARTS, RankFigures, StepFigures, fastest, promised
 from steptime.runs.proxy_record import ProxyRecord, ProxyStep, proxy_json, proxy_record
 from steptime.runs.proxy_step import figures_of
+from steptime.runs.recorded import RecordedScript
+from steptime.runs.turns import Ratio, Turns
 from steptime.timeline import Clock, Source
 
 TOLD: Mapping[str, Any] = {"told": True}
@@ -37,9 +39,10 @@ class Work:
 
     model: str
     spec: Mapping[str, Any] | None = None
-    model_config: Mapping[str, Any] | None = field(default=None, metadata=ALWAYS)
+    model_config: Mapping[str, int] | None = field(default=None, metadata=ALWAYS)
     precision: str | None = field(default=None, metadata=ALWAYS)
     reduce_dtype: str | None = None
+    rounding: str | None = None
     batch: int | None = None
     micro_batches: int | None = None
     accumulate: int | None = None
@@ -66,18 +69,24 @@ class Place:
     cluster_title: str | None = None
     cluster_source: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.world_size < 1:
+            raise ValueError(f"{self.world_size} ranks have no run")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
     """How the steps were timed or simulated.
 
     ``steps`` in all, of which ``warmup`` are not timed; of a simulation ``simulated_steps``, the
-    last of which counts, in ``wall_s`` seconds, with so many ``messages``.
+    last of which counts, in ``wall_s`` seconds, with so many ``messages``; ``library``: the one
+    whose closed forms price its collectives.
     """
 
     steps: int | None = None
     warmup: int | None = None
     fidelity: str | None = None
+    library: str | None = None
     simulated_steps: int | None = None
     messages: int | None = None
     wall_s: float | None = None
@@ -129,7 +138,10 @@ class RunRecord:
     """A run whose steps were timed or simulated.
 
     ``strategies``: the figures of each, by name; a proxy has one, by the name of its model.
-    ``proxy``: the record of a proxy itself, of which all else here is made.
+    ``winner``: the fastest of several, None where it cannot be told from those it is
+    ``level_with``; ``ratios``: of each strategy's step to the best one's, and ``turns`` what they
+    are of, where the strategies took turns. ``proxy``: the record of a proxy itself, of which all
+    else here is made. ``script``: what a recorded script called.
     """
 
     verb: str
@@ -138,16 +150,27 @@ class RunRecord:
     place: Place
     timing: Timing = Timing()
     strategies: Mapping[str, StepFigures]
-    winner: str | None = None
+    winner: str | None = field(default=None, metadata=ALWAYS)
+    level_with: Sequence[str] = field(default=(), metadata=ALWAYS)
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
+    turns: Turns | None = None
     val_loss: float | None = None
     validation: Sequence[Mapping[str, Any]] = ()
+    goodput: Mapping[str, Any] | None = None
     links: Sequence[LinkLoad] = ()
     what_if: Elsewhere | None = None
     simulated: Elsewhere | None = None
     published: Published | None = None
     proxy: ProxyRecord | None = None
+    script: RecordedScript | None = None
     clock: Sequence[Clock] = ()
     environment: Environment
+
+    def __post_init__(self) -> None:
+        ranks = self.place.world_size
+        for name, figures in self.strategies.items():
+            if figures.pairs and figures.pairs.ranks > ranks:
+                raise ValueError(f"{name} has pairs of {figures.pairs.ranks} ranks of {ranks}")
 
     @property
     def proxy_step(self) -> ProxyStep | None:
@@ -156,8 +179,10 @@ class RunRecord:
 
     @property
     def fastest(self) -> str:
-        """The strategy that won, by name."""
-        return self.winner or fastest(self.strategies)
+        """The strategy that won, or seems to be the best where none did."""
+        ratios = self.ratios
+        best = min(ratios, key=lambda name: ratios[name].against_best, default=None)
+        return self.winner or best or fastest(self.strategies)
 
     @property
     def best(self) -> StepFigures:
@@ -254,8 +279,13 @@ def to_json(record: RunRecord) -> dict[str, Any]:
     raw: dict[str, Any] = plain(record)
     for group in ("work", "place", "timing"):
         raw |= raw.pop(group)
+    for several in (raw, raw.get("what_if", {}), raw.get("simulated", {})):
+        strategies = several.get("strategies", {})
+        strategies |= {name: promised(one) for name, one in strategies.items()}
     if record.verb == "simulate":
         raw |= _simulated(record)
+    elif record.script is not None:
+        raw |= _recorded(record, record.script)
     else:
         raw["ranks"] = record.place.world_size
     return raw
@@ -265,12 +295,30 @@ def _simulated(record: RunRecord) -> dict[str, Any]:
     """What a simulation says at the top: the figures of the fastest case, rank by rank."""
     best = record.best
     memory = plain(best.model_memory) if best.model_memory else None
-    return {
+    found = {
         "source": best.source,
         "step_time_s": best.step_time_s.median,
         "ranks": _rank_rows(best.ranks),
         **({"placement": plain(best.placement)} if best.model_memory else {}),
         **({"model_memory": memory} if memory else {}),
+        **({"utilisation": plain(best.utilisation)} if best.utilisation else {}),
+        **({"expected": plain(best.expected)} if best.expected else {}),
+    }
+    return promised(found)
+
+
+def _recorded(record: RunRecord, script: RecordedScript) -> dict[str, Any]:
+    """What a recorded script says at the top."""
+    best = record.best
+    return {
+        "ranks": record.place.world_size,
+        "command": list(script.command),
+        "step_time_s": plain(best.step_time_s),
+        "compute_s": best.compute_s,
+        "exposed_comm_s": best.exposed_comm_s,
+        "update_s": best.update_s,
+        "other_s": best.other_s,
+        "calls": plain(script.calls),
     }
 
 
@@ -280,9 +328,7 @@ def _rank_rows(ranks: Sequence[RankFigures]) -> list[dict[str, float]]:
     return [
         {
             "rank": rank.rank,
-            "compute_s": rank.compute_s,
-            "exposed_comm_s": rank.exposed_comm_s,
-            "update_s": rank.update_s,
+            **{part: getattr(rank, part) for part in PARTS},
             "idle_s": max(0.0, longest - rank.compute_s - rank.exposed_comm_s - rank.update_s),
         }
         for rank in ranks

@@ -1,20 +1,22 @@
 """The folder a run leaves: whole files or none."""
 
-import json
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from steptime.errors import UsageError
-from steptime.files import write_json
+from steptime.files import bounded_bytes, parsed_json, reading, write_json
 from steptime.runs.environment import VERSION, environment
 
 __all__ = [
     "RECORD",
     "TRACE",
     "create",
+    "created",
     "default_path",
     "environment",
     "read_record",
@@ -23,11 +25,18 @@ __all__ = [
 
 RECORD = "run.json"
 TRACE = "trace.json.gz"
+_MOST_BYTES = 1 << 30
 
 
 def default_path(verb: str, now: datetime) -> Path:
     """Where a run goes when ``--out`` is not given: ``runs/<verb>-<time>``."""
     return Path("runs") / f"{verb}-{now:%Y%m%d-%H%M%S}"
+
+
+def launcher_path(verb: str) -> Path:
+    """The default that all ranks of a launcher on this host agree on: by when that was started."""
+    started = Path(f"/proc/{os.getppid()}").stat().st_ctime
+    return default_path(verb, datetime.fromtimestamp(started))
 
 
 def create(path: Path) -> Path:
@@ -46,6 +55,21 @@ def create(path: Path) -> Path:
     return path
 
 
+@contextmanager
+def created(path: Path) -> Iterator[Path]:
+    """The run directory while the block lasts, which fills it; raises what ``create`` does.
+
+    What is made for it and is still empty in the end goes again: a run that fails leaves no folder.
+    """
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    try:
+        yield create(path)
+    finally:
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+
+
 def write_record(run: Path, record: Mapping[str, Any]) -> None:
     """Write ``record`` as the run.json of the folder ``run``, atomically."""
     write_json(run / RECORD, record)
@@ -58,19 +82,18 @@ def read_record(run: Path) -> dict[str, Any]:
     program's, or newer than this code.
     """
     path = run / RECORD
-    try:
-        record = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    if not path.exists():
         what = "has no run.json: it is no run, or one that did not end"
-        raise UsageError(f"{run} {what if run.is_dir() else 'is no folder'}") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}; run steptime again") from None
-    if not isinstance(record, dict) or "verb" not in record:
-        raise UsageError(f"{path} is not steptime's: give the folder of a run")
-    written_as = record.get("environment", {}).get("format", 1)
-    if written_as > VERSION:
-        raise UsageError(
-            f"{path} has format {written_as} and this steptime reads up to {VERSION}: use a "
-            "newer steptime"
-        )
+        raise UsageError(f"{run} {what if run.is_dir() else 'is no folder'}")
+    content = bounded_bytes(path, "record of a run", _MOST_BYTES)
+    with reading(path, "record of a run", "run steptime again"):
+        record: dict[str, Any] = parsed_json(content, dict)
+        if "verb" not in record:
+            raise UsageError(f"{path} is not steptime's: give the folder of a run")
+        written_as = record.get("environment", {}).get("format", 1)
+        if written_as > VERSION:
+            raise UsageError(
+                f"{path} has format {written_as} and this steptime reads up to {VERSION}: use a "
+                "newer steptime"
+            )
     return record

@@ -6,7 +6,8 @@ step counts without a word here. What only one run says is not the same.
 
 A record of version 1 holds no specification. What it did is known where it says its precision and
 its batch, as trainings and simulations do, or else its calls, as proxies do: the number and bytes
-of these show every option that changes them.
+of these show every option that changes them. Of a script, recorded or read from traces, its name is
+all that is asked for: what changed in it is what people compare.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,9 +64,13 @@ def facts_of(record: RunRecord, strategy: str) -> Facts:
     }
     known = spec is not None or ("precision" in work and "batch" in work)
     if spec is not None:
-        work |= {name: value for name, value in spec.items() if name not in ASKED}
+        said = {name: value for name, value in spec.items() if value is not None}
+        work |= {name: value for name, value in said.items() if name not in ASKED}
+        if record.work.precision:  # a step that was trained has more kinds than its specification
+            work["precision"] = record.work.precision
     elif not known and figures.calls:
         work["calls"], known = sorted(map(str, plain(figures.calls))), True
+    known = known or record.script is not None
     told = {
         "strategy": None if record.work.program else strategy,
         "backend": place.backend,

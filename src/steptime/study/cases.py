@@ -7,10 +7,19 @@ from typing import Any
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
+from steptime.program import Program
 from steptime.program.chakra import read_chakra
-from steptime.replay.spread import memory_of, spread
+from steptime.program.rescale import rescaled
+from steptime.record.traces.chakra_json import is_chakra_json, read_chakra_json
+from steptime.record.traces.opening import begins_as_trace, is_trace_file, open_trace
+from steptime.record.traces.program import trace_program
+from steptime.replay.spread import spread
+from steptime.runs.expected import Expected, expected_of
+from steptime.runs.memory import memory_on, with_fits
+from steptime.runs.utilisation import Utilisation, step_work, utilisation
 from steptime.strategies import live_strategies, simulated_strategy
 from steptime.strategies.calls import not_simulated
+from steptime.study.run_programs import programs_of
 from steptime.workloads.models import Model, Transformer, is_model_file
 from steptime.workloads.presets import Case, Preset, Published
 from steptime.workloads.resolve import model_of, runs_on
@@ -26,7 +35,7 @@ class Asked:
 
     ``tokens`` that each trains on, None where nothing is known of them. ``facts``: what run.json
     says of them beside their figures, ``facts_of`` of a case by its name. ``published``: what was
-    measured of a preset's.
+    measured of a preset's. ``steps``: those of a model, by the names of their cases.
     """
 
     cluster: Cluster
@@ -35,25 +44,68 @@ class Asked:
     facts_of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     tokens: int | None = None
     published: Sequence[Published] = ()
+    steps: Mapping[str, Step] = field(default_factory=dict)
+
+    def figures_of(self, case: str, seconds: float) -> tuple[Utilisation | None, Expected | None]:
+        """What a step of a case that takes so long uses of its devices, and its expected error."""
+        step = self.steps.get(case)
+        if step is None:
+            return None, None
+        used = utilisation(step_work(step.model, step.spec, self.cluster.device), seconds)
+        return used, expected_of(step.model, step.spec, self.cluster, seconds)
 
 
 def is_program(workload: str) -> bool:
     """Whether a workload is a program's files rather than a model, by its name or its file."""
     if is_model_file(workload):
-        return False
-    return "/" in workload or workload.endswith(".et") or Path(workload).is_dir()
+        return is_trace_file(Path(workload)) or is_chakra_json(Path(workload))
+    return "/" in workload or workload.endswith(".et") or Path(workload).exists()
 
 
 def asked_of_program(path: Path, cluster: Cluster, algorithms: Mapping[str, str]) -> Asked:
-    """The step that a folder of Chakra execution traces holds.
+    """The step that a folder of Chakra execution traces holds, or the median one of a trace.
 
-    Raises UsageError when it holds none, or is one of them.
+    Raises UsageError where a file or a folder holds none.
     """
-    if path.is_file():
-        raise UsageError(f"{path} is one file: name a folder of Chakra traces, one of each rank")
-    program = read_chakra(path)
-    case = Case(name=program.name, summary="", program=program, algorithms=algorithms)
-    return Asked(cluster=cluster, cases=[case], facts={"model": program.name})
+    if path.is_file() and not begins_as_trace(path):
+        raise UsageError(
+            f"{path} is one file: name a folder of Chakra traces, one of each rank, or a trace of "
+            "torch.profiler"
+        )
+    program, summary = _program(path)
+    return _asked_of_programs([program], cluster, algorithms, summary)
+
+
+def asked_of_run(
+    path: Path, cluster: Cluster, algorithms: Mapping[str, str], ranks: int | None = None
+) -> Asked:
+    """The steps that a run's folder holds, as they ran; on other ``ranks`` if so many are asked.
+
+    Raises UsageError where it holds none, or they cannot run on so many.
+    """
+    programs = [one.program for one in programs_of(path)]
+    if ranks is not None:
+        programs = [rescaled(one, ranks) for one in programs]
+    return _asked_of_programs(programs, cluster, algorithms)
+
+
+def _asked_of_programs(
+    programs: Sequence[Program],
+    cluster: Cluster,
+    algorithms: Mapping[str, str],
+    summary: str = "",
+) -> Asked:
+    cases = [Case(name=o.name, summary=summary, program=o, algorithms=algorithms) for o in programs]
+    return Asked(cluster=cluster, cases=cases, facts={"model": programs[0].name})
+
+
+def _program(path: Path) -> tuple[Program, str]:
+    """The program of a file or a folder, and what is to be said of it."""
+    if path.is_file() and is_chakra_json(path):
+        return read_chakra_json(path)
+    if any(path.glob("*.et")) or not begins_as_trace(path):
+        return read_chakra(path), ""
+    return trace_program(open_trace([path])), ""
 
 
 def asked_of_preset(preset: Preset, cluster: Cluster, algorithms: Mapping[str, str]) -> Asked:
@@ -80,22 +132,41 @@ def asked_of_model(
         model = model_of(spec, given)
     except UsageError as error:
         sentence = str(error)
-        complete = is_model_file(spec.model) or sentence.endswith("?")
-        others = "" if complete else ", or a folder of Chakra .et files by its path"
+        unknown = sentence.startswith("there is no model") and not sentence.endswith("?")
+        listed = unknown and not is_model_file(spec.model)
+        others = ", or a folder of Chakra .et files by its path" if listed else ""
         raise UsageError(sentence + others) from None
     steps = [step_of(one, cluster, model=model) for one in each_of(spec, model, cluster)]
-    return asked_of_steps(steps, cluster, algorithms)
+    return asked_of_steps(steps, cluster, algorithms, named=spec.strategy is not None)
 
 
-def asked_of_steps(steps: Sequence[Step], cluster: Cluster, algorithms: Mapping[str, str]) -> Asked:
-    """Steps of one model that differ in their strategy, whose names the cases have."""
+def asked_of_steps(
+    steps: Sequence[Step], cluster: Cluster, algorithms: Mapping[str, str], *, named: bool = True
+) -> Asked:
+    """Steps of one model that differ in their strategy, whose names the cases have.
+
+    ``named``: whether the strategies were asked for by their names.
+    """
     return Asked(
         cluster=cluster,
         cases=[case_of(step, algorithms) for step in steps],
         facts=_facts(steps[0]),
-        facts_of={str(step.spec.strategy): facts_of(step, cluster) for step in steps},
+        facts_of=_told_what_fits(steps, cluster, named),
         tokens=steps[0].tokens,
+        steps={str(step.spec.strategy): step for step in steps},
     )
+
+
+def _told_what_fits(
+    steps: Sequence[Step], cluster: Cluster, named: bool
+) -> dict[str, dict[str, Any]]:
+    """The facts of each step by its strategy; where none fits, that of the least what would."""
+    facts = {str(step.spec.strategy): facts_of(step, cluster) for step in steps}
+    least = min(steps, key=lambda step: facts[str(step.spec.strategy)]["model_memory"].total)
+    name = str(least.spec.strategy)
+    said = {} if named or name == "replicated" else {"strategy": name}
+    facts[name]["model_memory"] = with_fits(facts[name]["model_memory"], least, cluster, **said)
+    return facts
 
 
 def case_of(step: Step, algorithms: Mapping[str, str]) -> Case:
@@ -115,7 +186,7 @@ def facts_of(step: Step, cluster: Cluster) -> dict[str, Any]:
     return {
         "spec": asdict(step.spec),
         "placement": spread(step.program, host_of),
-        "model_memory": memory_of(step.memory, cluster.device.memory),
+        "model_memory": memory_on(step, cluster),
     }
 
 
@@ -138,7 +209,7 @@ def _config(model: Model, spec: StepSpec) -> dict[str, Any] | None:
     return {
         "layers": model.layers,
         "heads": model.heads,
-        "embd": model.hidden,
+        "hidden": model.hidden,
         "context": spec.tokens,
         "vocabulary": model.vocabulary,
         "parameters": model.parameters,

@@ -1,43 +1,132 @@
 """Which gradient-sync strategy is fastest here, and where its step goes."""
 
-import gc
+import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 from steptime.errors import SteptimeError
+from steptime.host_memory import available_bytes
+from steptime.ratios import enough
+from steptime.runs.turns import Turns
 from steptime.strategies import Strategy, strategy_named
 from steptime.study.comparison import Comparison
+from steptime.study.race import block_times, race_of
 from steptime.timeline import merge
+from steptime.timeline.waits import with_waits
+from steptime.train.contestant import LEAD_IN, Contestant
 from steptime.train.figures import RankRecord, strategy_figures
-from steptime.train.job import Job, gather, measure_strategy
-from steptime.train.loop import StepOutcome
+from steptime.train.job import Job, gather, no_collection
+from steptime.turns import TurnOptions
 from steptime.world.alignment import Alignment, read_clocks
 from steptime.world.clock import TorchPeers
 
+ALONE: AbstractContextManager[None] = nullcontext()
+"""The baton of who takes turns with no other job."""
+
+BYTES_OF_PARAMETER = 16
+"""Weights, gradients and Adam's two moments in fp32; in mixed precision it comes to as many."""
+
+PART_OF_MEMORY = 0.5
+"""Of what is free, for all trainings at rest; the rest is for the activations of one at work."""
+
 
 def compare(
-    job: Job, chosen: Sequence[Strategy], on_step: Callable[[Strategy, StepOutcome], None]
+    job: Job,
+    chosen: Sequence[Strategy],
+    how: TurnOptions,
+    on_step: Callable[[Strategy], None],
+    baton: AbstractContextManager[None] = ALONE,
 ) -> Comparison | None:
-    """Train the same job under each strategy in turn; the answer on rank 0, None on the others.
+    """Train the same job under each strategy, which take turns in an order drawn from the seed.
 
-    ``on_step`` hears of every step of this rank.
+    The answer on rank 0, None on the others. ``on_step`` hears of every step of this rank that is
+    a warm-up's or timed. ``baton``: entered for every turn, and once more when all are done, where
+    other jobs take turns with this one.
     """
-    records = {}
-    peers = TorchPeers()
+    return take_turns(job, chosen, how, on_step, baton, kept=_all_fit(job, len(chosen)))
+
+
+def take_turns(
+    job: Job,
+    chosen: Sequence[Strategy],
+    how: TurnOptions,
+    on_step: Callable[[Strategy], None],
+    baton: AbstractContextManager[None] = ALONE,
+    *,
+    kept: bool,
+) -> Comparison | None:
+    """The same; ``kept``: all trainings stay in memory from turn to turn."""
+    options, peers = job.options, TorchPeers()
+    planned = how.blocks(options.steps - options.warmup)
+    steps = options.warmup + sum(planned) + LEAD_IN * len(planned)
+    contestants = {one.name: Contestant(job, one, steps, kept=kept) for one in chosen}
+    hear = {one.name: partial(on_step, one) for one in chosen}
     before = read_clocks(peers)
-    for strategy in chosen:
-        record = measure_strategy(job, strategy, partial(on_step, strategy))
-        records[strategy.name] = gather(record)
-        gc.collect()
+    order: list[list[str]] = []
+    times: list[list[float]] = []
+    with no_collection():
+        for turn, timed in enumerate(planned):
+            drawn = np.random.default_rng([options.seed, turn]).permutation(list(contestants))
+            order.append([str(name) for name in drawn])
+            with baton:
+                for name in order[-1]:
+                    contestants[name].take_turn(timed, hear[name])
+            if how.part is not None:
+                times.append(_of_all_ranks([c.last_steps(timed) for c in contestants.values()]))
+                if enough(np.array(times), how.part):
+                    break
+        with baton:
+            pass
+    records = {name: gather(one.bring_home()) for name, one in contestants.items()}
     alignment = Alignment(before, read_clocks(peers))
-    return summarise(job, records, alignment) if dist.get_rank() == 0 else None
+    if dist.get_rank():
+        return None
+    done = planned[: len(order)]
+    turns = Turns(
+        seed=options.seed,
+        steps=sum(done),
+        lead_in=LEAD_IN,
+        kept=kept,
+        cores=min(len(spent.cores) for of in records.values() for one in of for spent in one.spent),
+        see=how.part,
+        blocks=block_times(records, done, order),
+    )
+    return summarise(job, records, alignment, turns)
+
+
+def _of_all_ranks(steps_s: list[list[float]]) -> list[float]:
+    """The median step of each strategy, as long as its slowest rank's; the same on all ranks.
+
+    ``steps_s``: of this rank, shape (strategies, steps).
+    """
+    everyone: list[list[list[float]]] = [[]] * dist.get_world_size()
+    dist.all_gather_object(everyone, steps_s)
+    medians: list[float] = np.median(np.array(everyone).max(axis=0), axis=1).tolist()
+    return medians
+
+
+def _all_fit(job: Job, trainings: int) -> bool:
+    """Whether every host, or every GPU, may hold so many trainings at once."""
+    on_gpu = job.device.type == "cuda"
+    free = torch.cuda.mem_get_info(job.device)[0] if on_gpu else available_bytes()
+    place = f"{platform.node()} {job.device if on_gpu else ''}"
+    everyone: list[tuple[str, int]] = [("", 0)] * dist.get_world_size()
+    dist.all_gather_object(everyone, (place, free))
+    places = [name for name, _ in everyone]
+    needed = trainings * BYTES_OF_PARAMETER * job.config.parameters
+    return all(needed * places.count(at) <= PART_OF_MEMORY * free for at, free in everyone)
 
 
 def summarise(
-    job: Job, records: Mapping[str, Sequence[RankRecord]], alignment: Alignment
+    job: Job,
+    records: Mapping[str, Sequence[RankRecord]],
+    alignment: Alignment,
+    turns: Turns | None = None,
 ) -> Comparison:
     """The answer from what all ranks brought home under each strategy, by name.
 
@@ -45,16 +134,16 @@ def summarise(
 
     Raises SteptimeError when the loss under one of them is no number.
     """
-    figures = {
-        name: strategy_figures(strategy_named(name), of_ranks, tokens_per_step=job.tokens_per_step)
+    timelines = {
+        name: with_waits(merge([alignment.aligned(one.timeline, one.rank) for one in of_ranks]))
         for name, of_ranks in records.items()
+    }
+    tokens = job.tokens_per_step
+    figures = {
+        name: strategy_figures(strategy_named(name), of, timelines[name], tokens_per_step=tokens)
+        for name, of in records.items()
     }
     for name, of_strategy in figures.items():
         if not np.isfinite(of_strategy.loss).all():
             raise SteptimeError(f"the loss under {name} is no number any more: try a smaller --lr")
-    timelines = [
-        alignment.aligned(record.timeline, record.rank)
-        for of_ranks in records.values()
-        for record in of_ranks
-    ]
-    return Comparison(figures, merge(timelines))
+    return Comparison(figures, merge(list(timelines.values())), race_of(turns) if turns else None)

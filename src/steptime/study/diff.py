@@ -1,10 +1,10 @@
 """Did the step time change: two runs, or several of each, and how sure that is.
 
-``diff_statistics`` tells by which method, and why.
+``ratios`` tells by which method, and why.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,7 @@ import numpy as np
 
 from steptime.arrays import Floats
 from steptime.errors import UsageError
-from steptime.runs.same_work import check_same_work, told_differences
-from steptime.study.diff_runs import PHASES, TimedRun
-from steptime.study.diff_statistics import (
+from steptime.ratios import (
     CONFIDENCE,
     DECISION,
     LEAST_PAIRS,
@@ -22,17 +20,24 @@ from steptime.study.diff_statistics import (
     POWER,
     RUN_TO_RUN,
     Estimate,
+    as_ratio,
     blocks,
     independent,
     paired,
 )
+from steptime.runs.same_work import check_same_work, told_differences
+from steptime.study.diff_runs import COLUMNS, PHASES, TimedRun
+from steptime.timeline import EXPOSED
 
 _ROUNDING = 1e-9
 """Relative: simulated steps that differ by less are the same."""
 
 
 def _of_each(confidence: float) -> float:
-    """Bonferroni: for the intervals of all phases together to hold with this confidence."""
+    """Bonferroni: for the intervals of all phases together to hold with this confidence.
+
+    Those of the parts of exposed communication, which are as many, hold together likewise.
+    """
     return 1 - (1 - confidence) / len(PHASES)
 
 
@@ -41,7 +46,8 @@ class Diff:
     """How much longer B's step takes than A's.
 
     ``change``: of the logarithm of the step time; ``phases``: of each phase, in seconds, none where
-    a trace kept no steps. ``step_s`` and ``phase_s``, shape (2, 4), are A's and B's.
+    a trace kept no steps. ``step_s`` and ``phase_s``, shape (2, 8), are A's and B's, in the order
+    of COLUMNS.
     """
 
     a: tuple[TimedRun, ...]
@@ -66,7 +72,7 @@ class Diff:
 
     def sees(self, part: float) -> bool:
         """Whether a step longer by a part of A's would nearly always be told, with so many runs."""
-        return math.expm1(self.change.least_seen(DECISION, POWER)) <= part
+        return as_ratio(self.change.least_seen(DECISION, POWER)) - 1 <= part
 
     def slower_by_more(self, limit: float) -> bool:
         """Whether B is different and takes longer by more than a part of A's step.
@@ -80,40 +86,44 @@ class Diff:
         """What is printed as JSON, and left in run.json."""
         low, high = self.change.interval(CONFIDENCE)
         surely = self.change.interval(DECISION)
+        found = dict(self._phase_records())
         return {
             "verb": "diff",
             "source": self.a[0].source,
             "ratio": self.ratio,
-            "ci95": [math.exp(low), math.exp(high)],
+            "ci95": [as_ratio(low), as_ratio(high)],
             "different": self.different,
-            "ci_of_different": {"confidence": DECISION, "ci": [math.exp(end) for end in surely]},
-            "least_seen": math.expm1(self.change.least_seen(DECISION, POWER)),
+            "ci_of_different": {"confidence": DECISION, "ci": [as_ratio(end) for end in surely]},
+            "least_seen": as_ratio(self.change.least_seen(DECISION, POWER)) - 1,
             "method": self.method,
             "step_time_s": {"a": self.step_s[0], "b": self.step_s[1]},
-            "phases": dict(zip(PHASES, self._phase_records(), strict=False)),
+            "phases": {name: found[name] for name in PHASES if name in found},
+            "exposed": {name: found[name] for name in EXPOSED if name in found},
             "a": [_run_record(run) for run in self.a],
             "b": [_run_record(run) for run in self.b],
             "differs": list(told_differences(*([r.facts for r in s] for s in (self.a, self.b)))),
             **{name: self.a[0].facts.work.get(name) for name in ("model", "ranks", "precision")},
         }
 
-    def _phase_records(self) -> list[dict[str, Any]]:
-        whole = float((self.phase_s[1] - self.phase_s[0]).sum()) if len(self.phases) else 0.0
-        found = []
-        for column, estimate in enumerate(self.phases):
-            a, b = self.phase_s[:, column].tolist()
+    def _phase_records(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each phase and part that both sides tell, with its name."""
+        sides = self.phase_s[:, : len(PHASES)].sum(axis=1)
+        whole = float(sides[1] - sides[0])
+        for name, times, estimate in zip(COLUMNS, self.phase_s.T, self.phases, strict=False):
+            a, b = times.tolist()
             low, high = estimate.interval(_of_each(CONFIDENCE))
-            found.append(
-                {
-                    "a_s": a,
-                    "b_s": b,
-                    "difference_s": b - a,
-                    "ci95_s": [low, high],
-                    "share": (b - a) / whole if self.different and whole else None,
-                    "different": estimate.excludes_zero(_of_each(DECISION)),
-                }
-            )
-        return found
+            if math.isfinite(b - a):
+                yield (
+                    name,
+                    {
+                        "a_s": a,
+                        "b_s": b,
+                        "difference_s": b - a,
+                        "ci95_s": [low, high],
+                        "share": (b - a) / whole if self.different and whole else None,
+                        "different": estimate.excludes_zero(_of_each(DECISION)),
+                    },
+                )
 
 
 def _run_record(run: TimedRun) -> dict[str, Any]:
@@ -183,13 +193,14 @@ def _answer(
     logs = [np.log([run.median for run in side]) for side in (a, b)]
     step_s = (math.exp(float(logs[0].mean())), math.exp(float(logs[1].mean())))
     phases: tuple[Estimate, ...] = ()
-    phase_s = np.zeros((2, len(PHASES)))
+    phase_s = np.zeros((2, len(COLUMNS)))
     if all(run.phases.size for run in (*a, *b)):
-        rows = [np.stack([run.phase_s for run in side]) for side in (a, b)]  # (runs, 4)
+        rows = [np.stack([run.phase_s for run in side]) for side in (a, b)]  # (runs, 8)
         # The phases of a side divide its step, a geometric mean, which is a hair shorter.
-        scaled = [of * step / of.sum(axis=1).mean() for of, step in zip(rows, step_s, strict=True)]
+        whole = [of[:, : len(PHASES)].sum(axis=1).mean() for of in rows]
+        scaled = [of * step / all_ for of, step, all_ in zip(rows, step_s, whole, strict=True)]
         phase_s = np.stack([of.mean(axis=0) for of in scaled])
-        phases = tuple(compare(scaled[0][:, p], scaled[1][:, p]) for p in range(len(PHASES)))
+        phases = tuple(compare(scaled[0][:, p], scaled[1][:, p]) for p in range(len(COLUMNS)))
     return Diff(tuple(a), tuple(b), method, compare(*logs), phases, step_s, phase_s)
 
 
@@ -203,7 +214,7 @@ def _one_of_each(a: TimedRun, b: TimedRun, run_to_run: float) -> Diff:
     logs = [np.log([np.median(block) for block in blocks(run.step_s)]) for run in (a, b)]
     change = independent(logs[0], logs[1], center=math.log(b.median / a.median), floor=run_to_run)
     phases: tuple[Estimate, ...] = ()
-    phase_s = np.zeros((2, len(PHASES)))
+    phase_s = np.zeros((2, len(COLUMNS)))
     if min(len(a.phases), len(b.phases)) >= LEAST_STEPS:
         phase_s = np.stack([a.phase_s, b.phase_s])
         rows = [np.stack([block.mean(axis=0) for block in blocks(run.phases)]) for run in (a, b)]
@@ -216,7 +227,7 @@ def _one_of_each(a: TimedRun, b: TimedRun, run_to_run: float) -> Diff:
                 center=float(phase_s[1, p] - phase_s[0, p]),
                 floor=float(floors[p]),
             )
-            for p in range(len(PHASES))
+            for p in range(len(COLUMNS))
         )
     told = (
         f"one run of each: blocks of steps, and {100 * run_to_run:g} % from run to run, "

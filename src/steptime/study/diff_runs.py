@@ -8,20 +8,26 @@ import numpy as np
 
 from steptime.arrays import Floats
 from steptime.errors import UsageError
+from steptime.record.traces.opening import may_be_trace
 from steptime.runs import run_folder
 from steptime.runs.record import RunRecord, run_record, took_steps
 from steptime.runs.same_work import Facts, facts_of
-from steptime.timeline import Timeline, phases_of_steps, read_chrome_trace
+from steptime.study.traced import read_trace
+from steptime.timeline import EXPOSED, Timeline, phases_of_steps, read_chrome_trace
 
 PHASES = ("compute", "exposed_comm", "update", "other")
+"""What a step is divided into: these add up to it."""
+
+COLUMNS = (*PHASES, *EXPOSED)
+"""With the parts of exposed communication, which add up to that."""
 
 
 @dataclass(frozen=True)
 class TimedRun:
     """The timed steps of a run: ``step_s`` of shape (steps,), each as long as its slowest rank.
 
-    ``phases`` of shape (kept, 4) divide the steps that the trace kept, in the order of PHASES; none
-    of them where it kept no step. ``time``: when it was run.
+    ``phases`` of shape (kept, 8) divide the steps that the trace kept, in the order of COLUMNS:
+    none where it kept no step, NaN where nothing tells a part. ``time``: when it was run.
     """
 
     path: Path
@@ -38,8 +44,9 @@ class TimedRun:
 
     @property
     def phase_s(self) -> Floats:
-        """How the phases divide the median step, shape (4,), as they divide the kept steps."""
-        return np.asarray(self.median * self.phases.sum(axis=0) / self.phases.sum())
+        """How the phases divide the median step, shape (8,), as they divide the kept steps."""
+        whole = self.phases[:, : len(PHASES)].sum()
+        return np.asarray(self.median * self.phases.sum(axis=0) / whole)
 
 
 def read_side(text: str, strategy: str | None) -> list[TimedRun]:
@@ -59,19 +66,27 @@ def _folders(path: Path) -> list[Path]:
 
 
 def read_run(folder: Path, strategy: str | None) -> TimedRun:
-    """One run; raises UsageError as ``read_side`` does."""
+    """One run, or the trace that other tools wrote of one; raises UsageError as ``read_side``."""
+    if may_be_trace(folder):
+        return _timed_run(folder, *read_trace([folder]), strategy)
     raw = run_folder.read_record(folder)
     if not took_steps(raw):
         raise UsageError(
             f"{folder} is a run of {raw['verb']}, which times no steps that could be compared: "
             "give runs of train, compare, simulate or proxy"
         )
-    record = run_record(raw, str(folder))
+    return _timed_run(folder, run_record(raw, str(folder)), None, strategy)
+
+
+def _timed_run(
+    folder: Path, record: RunRecord, timeline: Timeline | None, strategy: str | None
+) -> TimedRun:
+    """``timeline``: that of the run, None for the one that its folder holds."""
     if record.work.program and strategy is not None:
         raise UsageError(f"{folder} ran a proxy, which has no strategies: leave out --strategy")
     name = _chosen(folder, record.strategies, strategy)
     source = record.strategies[name].source
-    step_s, phases = _timed(folder, record, name)
+    step_s, phases = _timed(folder, record, timeline, name)
     if not step_s.size:
         raise UsageError(f"{folder} has no timed steps: run it with more --steps")
     if not (np.isfinite(step_s).all() and step_s.min() > 0):
@@ -80,16 +95,18 @@ def read_run(folder: Path, strategy: str | None) -> TimedRun:
     return TimedRun(folder, source, step_s, phases, facts, record.environment.time)
 
 
-def _timed(folder: Path, record: RunRecord, name: str) -> tuple[Floats, Floats]:
-    """Seconds of each timed step, shape (steps,), and the phases of those kept, (kept, 4).
+def _timed(
+    folder: Path, record: RunRecord, timeline: Timeline | None, name: str
+) -> tuple[Floats, Floats]:
+    """Seconds of each timed step, shape (steps,), and the phases of those kept, (kept, 8).
 
     A simulated step is one, and exact; of a proxy's steps the timeline keeps the last.
     """
     figures = record.strategies[name]
     if figures.source == "simulated":
-        parts = [getattr(figures, f"{phase}_s") for phase in PHASES]
-        return np.array([figures.step_time_s.median]), np.array([parts])
-    timeline = read_chrome_trace(folder / run_folder.TRACE)
+        parts = [getattr(figures, f"{phase}_s") for phase in COLUMNS]
+        return np.array([figures.step_time_s.median]), np.array([parts], np.float64)  # None: NaN
+    timeline = timeline or read_chrome_trace(folder / run_folder.TRACE)
     if record.proxy_step:
         _, phases = _steps(timeline, record.step_name(name), 0)
         return np.array(record.proxy_step.steps_s, np.float64), phases
@@ -109,7 +126,7 @@ def _chosen(folder: Path, strategies: Iterable[str], asked: str | None) -> str:
 
 
 def _steps(timeline: Timeline, name: str, warmup: int) -> tuple[Floats, Floats]:
-    """Seconds of each timed step, shape (steps,), and of its phases, shape (steps, 4).
+    """Seconds of each timed step, shape (steps,), and of its phases, shape (steps, 8).
 
     The phases of a step are divided as those of all its ranks together.
     """
@@ -121,8 +138,8 @@ def _steps(timeline: Timeline, name: str, warmup: int) -> tuple[Floats, Floats]:
     slowest, whole = np.zeros(len(numbers)), np.zeros(len(numbers))
     np.maximum.at(slowest, place, rows["duration"])
     np.add.at(whole, place, rows["duration"])
-    phases = np.zeros((len(numbers), len(PHASES)))
-    for column, phase in enumerate(PHASES):
+    phases = np.zeros((len(numbers), len(COLUMNS)))
+    for column, phase in enumerate(COLUMNS):
         np.add.at(phases[:, column], place, rows[phase])
     whole[whole == 0] = 1.0
     return slowest, phases * (slowest / whole)[:, None]

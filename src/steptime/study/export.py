@@ -79,6 +79,8 @@ class Exporting:
 class Export:
     """A format: ``write`` makes files of a run's timeline, or ``of_programs`` of its programs.
 
+    Or ``of_weights`` of those that a run trained, by its folder, to another folder.
+
     ``opened_by``: what to do with them. ``suffixes``: how the name of a file ends where the format
     can be one that the user names. ``takes``: of the options ``strategy``, ``algorithms`` and
     ``per_rank`` those that it reads. ``check`` raises UsageError where it cannot be written here.
@@ -87,6 +89,7 @@ class Export:
     opened_by: str
     write: Callable[[Exporting], Iterable[Path]] | None = None
     of_programs: Callable[[Exporting], Exported] | None = None
+    of_weights: Callable[[Path, Path], Exported] | None = None
     suffixes: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     check: Callable[[], None] = lambda: None
@@ -119,34 +122,47 @@ def export(
     Raises UsageError where there is no such run, it has not what the format needs, an option is
     not for this format, or the output cannot be written.
     """
+    chosen = export_named(to)
+    if chosen.of_weights:  # a run under way has them before its record
+        _check_options(chosen, to, strategy, algorithms, per_rank)
+        folder, _ = _target(chosen, run, to, out, several=True)
+        with run_folder.created(folder):
+            return chosen.of_weights(run, folder)
     raw = run_folder.read_record(run)
     verb, about = str(raw["verb"]), raw.get("environment", {})
-    chosen = export_named(to)
     _check_options(chosen, to, strategy, algorithms, per_rank)
     if chosen.of_programs:
         several = len(_programs(run, verb, strategy)) > 1
     else:
         several = per_rank
         _check_trace(run, verb)
-    folder, name = _target(chosen, run, to, out, several=several)
-    asked = Exporting(
-        run=run,
-        verb=verb,
-        record=run_record(raw, str(run)) if took_steps(raw) else None,
-        place=str(raw.get("cluster") or about.get("host") or "host"),
-        to=to,
-        out=out,
-        folder=folder,
-        name=name,
-        strategy=strategy,
-        algorithms=algorithms,
-        per_rank=per_rank,
-        tell=tell,
-    )
+    target, name = _target(chosen, run, to, out, several=several)
+    record = run_record(raw, str(run)) if took_steps(raw) else None
+    with run_folder.created(target) as folder:
+        return _written(
+            chosen,
+            Exporting(
+                run=run,
+                verb=verb,
+                record=record,
+                place=str(raw.get("cluster") or about.get("host") or "host"),
+                to=to,
+                out=out,
+                folder=folder,
+                name=name,
+                strategy=strategy,
+                algorithms=algorithms,
+                per_rank=per_rank,
+                tell=tell,
+            ),
+        )
+
+
+def _written(chosen: Export, asked: Exporting) -> Exported:
     if chosen.of_programs:
         return chosen.of_programs(asked)
     assert chosen.write is not None  # noqa: S101 - a format is of one or the other
-    return Exported(to=to, files=tuple(chosen.write(asked)), facts=_facts(asked.timeline))
+    return Exported(to=asked.to, files=tuple(chosen.write(asked)), facts=_facts(asked.timeline))
 
 
 def _check_options(
@@ -157,7 +173,7 @@ def _check_options(
             f"--strategy is about a program, and {to} shows the whole run: leave it out"
         )
     if algorithms and "algorithms" not in chosen.takes:
-        raise UsageError(f"--algorithm is about goal, not {to}: leave it out")
+        raise UsageError(f"--algorithm is about goal and atlahs, not {to}: leave it out")
     if per_rank and "per_rank" not in chosen.takes:
         raise UsageError(f"--per-rank is about perfetto, not {to}: leave it out")
     chosen.check()
@@ -182,7 +198,7 @@ def _target(
                 f"{' or a name that ends in ' + known[0] if known else ''}"
             )
         folder = out
-    return run_folder.create(folder), name
+    return folder, name
 
 
 def _check_trace(run: Path, verb: str) -> None:
@@ -197,7 +213,7 @@ def _programs(run: Path, verb: str, strategy: str | None) -> list[StoredProgram]
     found = read_programs(run)
     if not found:
         raise UsageError(
-            f"{run} has no {PROGRAMS}, of which chakra and goal are made, for a {verb} "
+            f"{run} has no {PROGRAMS}, of which chakra, goal and atlahs are made, for a {verb} "
             "leaves none or it is too large: export it to perfetto, paraver, csv or parquet"
         )
     chosen = [one for one in found if strategy in (None, one.program.name)]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
-from steptime.files import bounded_text
+from steptime.files import bounded_text, reading
+from steptime.limits import MOST_SECONDS, whole_number
 from steptime.simulate.network.flows import finish_times
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
 from steptime.units import parse_bytes
@@ -84,7 +85,13 @@ def read_flows(path: Path, devices: int) -> NDArray[np.void]:
     Its first line names the columns src, dst (device numbers), bytes and start_s, in any order.
     Raises UsageError naming the line where one is wrong.
     """
-    rows = csv.reader(bounded_text(path, "flows", _MOST_BYTES).splitlines())
+    text = bounded_text(path, "flows", _MOST_BYTES)
+    with reading(path, "flows"):
+        return _flows(path, text, devices)
+
+
+def _flows(path: Path, text: str, devices: int) -> NDArray[np.void]:
+    rows = csv.reader(text.splitlines())
     header = [column.strip() for column in next(rows, [])]
     _check_header(path, header)
     flows = []
@@ -120,11 +127,12 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 def _device(row: Mapping[str, str], column: str, where: str, devices: int) -> int:
     text = row[column]
-    if not text.isdecimal() or int(text) >= devices:
+    device = whole_number(text)
+    if device is None or device >= devices:
         raise UsageError(
             f"{where}: {column} is {text!r}, and the cluster's devices are 0 to {devices - 1}"
         )
-    return int(text)
+    return device
 
 
 def _size(row: Mapping[str, str], where: str) -> int:
@@ -132,8 +140,6 @@ def _size(row: Mapping[str, str], where: str) -> int:
         size = parse_bytes(row["bytes"])
     except UsageError as error:
         raise UsageError(f"{where}: bytes are wrong: {error}") from None
-    if size >= 2**63:
-        raise UsageError(f"{where}: {row['bytes']} bytes are too many: at most 2^63 - 1 fit")
     return size
 
 
@@ -143,6 +149,9 @@ def _start(row: Mapping[str, str], where: str) -> float:
         start = float(text)
     except ValueError:
         start = np.nan
-    if not 0 <= start < np.inf:
-        raise UsageError(f"{where}: start_s is {text!r}: it must be a number of seconds from 0 up")
+    if not 0 <= start <= MOST_SECONDS:
+        raise UsageError(
+            f"{where}: start_s is {text!r}: it must be a number of seconds from 0 to "
+            f"{MOST_SECONDS:g}"
+        )
     return start

@@ -8,12 +8,12 @@ from typing import Any
 
 from steptime.errors import UsageError
 from steptime.runs import run_folder
-from steptime.runs.figures import Spread
+from steptime.runs.figures import PARTS, Spread
 from steptime.runs.record import RunRecord, run_record, took_steps
 from steptime.runs.same_work import differing, facts_of
 from steptime.units import Size
 
-FIGURES = ("step_time_s", "tokens_per_s", "compute_s", "exposed_comm_s", "update_s", "other_s")
+FIGURES = ("step_time_s", "tokens_per_s", *PARTS)
 _TITLE = (
     "verb",
     "model",

@@ -4,7 +4,9 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from steptime.errors import UsageError
+from steptime.limits import check_within
 
+_MOST_STEPS = 1000
 FidelityName: TypeAlias = Literal["auto", "message", "collective"]
 
 MOST_RANKS_BY_MESSAGE = 128
@@ -21,7 +23,7 @@ class HowOptions:
 
     algorithm: str = ""
     """Algorithms of collectives, as all_reduce=ring,broadcast=binomial; default: for each the one
-    that is cheapest there."""
+    that is cheapest there, and NCCL's own at fidelity collective where the cluster names NCCL."""
 
     steps: int = 2
     """Steps to simulate, at least 2; the last is shown."""
@@ -32,6 +34,7 @@ class HowOptions:
                 f"--steps is {self.steps}: it must be at least 2, for only what follows a step is "
                 "in the steady state"
             )
+        check_within("--steps", self.steps, 2, _MOST_STEPS)
         self.algorithms()
 
     def given(self) -> list[str]:

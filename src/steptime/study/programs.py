@@ -8,14 +8,14 @@ from steptime.cluster.cluster import Device
 from steptime.program import Compute, Program
 from steptime.program.stored import StoredProgram
 from steptime.replay.workload import Proxy
-from steptime.simulate.device import seconds_on
+from steptime.simulate.device import timer
 from steptime.strategies import strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.comparison import Comparison
 from steptime.study.resimulate import measured_case
 from steptime.study.simulate import Study
-from steptime.train.config import GPT2Config
 from steptime.train.options import JobOptions
+from steptime.workloads.models import Transformer
 
 _NONE_NAMED: Mapping[str, str] = MappingProxyType({})
 
@@ -23,19 +23,21 @@ _NONE_NAMED: Mapping[str, str] = MappingProxyType({})
 def simulated_programs(study: Study) -> list[StoredProgram]:
     """The steps that were simulated, with what computing takes on a device of the cluster."""
     device: Device = study.cluster.device
+    seconds = timer(device)
     return [
-        _stored(case.program, lambda op: seconds_on(device, op), case.algorithms)
+        _stored(case.program, seconds, case.algorithms, 1 / device.reduction)
         for case in study.asked.cases
     ]
 
 
 def proxy_programs(proxy: Proxy) -> list[StoredProgram]:
     """The program of a proxy, with the seconds its computing stood for."""
-    return [_stored(proxy.program, proxy.seconds_of)]
+    charged = 1 / proxy.cluster.device.reduction if proxy.cluster else 0.0
+    return [_stored(proxy.program, proxy.seconds_of, reduce_s_per_byte=charged)]
 
 
 def trained_programs(
-    comparison: Comparison, options: JobOptions, config: GPT2Config
+    comparison: Comparison, options: JobOptions, config: Transformer
 ) -> list[StoredProgram]:
     """The steps that were trained, with the compute and update measured, shared out by FLOP.
 
@@ -55,6 +57,7 @@ def _stored(
     program: Program,
     seconds: Callable[[Compute], float],
     algorithms: Mapping[str, str] = _NONE_NAMED,
+    reduce_s_per_byte: float = 0.0,
 ) -> StoredProgram:
     return StoredProgram(
         program=program,
@@ -63,4 +66,5 @@ def _stored(
             for ops in program.lists
         ),
         algorithms=algorithms,
+        reduce_s_per_byte=reduce_s_per_byte,
     )

@@ -1,25 +1,29 @@
 """What was measured here, simulated on a cluster: the same steps with the same compute."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from steptime.cluster import Cluster
+from steptime.program import Compute, Program
 from steptime.runs.figures import StepFigures
 from steptime.strategies import Strategy, strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.cases import Asked
-from steptime.train.config import GPT2Config, name_of
+from steptime.timeline import Phase
+from steptime.train.asked import needs_norm, training_spec
 from steptime.train.options import JobOptions
 from steptime.workloads.models import Transformer
 from steptime.workloads.presets import Case
-from steptime.workloads.resolve import resolved, runs_on
-from steptime.workloads.spec import StepSpec
+from steptime.workloads.resolve import runs_on
 from steptime.workloads.step import Measured, Step, step_of
 
 
 def asked_of_comparison(
     measured: Mapping[str, StepFigures],
     options: JobOptions,
-    config: GPT2Config,
+    config: Transformer,
     cluster: Cluster,
 ) -> Asked:
     """The steps that were measured, each with the compute and update that its strategy took here.
@@ -43,19 +47,53 @@ def can_be_resimulated(strategy: Strategy, cluster: Cluster) -> bool:
     return runs_on(strategy, cluster) and not not_simulated(strategy)
 
 
-def measured_case(name: str, figures: StepFigures, options: JobOptions, config: GPT2Config) -> Case:
+def measured_case(
+    name: str, figures: StepFigures, options: JobOptions, config: Transformer
+) -> Case:
     """The step under a strategy with the compute and update that were measured of it."""
     # Where one rank updates for all, the others took no time for it.
     update_s = max(rank.update_s for rank in figures.ranks)
     took = Measured(compute_s=figures.compute_s, update_s=update_s)
     step = training_step(name, options, config, ranks=len(figures.ranks), measured=took)
-    return Case(name=name, summary=figures.summary, program=step.program, algorithms={})
+    program = step.program
+    if step.spec.shares or (step.spec.zero or 0) > 1:
+        program = _with_measured(program, figures)
+    return Case(name=name, summary=figures.summary, program=program, algorithms={})
+
+
+def _with_measured(program: Program, figures: StepFigures) -> Program:
+    """A program whose computing takes what ranks took that do the same, shared out by its work."""
+    lists = []
+    for number, ops in enumerate(program.lists):
+        alike = [figures.ranks[int(rank)] for rank in np.flatnonzero(program.class_of == number)]
+        computing = [op for op in ops if isinstance(op, Compute)]
+        took = {
+            Phase.COMPUTE: float(np.mean([rank.compute_s for rank in alike])),
+            Phase.UPDATE: float(np.mean([rank.update_s for rank in alike])),
+        }
+        total = dict.fromkeys(took, 0.0)
+        for op in computing:
+            total[op.phase] += _work(op)
+        lists.append(
+            tuple(
+                replace(op, seconds=took[op.phase] * _work(op) / total[op.phase], kernels=())
+                if isinstance(op, Compute)
+                else op
+                for op in ops
+            )
+        )
+    return replace(program, lists=tuple(lists))
+
+
+def _work(op: Compute) -> float:
+    """What the time of computing is shared out by: FLOP, or the bytes of an update."""
+    return float(op.flops if op.phase is Phase.COMPUTE else op.nbytes) or 1.0
 
 
 def training_step(
     strategy: str,
     options: JobOptions,
-    config: GPT2Config,
+    config: Transformer,
     *,
     ranks: int,
     measured: Measured | None = None,
@@ -65,34 +103,4 @@ def training_step(
     Raises UsageError where the strategy cannot be simulated.
     """
     spec = training_spec(strategy, options, config, ranks=ranks)
-    clip = options.train.clip > 0
-    return step_of(spec, model=_model(config), clip=clip, measured=measured)
-
-
-def training_spec(
-    strategy: str, options: JobOptions, config: GPT2Config, *, ranks: int
-) -> StepSpec:
-    """What a live training under a strategy was asked for, with every default filled in."""
-    spec = StepSpec(
-        model=name_of(config),
-        ranks=ranks,
-        batch=options.train.batch,
-        micro_batches=options.train.accumulate,
-        tokens=options.model.row(config),
-        precision=options.precision,
-        reduce_dtype=options.train.reduce_dtype,
-        strategy=strategy,
-        bucket=options.train.bucket,
-    )
-    return resolved(spec, _model(config))
-
-
-def _model(config: GPT2Config) -> Transformer:
-    return Transformer(
-        name=name_of(config),
-        layers=config.layers,
-        hidden=config.embd,
-        heads=config.heads,
-        vocabulary=config.vocabulary,
-        context=config.context,
-    )
+    return step_of(spec, model=config, clip=needs_norm(options), measured=measured)

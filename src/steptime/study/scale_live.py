@@ -1,19 +1,28 @@
-"""The live cells of a scaling study: what their ranks left, read back."""
+"""The live cells of a scaling study: how they take turns, and what their ranks left, read back."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from steptime.host_memory import available_bytes
 from steptime.runs.record import run_record
 from steptime.runs.run_folder import TRACE, read_record
+from steptime.runs.scale import exposed_time
+from steptime.runs.utilisation import utilisation
 from steptime.study.resimulate import training_step
 from steptime.study.scale import Steps, times_of_steps
 from steptime.study.scale_ideal import ideal_usage, work_of_steps
 from steptime.study.scale_options import Grid, Point
 from steptime.timeline import Timeline, read_chrome_trace
-from steptime.timeline.efficiency import usage_of_steps
-from steptime.train.config import GPT2Config
+from steptime.timeline.efficiency import common_steps, usage_of_steps
 from steptime.train.options import JobOptions
+from steptime.turns import TurnOptions
+from steptime.workloads.models import Transformer
 from steptime.workloads.step import Measured
+
+_PROCESS_BYTES = 512 * 2**20
+"""What a rank takes before it has a model."""
 
 
 def folder_of(point: Point) -> str:
@@ -27,6 +36,39 @@ def options_at(point: Point, grid: Grid, options: JobOptions) -> JobOptions:
     return replace(options, train=replace(options.train, batch=batch))
 
 
+def all_fit(grid: Grid, options: JobOptions) -> bool:
+    """Whether the ranks of all points may be there at once, with a training under every strategy.
+
+    Those that have a GPU of their own are not.
+    """
+    from steptime.study.compare import BYTES_OF_PARAMETER, PART_OF_MEMORY
+
+    config = options.model.config(vocabulary=1)
+    needed = sum(
+        point.ranks
+        * (
+            _PROCESS_BYTES
+            + len(grid.strategies_at(point)) * BYTES_OF_PARAMETER * config.padded().parameters
+        )
+        for point in grid.points
+    )
+    return needed <= PART_OF_MEMORY * available_bytes()
+
+
+def order_of_turns(grid: Grid, options: JobOptions) -> list[str]:
+    """The points by name in the order in which they get the baton.
+
+    Each once when it is ready, then turn by turn in an order drawn from the seed, and each once
+    when all are done.
+    """
+    names = [str(point) for point in grid.points]
+    turns = len(TurnOptions().blocks(options.steps - options.warmup))
+    drawn = (
+        np.random.default_rng([options.seed, turn, 1]).permutation(names) for turn in range(turns)
+    )
+    return [*names, *(str(name) for turn in drawn for name in turn), *names]
+
+
 def read_cells(out: Path, point: Point, grid: Grid, options: JobOptions) -> list[Steps]:
     """The steps of all strategies that ran at a point of the run ``out``.
 
@@ -34,15 +76,21 @@ def read_cells(out: Path, point: Point, grid: Grid, options: JobOptions) -> list
     """
     folder = out / folder_of(point)
     timeline = read_chrome_trace(folder / TRACE)
-    dimensions = run_record(read_record(folder), str(folder)).work.model_config or {}
-    fields = ("layers", "heads", "embd", "context", "vocabulary")
-    config = GPT2Config(**{field: dimensions[field] for field in fields})
+    record = run_record(read_record(folder), str(folder))
+    blocks = record.turns.blocks if record.turns else ()
     asked = options_at(point, grid, options)
-    return [_steps(timeline, point, name, asked, config) for name in grid.strategies_at(point)]
+    config = asked.model.config((record.work.model_config or {})["vocabulary"])
+    found = []
+    for name in grid.strategies_at(point):
+        steps, used = _steps(timeline, point, name, asked, config), record.strategies[name]
+        work = used.utilisation.work if used.utilisation else None
+        turn_s = {block.turn: block.step_time_s for block in blocks if block.strategy == name}
+        found.append(replace(steps, turn_s=turn_s, used=utilisation(work, steps.times.mean)))
+    return found
 
 
 def _steps(
-    timeline: Timeline, point: Point, strategy: str, options: JobOptions, config: GPT2Config
+    timeline: Timeline, point: Point, strategy: str, options: JobOptions, config: Transformer
 ) -> Steps:
     first = options.warmup
     usage = usage_of_steps(timeline, strategy, first=first, threads=point.threads)
@@ -57,6 +105,7 @@ def _steps(
         usage=usage,
         ideal=ideal_usage(step.program, work, point.threads),
         other_s=float(work.other.mean()),
+        exposed=exposed_time(common_steps(timeline, strategy, first)),
         tokens=options.train.batch * options.model.row(config),
         folder=folder_of(point),
     )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from steptime.errors import UsageError
+from steptime.limits import LIMITS, check_within, whole_number
+from steptime.points.options import SweepOptions
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
 from steptime.workloads.spec import StepSpec
 
@@ -19,7 +21,8 @@ BATCH = 32
 """Rows of the global batch where nothing is said, or in weak scaling of each rank."""
 
 _LIVE = (
-    *("model", "layers", "context", "tokens", "batch", "micro_batches"),
+    *("model", "layers", "hidden", "heads", "kv_heads", "ffn", "tokens", "batch"),
+    "micro_batches",
     *("precision", "reduce_dtype", "bucket"),
 )
 """What a training here reads of a specification."""
@@ -68,11 +71,14 @@ def parse_counts(text: str, option: str) -> tuple[int, ...]:
 
     Raises UsageError, naming the option, where one is no number from 1 up.
     """
-    parts = [part.strip() for part in text.split(",")]
-    for part in parts:
-        if not part.isdecimal() or int(part) < 1:
-            raise UsageError(f"--{option} has {part!r}: write numbers from 1 up, as 1,2,4")
-    return tuple(sorted({int(part) for part in parts}))
+    counts = set()
+    for part in text.split(","):
+        count = whole_number(part.strip())
+        if not count:
+            raise UsageError(f"--{option} has {part.strip()!r}: write numbers from 1 up, as 1,2,4")
+        check_within(f"--{option}", count, *LIMITS[option])
+        counts.add(count)
+    return tuple(sorted(counts))
 
 
 def make_grid(
@@ -139,12 +145,6 @@ class LiveOptions:
     model: str | None = None
     """The size alone, as nano, micro, 124M, 355M, 774M or 1558M."""
 
-    heads: int | None = None
-    """Attention heads a block, if not the model's."""
-
-    embd: int | None = None
-    """Channels, if not the model's."""
-
     init: Path | None = None
     """Weights and dimensions from an llm.c checkpoint, such as gpt2_124M.bin."""
 
@@ -177,7 +177,7 @@ class LiveOptions:
 
 
 def live_job(spec: StepSpec, data: DataOptions, live: LiveOptions) -> JobOptions:
-    """The training of a step here, where ``--context`` are the tokens of a row, as in train.
+    """The training of a step here.
 
     Raises UsageError for what only ranks that share a model have, and as the options do.
     """
@@ -187,13 +187,20 @@ def live_job(spec: StepSpec, data: DataOptions, live: LiveOptions) -> JobOptions
                 f"--{field.replace('_', '-')} is not for a training here, where ranks are replicas "
                 "that train alike: leave it out, or give --cluster"
             )
+    if spec.precision == "fp8":
+        raise UsageError(
+            "fp8 is for steps on a cluster, and nothing is trained in it here: choose --precision "
+            "bf16, or give --cluster"
+        )
     dimensions = ModelOptions(
         name=spec.model or None,
         model=live.model,
         layers=spec.layers,
-        heads=live.heads,
-        embd=live.embd,
-        context=spec.tokens or spec.context,
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        hidden=spec.hidden,
+        ffn=spec.ffn,
+        tokens=spec.tokens,
         init=live.init,
     )
     usual = TrainOptions()
@@ -227,3 +234,13 @@ def refuse_live_options(*given: LiveOptions | DataOptions) -> None:
                     f"--{option} is about a training here, and --cluster simulates one: leave one "
                     "out" + "; name a model by its size, as gpt2-124M" * (option == "model")
                 )
+
+
+def refuse_sweep_options(sweep: SweepOptions) -> None:
+    """Raise UsageError for an option about points that are simulated, with a training here."""
+    for field in fields(sweep):
+        if getattr(sweep, field.name) != field.default:
+            raise UsageError(
+                f"--{field.name} is for simulated points, and a training here needs the machine "
+                "to itself: leave it out, or give --cluster"
+            )

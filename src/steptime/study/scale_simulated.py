@@ -1,30 +1,28 @@
 """The cells of a scaling study on a cluster that nobody need have: all of each is simulated."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
-from steptime.runs.scale import StepTimes
-from steptime.simulate.prepare import Prepared
+from steptime.runs.scale import StepTimes, exposed_time
 from steptime.study.cases import Asked, asked_of_model
+from steptime.study.compute_speed import compute_speed
 from steptime.study.options import HowOptions
 from steptime.study.scale import Steps
 from steptime.study.scale_ideal import on_ideal_network, usage_of_simulation
 from steptime.study.scale_options import BATCH, Grid, Point
 from steptime.study.simulate import prepare_all, study
-from steptime.timeline import Timeline
+from steptime.timeline import packed_chrome_trace
 from steptime.workloads.spec import StepSpec
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Ready:
-    """A point of the grid that can be simulated, on the cluster and on the ideal network."""
+@dataclass(frozen=True)
+class Simulated:
+    """What a point comes to: the steps of all strategies, and their trace.json.gz, in turn."""
 
-    point: Point
-    asked: Asked
-    ideal: Cluster
-    prepared: Mapping[str, Prepared]
+    steps: list[Steps]
+    trace: bytes
 
 
 def batch_of(spec: StepSpec, grid: Grid) -> int | None:
@@ -36,13 +34,8 @@ def batch_of(spec: StepSpec, grid: Grid) -> int | None:
     return spec.batch or (None if own else BATCH)
 
 
-def prepare_point(
-    point: Point,
-    grid: Grid,
-    spec: StepSpec,
-    cluster: Cluster,
-) -> Ready:
-    """Look whether a point can be simulated, before anything is.
+def asked_at(point: Point, grid: Grid, spec: StepSpec, cluster: Cluster) -> Asked:
+    """The steps of all strategies at a point, before any is simulated.
 
     ``spec``: the step at every point, its batch as the user gave it.
 
@@ -61,41 +54,59 @@ def prepare_point(
         strategy=",".join(grid.strategies_at(point)),
         batch=batch and grid.batch_at(point, batch),
     )
-    asked = asked_of_model(there, cluster, {})
-    return Ready(
-        point=point,
-        asked=asked,
-        ideal=on_ideal_network(cluster),
-        prepared=prepare_all(asked, cluster, HowOptions()),
-    )
+    return asked_of_model(there, cluster, {})
 
 
-def simulate_point(ready: Ready, on_case: Callable[[], None]) -> tuple[list[Steps], Timeline]:
-    """The steps of all strategies at a point, and the timeline of all of them in turn.
+def how_at_all(grid: Grid) -> HowOptions:
+    """How all points are simulated: as the largest is, so that a curve is of one model."""
+    return HowOptions(fidelity=HowOptions().fidelity_of(max(one.ranks for one in grid.points)))
 
-    ``on_case`` hears of each that is done, on the cluster and on the ideal network.
+
+def identity_of(asked: Asked, how: HowOptions) -> object:
+    """All that decides what comes of steps; another strategy of the user's is another program."""
+    return asked.cluster, asked.cases, asked.facts_of, asked.tokens, how
+
+
+def simulate_at(
+    point: Point,
+    *,
+    grid: Grid,
+    spec: StepSpec,
+    cluster: Cluster,
+    on_case: Callable[[], None] = lambda: None,
+) -> Simulated:
+    """The steps of all strategies at a point, with their trace.
+
+    ``on_case`` hears of each that is done, on the cluster and on the ideal network. Raises
+    UsageError as ``asked_at`` does, and where a step cannot be simulated.
     """
-    asked, how = ready.asked, HowOptions()
-    real = study(asked, asked.cluster, how, ready.prepared, lambda _: on_case())
-    prepared = prepare_all(asked, ready.ideal, how)
-    ideal = study(asked, ready.ideal, how, prepared, lambda _: on_case())
+    asked, how = asked_at(point, grid, spec, cluster), how_at_all(grid)
+    real, ideal = (
+        study(asked, there, how, prepare_all(asked, there, how), lambda _: on_case())
+        for there in (cluster, on_ideal_network(cluster))
+    )
     steps = []
     for case in asked.cases:
         simulation = real.simulations[case.name]
         usage = usage_of_simulation(simulation)
         step_s = usage.run_time_s
+        used, expected = asked.figures_of(case.name, step_s)
         steps.append(
             Steps(
-                point=ready.point,
+                point=point,
                 strategy=case.name,
                 source="simulated",
                 times=StepTimes(mean=step_s, median=step_s, p10=step_s, p90=step_s),
                 usage=usage,
                 ideal=usage_of_simulation(ideal.simulations[case.name]),
                 other_s=float(simulation.ranks["other_s"].mean()),
+                exposed=exposed_time(simulation.ranks, "_s"),
                 tokens=asked.tokens,
-                folder=f"cells/{ready.point}",
+                folder=f"cells/{point}",
                 memory=asked.facts_of[case.name]["model_memory"],
+                speed=compute_speed(case.program, asked.cluster),
+                used=used,
+                expected=expected,
             )
         )
-    return steps, real.comparison.timeline
+    return Simulated(steps, packed_chrome_trace(real.comparison.timeline))

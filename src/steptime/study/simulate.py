@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from steptime.program.pair_bytes import calls_record, pairs_record
 from steptime.runs.codec import decoded
 from steptime.runs.environment import here
 from steptime.runs.figures import (
+    PARTS,
     Bound,
     CallKind,
     LinkUse,
@@ -40,6 +42,7 @@ from steptime.simulate.simulation import Simulation
 from steptime.simulate.step import simulate_prepared
 from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
+from steptime.study.compute_speed import compute_speed
 from steptime.study.options import HowOptions
 from steptime.timeline import Timeline, merge
 from steptime.workloads.presets import Case, seconds_of
@@ -132,7 +135,10 @@ def _in_turn(timelines: Sequence[Timeline]) -> Iterator[Timeline]:
     begin = 0.0
     for timeline in timelines:
         intervals, messages = timeline.intervals.copy(), timeline.messages.copy()
-        for rows, fields in ((intervals, ("start", "end")), (messages, ("sent", "received"))):
+        for rows, fields in (
+            (intervals, ("start", "end", "ready")),
+            (messages, ("sent", "received")),
+        ):
             for field in fields:
                 rows[field] += begin
         yield replace(timeline, intervals=intervals, messages=messages)
@@ -146,20 +152,17 @@ def _figures(study: Study, case: Case) -> StepFigures:
     ranks = simulation.ranks
     whole = float(ranks["step_s"].sum())
     tokens = study.asked.tokens
-
-    def share(field: str) -> float:
-        return step * float(ranks[field].sum()) / whole if whole else 0.0
-
+    used, expected = study.asked.figures_of(case.name, step)
+    shares: Any = {
+        part: step * float(ranks[part].sum()) / whole if whole else 0.0 for part in PARTS
+    }
     hosts = [f"host{host}" for host in cluster.host_of[cluster.placed(len(ranks))].tolist()]
     sent, received = _whole(simulation.bytes_sent), _whole(simulation.bytes_received)
     return StepFigures(
         source="simulated",
         summary=case.summary,
         step_time_s=Spread(step, step, step),
-        compute_s=share("compute_s"),
-        exposed_comm_s=share("exposed_comm_s"),
-        update_s=share("update_s"),
-        other_s=share("other_s"),
+        **shares,
         bytes_sent_per_rank=sent,
         bytes_received_per_rank=received,
         wire_bytes_sent_per_rank=None,
@@ -169,19 +172,15 @@ def _figures(study: Study, case: Case) -> StepFigures:
         tokens_per_s=tokens / step if tokens and step else None,
         loss=[],
         parameter_hash=[],
+        model_memory=study.asked.facts_of.get(case.name, {}).get("model_memory"),
+        compute_speed=compute_speed(case.program, cluster),
+        utilisation=used,
+        expected=expected,
         ranks=[
             RankFigures(
-                rank=rank,
-                host=host,
-                step_time_s=seconds,
-                compute_s=compute,
-                exposed_comm_s=exposed,
-                update_s=update,
-                other_s=other,
+                rank=rank, host=host, step_time_s=seconds, **dict(zip(PARTS, parts, strict=True))
             )
-            for host, (rank, seconds, compute, exposed, update, other) in zip(
-                hosts, ranks.tolist(), strict=True
-            )
+            for host, (rank, seconds, *parts) in zip(hosts, ranks.tolist(), strict=True)
         ],
     )
 
@@ -194,12 +193,12 @@ def _whole(counts: Floats) -> list[int]:
 def record(study: Study, run: str) -> RunRecord:
     """The record of a study, in the folder ``run``."""
     comparison, simulations = study.comparison, study.simulations.values()
-    best = study.simulations[comparison.winner]
+    best = study.simulations[comparison.fastest]
     cases = {case.name: _case(study, case) for case in study.asked.cases}
     return RunRecord(
         verb="simulate",
         run=run,
-        work=replace(decoded(study.asked.facts, Work), spec=cases[comparison.winner].spec),
+        work=replace(decoded(study.asked.facts, Work), spec=cases[comparison.fastest].spec),
         place=Place(
             world_size=max(len(one.ranks) for one in simulations),
             cluster=study.cluster.name,
@@ -208,12 +207,13 @@ def record(study: Study, run: str) -> RunRecord:
         ),
         timing=Timing(
             fidelity=best.fidelity,
+            library=best.library or None,
             simulated_steps=study.how.steps,
             messages=sum(one.messages for one in simulations),
             wall_s=sum(one.wall_s for one in simulations),
         ),
         strategies=with_speeds(cases),
-        winner=comparison.winner,
+        winner=comparison.fastest,
         links=_links(study.cluster, best),
         published=_published(study),
         environment=here(),
@@ -226,6 +226,7 @@ def _case(study: Study, case: Case) -> StepFigures:
     pairs = None if simulation.pairs is None else pairs_record(simulation.pairs)
     return replace(
         study.comparison.strategies[case.name],
+        ideal_step_s=simulation.ideal_step_s,
         fidelity=simulation.fidelity,
         messages=simulation.messages,
         wall_s=simulation.wall_s,
@@ -234,7 +235,6 @@ def _case(study: Study, case: Case) -> StepFigures:
         pairs=None if pairs is None else PairBytes(**pairs),
         spec=facts.get("spec"),
         placement=facts.get("placement", ()),
-        model_memory=facts.get("model_memory"),
     )
 
 
@@ -305,13 +305,13 @@ def _link_use(cluster: Cluster, simulation: Simulation, name: str) -> LinkUse:
 def once_more(study: Study, changes: str | None = None) -> Elsewhere:
     """What a record holds of the same cases on another cluster, or with changes of their own."""
     comparison, cluster = study.comparison, study.cluster
-    best = study.simulations[comparison.winner]
+    best = study.simulations[comparison.fastest]
     return Elsewhere(
         changes=changes,
         cluster=cluster.name,
         cluster_title=cluster.title,
         fidelity=best.fidelity,
-        winner=comparison.winner,
+        winner=comparison.fastest,
         strategies=with_speeds(comparison.strategies),
     )
 

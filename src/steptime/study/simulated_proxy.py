@@ -1,6 +1,6 @@
 """A proxy on a cluster that need not be here: simulated, and beside what was measured."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,12 +11,13 @@ from steptime.replay.times import with_seconds
 from steptime.replay.waits import RankTimes, spent_by
 from steptime.replay.workload import Proxy, plan_of
 from steptime.runs.environment import here
-from steptime.runs.figures import Spread
+from steptime.runs.figures import EXPOSED, Spread
 from steptime.runs.proxy_record import (
     PhaseTime,
     ProxyRecord,
     ProxyStep,
 )
+from steptime.runs.proxy_step import with_exposed
 from steptime.simulate.simulation import Simulation
 from steptime.study.cases import Asked
 from steptime.study.options import HowOptions
@@ -82,7 +83,10 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
         messages=simulation.messages,
         wall_s=simulation.wall_s,
     )
-    return SimulatedProxy(step=step, simulation=simulation)
+    used, expected = proxy.figures_of(last_s)
+    step = replace(step, utilisation=used, expected=expected)
+    means = {part: float(simulation.ranks[part].mean()) for part in EXPOSED}
+    return SimulatedProxy(step=with_exposed(step, means), simulation=simulation)
 
 
 def _divided(

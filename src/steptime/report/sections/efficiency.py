@@ -1,7 +1,7 @@
 """The tree of POP's efficiencies of each strategy, as far as one run tells."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
@@ -52,13 +52,22 @@ def _percent(value: float | None) -> str:
 
 def _efficiency(subject: Subject) -> Efficiency | None:
     usage = _usage(subject.entry.ranks)
-    from steptime.cluster.what_if import IDEAL  # which loads the cluster's types
+    if usage is None:
+        return None
+    ideal_s = subject.entry.ideal_step_s or _without_transfer(subject.entry.ranks, usage)
+    return efficiency(usage, replace(usage, run_time_s=ideal_s) if ideal_s else None)
 
-    changed = subject.run.record.what_if
-    ideal = None
-    if changed and changed.changes == IDEAL and subject.step in changed.strategies:
-        ideal = _usage(changed.strategies[subject.step].ranks)
-    return efficiency(usage, ideal) if usage else None
+
+def _without_transfer(ranks: Sequence[RankFigures], usage: Usage) -> float | None:
+    """How long the step takes less the transfer that was measured; None where nobody told it.
+
+    That is the step on an ideal network to first order: what is on its way is there at once, and
+    the ranks wait for one another as they did.
+    """
+    transfers = [rank.transfer_s for rank in ranks if rank.transfer_s is not None]
+    if len(transfers) < len(ranks):
+        return None
+    return max(usage.run_time_s - sum(transfers) / len(transfers), usage.longest_s)
 
 
 def _usage(ranks: Sequence[RankFigures]) -> Usage | None:

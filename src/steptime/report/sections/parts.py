@@ -1,11 +1,11 @@
-"""Where the step goes: its four parts, and the axes that a proxy waits for."""
+"""Where the step goes: its parts, and the axes that a proxy waits for."""
 
 from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any
 
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
-from steptime.report.palette import PARTS
+from steptime.report.palette import Part, parts_of
 from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
 from steptime.runs.figures import Parts
@@ -17,18 +17,20 @@ _MOST_PARTS = 32
 
 
 def _shown(page: Page) -> Mapping[str, Any]:
+    rows = _parts_rows(page.subjects)
+    parts = parts_of([entry for _, _, entry in rows])
     return {
-        "parts_key": [(part.color, part.label) for part in PARTS],
+        "parts_key": [(part.color, part.label) for part in parts],
         "axes": _axes(page.record) if page.single else [],
-        "figures": {"parts": parts_figure(_parts_rows(page.subjects))},
+        "figures": {"parts": parts_figure(rows, parts)},
     }
 
 
-def parts_figure(rows: Sequence[tuple[str, str, Parts]]) -> Figure:
-    """Stacked bars of the parts of a step; a row is its name, a note below it, and its parts."""
+def parts_figure(rows: Sequence[tuple[str, str, Parts]], parts: Sequence[Part]) -> Figure:
+    """Stacked bars of ``parts`` of a step; a row is its name, a note below it, and the step."""
     data = []
-    for part in PARTS:
-        seconds = [getattr(parts, part.field) for _, _, parts in rows]
+    for part in parts:
+        seconds = [getattr(entry, part.field) for _, _, entry in rows]
         data.append(
             {
                 "type": "bar",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from steptime.report.about import byte_sources, sources
-from steptime.report.palette import PARTS
+from steptime.report.palette import parts_of
 from steptime.report.section import Page, Section
 from steptime.runs.figures import Parts, StepFigures
 from steptime.units import format_bytes, format_seconds
@@ -45,8 +45,8 @@ class Table:
 
 def share(entry: Parts, field: str) -> float:
     """Fraction of the step, between 0 and 1, that the part called ``field`` takes."""
-    whole = sum(getattr(entry, part.field) for part in PARTS)
-    return float(getattr(entry, field) / whole) if whole else 0.0
+    whole = entry.compute_s + entry.exposed_comm_s + entry.update_s + entry.other_s
+    return float((getattr(entry, field) or 0.0) / whole) if whole else 0.0
 
 
 def percent(fraction: float) -> str:
@@ -54,12 +54,18 @@ def percent(fraction: float) -> str:
     return "<\u00a01\u00a0%" if 0 < fraction < 0.005 else f"{100 * fraction:.0f}\u00a0%"
 
 
-def strategy_table(strategies: Mapping[str, Entry]) -> Table:
-    """The table of ``strategies`` as a record has them; one alone is compared with nothing."""
+def strategy_table(strategies: Mapping[str, Entry], *, level: bool = False) -> Table:
+    """The table of ``strategies`` as a record has them; one alone is compared with nothing.
+
+    ``level``: nobody can tell which is the fastest, so nothing measured is marked as the best.
+    """
     entries = list(strategies.values())
     groups = _groups(entries)
     columns = [column for _, members in groups for column in members]
-    marks = [_best(column, entries) for column in columns]
+    marks = [
+        None if level and "measured" in column.source else _best(column, entries)
+        for column in columns
+    ]
     rows = [
         (name, [_cell(c, entry, best) for c, best in zip(columns, marks, strict=True)])
         for name, entry in strategies.items()
@@ -71,7 +77,7 @@ def _groups(entries: Sequence[Entry]) -> list[tuple[str, list[Column]]]:
     """The columns under their titles, without those that no strategy has a value for."""
     source, of_bytes = sources(entries), byte_sources(entries)
     groups = [
-        ("Time of a step", _time_columns(source)),
+        ("Time of a step", _time_columns(entries, source)),
         ("Bytes of a step", _byte_columns(of_bytes)),
         ("Speed", _speed_columns(source, compared=len(entries) > 1)),
     ]
@@ -82,7 +88,7 @@ def _groups(entries: Sequence[Entry]) -> list[tuple[str, list[Column]]]:
     return [(title, columns) for title, columns in had if columns]
 
 
-def _time_columns(source: str) -> list[Column]:
+def _time_columns(entries: Sequence[Entry], source: str) -> list[Column]:
     median = Column(
         "median", source, lambda entry: entry.step_time_s.median, format_seconds, "least"
     )
@@ -93,7 +99,8 @@ def _time_columns(source: str) -> list[Column]:
         format_seconds,
         note=lambda entry: f"– {format_seconds(entry.step_time_s.p90)}",
     )
-    return [median, spread, *(_part_column(part.field, part.label, source) for part in PARTS)]
+    parts = [_part_column(part.field, part.label, source) for part in parts_of(entries)]
+    return [median, spread, *parts]
 
 
 def _p10(entry: Entry) -> float | None:
@@ -157,7 +164,28 @@ def _speed_columns(source: str, *, compared: bool) -> list[Column]:
         lambda value: f"{value:.2f}×",
         "most",
     )
-    return [tokens, against] if compared else [tokens]
+    used = [
+        Column(title, "computed", _of_used(field), write, best)
+        for title, field, write, best in _USED
+    ]
+    return [tokens, *used, against] if compared else [tokens, *used]
+
+
+def _of_used(field: str) -> Callable[[Entry], float | None]:
+    return lambda entry: getattr(entry.utilisation, field) if entry.utilisation else None
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.1f}\u00a0%"
+
+
+_USED: tuple[tuple[str, str, Callable[[float], str], Literal["most"]], ...] = (
+    ("tokens/s a device", "tokens_per_s_per_device", lambda rate: f"{rate:,.0f}", "most"),
+    ("TFLOP/s a device", "tflops_per_device", lambda rate: f"{rate:.3g}", "most"),
+    ("MFU", "mfu", _percent, "most"),
+    ("HFU", "hfu", _percent, "most"),
+)
+"""What stands in the columns of the devices' use: title, field, how it is written, the best."""
 
 
 def _best(column: Column, entries: Sequence[Entry]) -> float | None:
@@ -176,9 +204,14 @@ def _cell(column: Column, entry: Entry, best: float | None) -> Cell:
     return Cell(text, column.note(entry), best is not None and text == column.write(best))
 
 
+def _level(page: Page) -> bool:
+    """Whether no winner is told of measured strategies: of one run, or of several."""
+    return page.source != "simulated" and (not page.single or page.record.winner is None)
+
+
 def _shown(page: Page) -> Mapping[str, Any]:
     return {
-        "table": strategy_table(page.strategies),
+        "table": strategy_table(page.strategies, level=_level(page)),
         "summaries": {name: entry.summary for name, entry in page.strategies.items()},
     }
 

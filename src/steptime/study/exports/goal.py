@@ -1,4 +1,4 @@
-"""a LogGOPSim schedule."""
+"""a LogGOPSim schedule, a rank's streams on one cpu."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from steptime.program.goal import ProgramGoal
 from steptime.study.export import Export, Exported, Exporting, file_name
 
 
-def write(asked: Exporting) -> Exported:
-    """A GOAL text for each program."""
-    goals = [ProgramGoal(one, asked.algorithms) for one in asked.programs]
+def write(asked: Exporting, *, suffix: str = ".goal", cpus: bool = False) -> Exported:
+    """A GOAL text for each program; ``cpus``: with a cpu for each stream, as ATLAHS reads them."""
+    goals = [ProgramGoal(one, asked.algorithms, cpus=cpus) for one in asked.programs]
     rows = [
         {"name": goal.program.name, "messages": goal.messages, "algorithms": goal.chosen}
         for goal in goals
@@ -19,8 +19,8 @@ def write(asked: Exporting) -> Exported:
     _refuse_unread(asked.algorithms, rows)
     files = []
     for goal in goals:
-        own = f"{file_name(goal.program.name)}.goal" if len(goals) > 1 else "step.goal"
-        files.append(asked.folder / (asked.name or own))
+        own = file_name(goal.program.name) if len(goals) > 1 else "step"
+        files.append(asked.folder / (asked.name or own + suffix))
         with atomic_file(files[-1]) as file:
             for done, text in enumerate(goal.text()):
                 file.write(text.encode())

@@ -1,7 +1,10 @@
 """Functions and results on their way between processes, and in words why one cannot go."""
 
 import io
+import pickle
 import sys
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
@@ -29,15 +32,24 @@ def packed(value: object, what: str, mend: str) -> bytes:
     return file.getvalue()
 
 
+def unpacked(content: bytes) -> Any:
+    """The value again that ``packed`` made bytes of, in a process of our own."""
+    return pickle.loads(content)  # noqa: S301
+
+
 class _OnDeviceError(Exception):
     """A tensor is not in the memory of the host."""
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's, but for tensors elsewhere than on the CPU."""
+    """cloudpickle's, but for tensors elsewhere than on the CPU, and modules such as steptime."""
 
     def reducer_override(self, obj: Any) -> Any:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
             raise _OnDeviceError(obj.device)
+        if isinstance(obj, ModuleType) and sys.modules.get(obj.__name__) is obj:
+            return import_module, (
+                obj.__name__,
+            )  # cloudpickle knows no module of a class of its own
         return super().reducer_override(obj)

@@ -51,6 +51,10 @@ MOST_BLOCKS = 10
 LEAST_BLOCK = 4
 LEAST_STEPS = 2 * LEAST_BLOCK
 
+WIDEST = 1e6
+"""Where the interval of a ratio ends that so few turns leave wider: a number beyond says nothing,
+and of two turns that differ much the interval ends beyond what a float can hold."""
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(60)
 
 
@@ -118,6 +122,11 @@ def independent(
     return Estimate(center, math.sqrt(variance), freedom)
 
 
+def as_ratio(logarithm: float) -> float:
+    """The ratio with this natural logarithm, or the end of what is told: WIDEST or 1/WIDEST."""
+    return math.exp(min(max(logarithm, -math.log(WIDEST)), math.log(WIDEST)))
+
+
 def blocks(values: Floats) -> Sequence[Floats]:
     """Consecutive blocks of some values of shape (steps, …), as few and as long as is useful."""
     count = max(2, min(MOST_BLOCKS, len(values) // LEAST_BLOCK))
@@ -145,3 +154,93 @@ def t_quantile(probability: float, freedom: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) < probability else (low, middle)
     return math.sqrt(freedom) * math.tan(low)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How several that took turns stand to the best of them.
+
+    ``best``: the column whose logarithms are least on average. ``against``: how much more each of
+    the columns is, the best itself included, which is 0 more than itself.
+
+    The best is chosen after the fact, and held against several others: all intervals hold together
+    with the confidence that is asked for, by Bonferroni.
+    """
+
+    best: int
+    turns: int
+    against: tuple[Estimate, ...]
+
+    def of_each(self, confidence: float) -> float:
+        """The confidence of each interval, for all of them to hold with this one."""
+        return 1 - (1 - confidence) / max(1, len(self.against) - 1)
+
+    def level(self) -> list[int]:
+        """The others that cannot be told from the best; where there are none, it has won."""
+        sure = self.of_each(DECISION)
+        return [at for at in self._others if not self.against[at].excludes_zero(sure)]
+
+    def ratio(self, at: int, confidence: float) -> tuple[float, tuple[float, float]]:
+        """How many times the best's time one takes, and what holds the true ratio.
+
+        The intervals of all of them do so together with this confidence.
+        """
+        low, high = self.against[at].interval(self.of_each(confidence))
+        return as_ratio(self.against[at].center), (as_ratio(low), as_ratio(high))
+
+    def sees(self, part: float) -> bool:
+        """Whether others that take longer by this part of the best would nearly always be told.
+
+        One that is as far away as twice what its own turns let see is told already.
+        """
+        return all(
+            self._least_seen(at) <= max(math.log1p(part), self.against[at].center / 2)
+            for at in self._others
+        )
+
+    def turns_to_tell(self) -> int | None:
+        """How many turns in all would nearly always tell those that are level from the best.
+
+        As far apart as they seem to be now; None where that is not at all.
+        """
+        most = 0
+        for at in self.level():
+            estimate = self.against[at]
+            if not estimate.center:
+                return None
+            # The error shrinks with the root of the turns, and the quantiles with their number.
+            needed = math.inf
+            for _ in range(4):
+                error = estimate.error * math.sqrt(self.turns)
+                seen = Estimate(0.0, error, max(1.0, needed - 1))
+                needed = (self._seen_by(seen) / estimate.center) ** 2
+            most = max(most, math.ceil(needed))
+        return most
+
+    @property
+    def _others(self) -> list[int]:
+        return [at for at in range(len(self.against)) if at != self.best]
+
+    def _least_seen(self, at: int) -> float:
+        return self._seen_by(self.against[at])
+
+    def _seen_by(self, estimate: Estimate) -> float:
+        return estimate.least_seen(self.of_each(DECISION), POWER)
+
+
+def standing(times: Floats) -> Standing:
+    """Who is the fastest of several that took turns; ``times``: of shape (turns, several), above 0.
+
+    Raises ValueError where there are fewer than two turns, which have no spread.
+    """
+    if len(times) < 2:
+        raise ValueError("one turn has no spread")
+    logs = np.log(times)
+    best = int(logs.mean(axis=0).argmin())
+    against = tuple(paired(logs[:, best], logs[:, at]) for at in range(logs.shape[1]))
+    return Standing(best, len(times), against)
+
+
+def enough(times: Floats, part: float) -> bool:
+    """Whether so many turns tell a difference of a part of the best; shape (turns, several)."""
+    return len(times) >= LEAST_PAIRS and standing(times).sees(part)

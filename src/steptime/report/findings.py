@@ -1,0 +1,30 @@
+"""The findings of a check as text: a paragraph each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+
+def print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> None:
+    """Print what was found, as JSON has it; a sentence where nothing was."""
+    if not findings:
+        console.print("Nothing was found.")
+    for number, finding in enumerate(findings):
+        if number:
+            console.print()
+        head = Text(str(finding["kind"]).upper(), style="bold")
+        ranks = ", ".join(map(str, finding["ranks"]))
+        head.append(f"  rank{'s' * (len(finding['ranks']) != 1)} {ranks}", style="not bold")
+        if finding.get("since_s") is not None:
+            head.append(f", for {finding['since_s']:.1f} s", style="not bold")
+        if finding.get("gain") is not None:
+            head.append(f", {finding['gain']:.0%} of the step", style="not bold")
+        console.print(head)
+        console.print(Text(finding["what"]))
+        for place in finding["places"]:
+            console.print(
+                Text(f"  rank {place['rank']}: {place['file']}:{place['line']}"), soft_wrap=True
+            )
+        console.print(Text(f"Mend: {finding['mend']}"))
