@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Files of tests are shared out among processes, at most 4 for their memory.
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-all check results clean
+.PHONY: demo test test-all check fuzz results clean
 
 demo: $(VENV)/installed
 	$(BIN)/steptime compare --ranks 4 --out runs/demo
@@ -26,9 +26,16 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Measure again what docs/results.md shows; ONLY=WORD takes the blocks with that word.
+# Nasty arguments and broken files for every verb, for SECONDS=120; the seed that it prints, as
+# SEED=N, gives the same ones again.
+fuzz: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/fuzz.py --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
+
+# Measure again what docs/results.md shows; ONLY=WORD takes the blocks with that word. And predict
+# again what docs/accuracy.md judges.
 results: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only '$(ONLY)')
+	$(BIN)/python benchmarks/accuracy.py
 
 clean:
 	rm -rf $(VENV) runs

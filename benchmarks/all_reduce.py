@@ -21,6 +21,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,22 +126,31 @@ def run_under_mpi(name: str, prefix: Path, ranks: int) -> int:
     return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def on_ranks(
+    parser: argparse.ArgumentParser,
+    rank: Callable[[argparse.Namespace, list[int]], None],
+    sizes: str = SIZES,
+) -> int:
+    """Run ``rank`` on the ranks that the options ask for, under MPI where they name one."""
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=31)
-    parser.add_argument("--sizes", default=SIZES)
+    parser.add_argument("--sizes", default=sizes)
     parser.add_argument("--mpi", choices=("mpich", "openmpi"))
     parser.add_argument("--prefix", type=Path, default=Path(sys.prefix))
     options = parser.parse_args()
     if detect(os.environ) is not None:
-        rank(options.mpi or "gloo", list(map(parse_bytes, options.sizes.split(","))), options.pairs)
+        rank(options, list(map(parse_bytes, options.sizes.split(","))))
         return 0
     if options.mpi:
         if options.ranks > (os.cpu_count() or 1):
             parser.error(f"MPI needs a core for each rank, and here are {os.cpu_count()}")
         return run_under_mpi(options.mpi, options.prefix, options.ranks)
     return run_ranks([sys.executable, *sys.argv], options.ranks, threads=1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    return on_ranks(parser, lambda asked, sizes: rank(asked.mpi or "gloo", sizes, asked.pairs))
 
 
 if __name__ == "__main__":

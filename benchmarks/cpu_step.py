@@ -21,13 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from steptime.strategies import strategy_named
-from steptime.train.config import GPT2Config
 from steptime.train.data import Batches
 from steptime.train.loop import training_steps
 from steptime.train.options import ModelOptions, TrainOptions
 from steptime.train.precision import precision_of
 from steptime.train.tokens import Tokens
 from steptime.train.training import build_training, new_model
+from steptime.workloads.models import Transformer
 from steptime.world.freed_memory import keep_freed_memory
 
 BATCH, CONTEXT, VOCABULARY = 4, 64, 50257
@@ -35,9 +35,9 @@ WARMUP = 3
 
 
 class PlainBlock(nn.Module):
-    def __init__(self, config: GPT2Config) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
-        C = config.embd
+        C = config.hidden
         self.heads = config.heads
         self.ln_1, self.ln_2 = nn.LayerNorm(C), nn.LayerNorm(C)
         self.c_attn, self.c_proj = nn.Linear(C, 3 * C), nn.Linear(C, C)
@@ -55,12 +55,12 @@ class PlainBlock(nn.Module):
 
 
 class PlainGPT2(nn.Module):
-    def __init__(self, config: GPT2Config) -> None:
+    def __init__(self, config: Transformer) -> None:
         super().__init__()
-        self.wte = nn.Embedding(config.padded_vocabulary, config.embd)
-        self.wpe = nn.Embedding(config.context, config.embd)
+        self.wte = nn.Embedding(config.padded().vocabulary, config.hidden)
+        self.wpe = nn.Embedding(config.context, config.hidden)
         self.blocks = nn.ModuleList(PlainBlock(config) for _ in range(config.layers))
-        self.ln_f = nn.LayerNorm(config.embd)
+        self.ln_f = nn.LayerNorm(config.hidden)
         for parameter in self.parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
@@ -74,7 +74,7 @@ class PlainGPT2(nn.Module):
 
 
 def plain_step(
-    config: GPT2Config, x: Tensor, y: Tensor, *, bf16: bool, compiled: bool, fused: bool = True
+    config: Transformer, x: Tensor, y: Tensor, *, bf16: bool, compiled: bool, fused: bool = True
 ) -> Callable[[], None]:
     torch.manual_seed(0)
     model = PlainGPT2(config)
@@ -97,7 +97,7 @@ def plain_step(
 
 
 def steptime_step(
-    config: GPT2Config, tokens: Tokens, *, bf16: bool, compiled: bool
+    config: Transformer, tokens: Tokens, *, bf16: bool, compiled: bool
 ) -> Callable[[], None]:
     training = build_training(
         new_model(config, 0, torch.device("cpu")),
@@ -152,7 +152,7 @@ def main() -> None:
     if not options.page_faults:
         keep_freed_memory()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    config = ModelOptions(model="124M", context=CONTEXT).config(VOCABULARY)
+    config = ModelOptions(model="124M", tokens=CONTEXT).config(VOCABULARY)
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(VOCABULARY, (40_000,), generator=generator).numpy().astype("uint16")
     tokens = Tokens(

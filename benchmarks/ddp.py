@@ -36,7 +36,7 @@ def rank(pairs: int, context: int, size: str) -> None:
     from steptime.train.training import new_model
 
     def work() -> None:
-        config = ModelOptions(model=size, context=context).config(VOCABULARY)
+        config = ModelOptions(model=size, tokens=context).config(VOCABULARY)
         groups = {"gloo": dist.group.WORLD, "steptime": dist.new_group(backend=NAME)}
         models = {name: new_model(config, 0, torch.device("cpu")) for name in groups}
         steps = {name: make_step(models[name], group) for name, group in groups.items()}

@@ -22,10 +22,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from steptime.ratios import MOST_PAIRS
 from steptime.study.diff import Diff, compared
 from steptime.study.diff_against import Checkout, stoppable, take_turns, worktree
 from steptime.study.diff_runs import read_run
-from steptime.study.diff_statistics import MOST_PAIRS
 
 ROOT = Path(__file__).parent.parent
 SLOWER = 0.05
@@ -54,7 +54,7 @@ WORKS = {
         slower=SLEEP,
     ),
     "train": Work(  # busy, for the other rank would be the faster for one that slept
-        command="train --ranks 2 --layers 2 --heads 2 --embd 64 --context 64 --batch 32 "
+        command="train --ranks 2 --layers 2 --heads 2 --hidden 64 --tokens 64 --batch 32 "
         "--precision fp32 --backend steptime --steps 60",
         file=Path("src/steptime/train/loop.py"),
         first="            loss = _forward_and_backward(training, step, scale.scale)\n",

@@ -14,8 +14,9 @@ bytes read and written of all ranks over time:
 - ordinary: all_reduce of tensors that no other rank sees. Those are read and written once, 2pS, if
   the slots by which blocks travel stay in the caches; slots counted, (5p - 1)S are moved.
 
-The limit of an all_reduce is its bytes at the rate of copy, or of in place; the figure is how many
-times that it takes. Tensors that fit into the last cache together are measured in that cache.
+The figure is how many times an all_reduce takes what its bytes do at the rate of copy, or of in
+place. Neither is a limit: limits.py has a loop in C that is faster. Tensors that fit into the last
+cache together are measured in that cache.
 """
 
 import argparse

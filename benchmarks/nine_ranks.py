@@ -65,11 +65,13 @@ def candidates(preset: Preset, cluster: Cluster) -> None:
 def strategies(runs: dict[str, Simulation]) -> None:
     print(f"\n{'':<22} {'step':>8} {'compute':>8} {'exposed':>8} {'update':>7}  busiest NIC")
     for name, run in runs.items():
-        worker = run.ranks[0]
+        mean = {
+            part: run.ranks[part].mean() for part in ("compute_s", "exposed_comm_s", "update_s")
+        }
         nics = run.link_bytes[-10:]  # of each node, out and in
         print(
-            f"{name:<22} {1e3 * run.step_s[-1]:5.1f} ms {1e3 * worker['compute_s']:5.1f} ms"
-            f" {1e3 * worker['exposed_comm_s']:5.1f} ms {1e3 * worker['update_s']:4.1f} ms"
+            f"{name:<22} {1e3 * run.step_s[-1]:5.1f} ms {1e3 * mean['compute_s']:5.1f} ms"
+            f" {1e3 * mean['exposed_comm_s']:5.1f} ms {1e3 * mean['update_s']:4.1f} ms"
             f"  {nics.max() / 1e6:5.0f} MB"
         )
 

@@ -124,7 +124,7 @@ RUN_BY_RUN = {"run", "wall_s", "environment", "out"}
 
 MEASURED = re.compile(
     r"(_s|_us|_GBps|_per_s|ratio|step_time|against_server|under_way|^rss_bytes|efficiency|speedup)$"
-    r"|^(cv|wrong|load|ranks|winner|error|times?|residual|level_with|doubt)$|^wire_|_time_"
+    r"|^(cv|wrong|load|ranks|winner|error|times?|residual|level_with|doubt|ratios|turns|speedup_ci95)$|^wire_|_time_"
 )
 """Keys of a live run that a clock, or the kernel's sockets, fill."""
 

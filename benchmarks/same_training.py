@@ -28,8 +28,9 @@ def rank(steps: int, precision: str, names: list[str], folder: Path) -> None:
     import torch.distributed as dist
 
     from steptime.train.job import Job, start_training
-    from steptime.train.loop import mean_over_ranks, training_steps
+    from steptime.train.loop import training_steps
     from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
+    from steptime.train.tensors import mean_over_ranks
     from steptime.train.tokens import load_tokens
 
     def work() -> None:

@@ -15,20 +15,24 @@ from typing import Any
 
 import steptime as st
 from steptime.api.benchmarks import Benchmark
+from steptime.api.generating import Generated
 from steptime.api.pictures import Picture
+from steptime.api.planning import PlanResult
 from steptime.api.proofs import Verification
 from steptime.api.results import Run
 from steptime.api.sweeps import Cell, Sweep
+from steptime.data.prepare import Prepared
 from steptime.workloads.spec import StepSpec
 
 PAGE = Path(__file__).with_name("api.md")
 FUNCTIONS = (
-    ("Simulated", ("model", "cluster", "simulate", "sweep")),
+    ("Simulated", ("model", "cluster", "simulate", "plan", "sweep")),
     ("Collectives", ("show", "verify")),
-    ("On live ranks", ("run", "bench", "compare")),
-    ("Runs on disk", ("load",)),
+    ("On live ranks", ("run", "bench", "compare", "record", "step", "check", "replay")),
+    ("Runs on disk", ("load", "generate")),
+    ("Data to train on", ("prepare",)),
 )
-RESULTS = (Run, Sweep, Cell, Picture, Verification, Benchmark)
+RESULTS = (Run, PlanResult, Sweep, Cell, Picture, Verification, Benchmark, Generated, Prepared)
 HEAD = """# steptime in notebooks and scripts
 
 <!-- made of the docstrings by `python docs/make_api.py`: change them, not this page -->

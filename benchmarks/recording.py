@@ -1,0 +1,136 @@
+"""What steptime record costs: the same calls and steps with it and without, block about.
+
+    python benchmarks/recording.py [--pairs 60]
+
+Two ranks on gloo. ``a call``: an all_reduce of 4 bytes, one after the other; ``least``: the same
+with a kernel that only passes the call on, which no recorder in torch's dispatcher can do without.
+The steps: DDP and FSDP2 of the same layers. The recording starts and ends between blocks, which
+alternate, with a barrier around each; the figure is the mean ratio of pairs on rank 0 with its 95 %
+interval.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from as_rank import as_rank
+
+from steptime.launch import run_ranks
+from steptime.ratios import CONFIDENCE, paired
+from steptime.world import detect
+
+CALLS, STEPS = 2000, 3
+FOLDER = "STEPTIME_BENCHMARK_FOLDER"
+
+
+def rank(pairs: int) -> None:
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    from steptime.record.start import finish, start
+    from steptime.world import compat
+
+    def record_all() -> Callable[[], None]:
+        start(Path(os.environ[FOLDER]))
+        return finish
+
+    def pass_on() -> Callable[[], None]:
+        onwards = compat.redispatch("c10d", "allreduce_")
+        library = torch.library.Library("c10d", "IMPL")
+
+        def kernel(keyset: Any, *arguments: Any) -> Any:
+            return onwards(keyset & compat.BELOW, *arguments)
+
+        library.impl("allreduce_", kernel, "BackendSelect", with_keyset=True)
+        return library._destroy
+
+    def block(
+        work: Callable[[], None], times: int, begin_seeing: Callable[[], Callable[[], None]] | None
+    ) -> float:
+        end_seeing = begin_seeing() if begin_seeing else None
+        dist.barrier()
+        begin = time.perf_counter()
+        for _ in range(times):
+            work()
+        dist.barrier()
+        took = time.perf_counter() - begin
+        if end_seeing:
+            end_seeing()
+        return took / times
+
+    def measured(
+        name: str,
+        work: Callable[[], None],
+        times: int,
+        seeing: Callable[[], Callable[[], None]] = record_all,
+    ) -> None:
+        for one in (seeing, None):
+            block(work, times, one)
+        found = []
+        for pair in range(pairs):
+            order = (seeing, None) if pair % 2 else (None, seeing)
+            taken = {one: block(work, times, one) for one in order}
+            found.append((taken[None], taken[seeing]))
+        if dist.get_rank() == 0:
+            bare, with_it = np.array(found).T
+            ratio = paired(np.log(bare), np.log(with_it))
+            low, high = np.exp(ratio.interval(CONFIDENCE))
+            print(
+                f"{name:6}  {1e3 * np.median(bare):9.4f} ms  "
+                f"+{1e6 * np.median(with_it - bare):7.1f} µs  "
+                f"× {np.exp(ratio.center):.4f} ({low:.4f}–{high:.4f})",
+                flush=True,
+            )
+
+    def step_of(wrap: Callable[[nn.Module], nn.Module]) -> Callable[[], None]:
+        torch.manual_seed(0)
+        layers = [nn.Sequential(nn.Linear(768, 768), nn.GELU()) for _ in range(6)]
+        model = wrap(nn.Sequential(*layers))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        batch = torch.randn(512, 768)
+
+        def step() -> None:
+            model(batch).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return step
+
+    def sharded(model: nn.Module) -> nn.Module:
+        for layer in model.children():
+            fully_shard(layer)
+        fully_shard(model)
+        return model
+
+    def work() -> None:
+        torch.set_num_threads(1)
+        one = torch.zeros(1)
+        measured("a call", lambda: dist.all_reduce(one) and None, CALLS)
+        measured("least", lambda: dist.all_reduce(one) and None, CALLS, pass_on)
+        measured(
+            "DDP", step_of(lambda model: DistributedDataParallel(model, bucket_cap_mb=2)), STEPS
+        )
+        measured("FSDP2", step_of(sharded), STEPS)
+
+    as_rank(work)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pairs", type=int, default=60)
+    pairs = parser.parse_args().pairs
+    if detect(os.environ):
+        rank(pairs)
+        sys.exit()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--pairs", str(pairs)]
+        sys.exit(run_ranks(command, 2, 1, {**os.environ, FOLDER: folder}))

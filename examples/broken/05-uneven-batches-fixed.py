@@ -1,0 +1,36 @@
+# The right twin of 05-uneven-batches.py: DDP is told of uneven inputs, by Join.
+# run: torchrun --nproc-per-node 2 examples/broken/05-uneven-batches-fixed.py
+# finds: nothing
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        for _ in range(64 if rank == 0 else 48):
+            yield torch.randn(32)
+
+
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+rank = dist.get_rank()
+torch.manual_seed(rank)
+model = DistributedDataParallel(nn.Linear(32, 32))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with Join([model]):
+    for batch in DataLoader(Stream(), batch_size=8):
+        model(batch).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+print(f"rank {rank} has trained")
+weight = model.module.weight.detach().clone()
+dist.broadcast(weight, src=0)
+assert torch.equal(weight, model.module.weight)
+dist.barrier()
+dist.destroy_process_group()

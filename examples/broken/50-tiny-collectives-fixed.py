@@ -1,0 +1,30 @@
+# The right twin of 50-tiny-collectives.py: they are reduced as one.
+# run: torchrun --nproc-per-node 2 examples/broken/50-tiny-collectives-fixed.py
+# finds: nothing
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(100)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+batch = torch.full((32, 8), 1.0 + rank)
+for _ in range(8):
+    (model(batch) - 1).square().mean().backward()
+    gradients = [one.grad for one in model.parameters()]
+    flat = parameters_to_vector(gradients)
+    dist.all_reduce(flat)
+    vector_to_parameters(flat / world, gradients)
+    optimizer.step()
+    optimizer.zero_grad()
+weight = model[0].weight.detach().clone()
+dist.broadcast(weight, src=0)
+assert torch.equal(weight, model[0].weight)
+dist.barrier()
+dist.destroy_process_group()

@@ -1,0 +1,31 @@
+# The right twin of 54-barrier-in-each-step.py: the loss is summed up once, at the end, and there
+# is no barrier.
+# run: torchrun --nproc-per-node 2 examples/broken/54-barrier-in-each-step-fixed.py
+# finds: nothing
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+batch = torch.full((16, 64), 1.0 + rank)
+losses = []
+for _ in range(30):
+    loss = (model(batch) - 1).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(loss.detach())
+whole = torch.stack(losses)
+dist.all_reduce(whole)
+losses = (whole / world).tolist()
+assert losses[-1] < losses[0]
+dist.barrier()
+dist.destroy_process_group()
