@@ -1,17 +1,24 @@
-"""What calls take here, each kind alone and at several sizes, made as a proxy makes them."""
+"""What calls take here, each kind alone and at several sizes, made as a step makes them.
+
+In a step a call comes after computing: its ranks arrive one after another, its data is no longer in
+the caches, threads have to wake, and where ranks share cores they must get one first. Calls made
+without a pause, as benchmarks make them, take a half of the time. So each call here follows some
+computing, which is then subtracted.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.cluster import MESSAGE
-from steptime.program import Collective, Op, Program, Recv, Send, Wait
-from steptime.replay.backends import stand_in
-from steptime.replay.device import Device
-from steptime.replay.replay import replay
-from steptime.replay.transport import ReplayTransport
+from steptime.collectives.execute import Vector
+from steptime.measure.transport import BenchTransport
+from steptime.replay.standin import busy
+from steptime.replay.transport import Begin, GroupCall, ReplayTransport
 
 SIZES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 """Bytes of the vectors: from where latency is all to where it is nothing."""
@@ -23,16 +30,23 @@ OF_ALL = (
 OF_TWO = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 """Those that are timed on two ranks too, as on the two that share a layer."""
 
-_AXIS, _ROW = "data", "row"
+_AXES = ("data",)
 _PASSES, _STEPS = 4, 3
-_SMALL, _OFTEN = 1 << 20, 4
+_BETWEEN_S = 1e-3
+"""What a core needs for the computing between calls, as for a layer of a small model."""
+
+_SMALL, _OFTEN = 1 << 20, 8
 """Vectors up to so many bytes are timed so often in each step, others once, as a step makes them: a
 second one would find its data in the caches."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """What calls of a kind, or messages, on so many ranks take: seconds, the median, by bytes."""
+    """What calls of a kind, or messages, on so many ranks take beyond computing: seconds, by bytes.
+
+    Each is the median over some passes of the mean in a pass: many calls of a step take so many
+    times the mean, a few of them being late by much.
+    """
 
     kind: str
     ranks: int
@@ -43,8 +57,8 @@ class Timed:
 def measure_calls(make: Callable[[], ReplayTransport], sizes: Sequence[int] = SIZES) -> list[Timed]:
     """Time calls among all ranks, at least 2, and among two; ``make`` gives this rank's transport.
 
-    Messages go from each rank to the next, all at once. Every rank calls it alike and returns the
-    same. The ranks must be on one host, whose clock they share.
+    All groups of two call at once. Messages go from each rank to the next, all at once. Every rank
+    calls it alike and returns the same.
     """
     ranks = make().world.ranks
     jobs = [(MESSAGE, ranks), *((kind, ranks) for kind in OF_ALL)]
@@ -54,10 +68,9 @@ def measure_calls(make: Callable[[], ReplayTransport], sizes: Sequence[int] = SI
     # Pass after pass, so that what disturbs the machine for a while spoils no call alone.
     for _ in range(_PASSES):
         for kind, members in jobs:
-            vectors = _vectors(sizes, members)
-            found[kind, members].append(_seconds(make(), _program(kind, ranks, members, vectors)))
+            found[kind, members].append(_seconds(make(), kind, members, _vectors(sizes, members)))
     return [
-        _timed(kind, members, _vectors(sizes, members), np.concatenate(seconds))
+        _timed(kind, members, _vectors(sizes, members), np.array(seconds))
         for (kind, members), seconds in found.items()
     ]
 
@@ -70,52 +83,69 @@ def _vectors(sizes: Sequence[int], members: int) -> list[int]:
 
 
 def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.float64]) -> Timed:
-    """The medians of ``seconds``, shape (steps, calls that are timed)."""
-    of = np.array(vectors[1:])
-    sizes = tuple(dict.fromkeys(vectors))
-    return Timed(
-        kind, members, sizes, tuple(float(np.median(seconds[:, of == size])) for size in sizes)
-    )
+    """The times of ``seconds``, shape (passes, steps, calls)."""
+    sizes, of = tuple(dict.fromkeys(vectors)), np.array(vectors[1:])
+    means = [seconds[..., 1:][..., of == size].mean(axis=(1, 2)) for size in sizes]
+    return Timed(kind, members, sizes, tuple(float(np.median(mean)) for mean in means))
 
 
-def _seconds(transport: ReplayTransport, program: Program) -> NDArray[np.float64]:
-    """From the end of a call to that of the next on the slowest rank, shape (steps, calls - 1)."""
-    world = transport.world
-    replayed = replay(
-        program, transport, steps=_STEPS, warmup=1, compute=stand_in("nothing"), device=Device()
-    )
-    calls = np.cumsum([isinstance(op, Wait) for op in program.lists[0]])
-    ends = np.full((_STEPS, int(calls[-1])), -np.inf)
-    np.maximum.at(
-        ends, (replayed.rows["step"] - 1, calls[replayed.rows["place"]]), replayed.rows["end"]
-    )
-    return np.asarray(np.diff(world.gather(ends).max(axis=0), axis=1))
+def _seconds(
+    transport: ReplayTransport, kind: str, members: int, vectors: Sequence[int]
+) -> NDArray[np.float64]:
+    """What each call takes after some computing, the mean over the ranks, shape (steps, calls)."""
+    rank, ranks = transport.world.rank, transport.world.ranks
+    groups = np.arange(ranks // members * members, dtype=np.int32).reshape(-1, members)
+    transport.form_groups(_AXES, groups)
+    transport.connect([(one, (one + 1) % ranks) for one in range(ranks)])
+    dtype = transport.element("fp32")
+    source, target = (transport.vector(max(vectors) // 4, dtype) for _ in range(2))
+    source[:], target[:] = 0, 0
+    work, took = busy(), np.zeros((_STEPS + 1, len(vectors)))
+    if rank < groups.size:
+        calls = {
+            nbytes: _call(transport, kind, members, source[: nbytes // 4], target[: nbytes // 4])
+            for nbytes in set(vectors)
+        }
+        for at in np.ndindex(took.shape):
+            work(_BETWEEN_S, lambda: False)
+            start = perf_counter()
+            calls[vectors[at[1]]]()
+            took[at] = perf_counter() - start
+    everyone = transport.world.gather(took[1:])
+    transport.close()
+    return np.asarray(everyone[: groups.size].mean(axis=0))
 
 
-def _program(kind: str, ranks: int, members: int, vectors: Sequence[int]) -> Program:
-    """Calls one after another on the first ``members`` ranks; the others, if any, do nothing."""
-    ops: list[Op] = []
-    for nbytes in vectors:
-        after = (len(ops) - 1,)  # the one before, or the end of the step before
-        calls = _shift(nbytes, after) if kind == MESSAGE else [_collective(kind, nbytes, after)]
-        ops += calls
-        ops.append(Wait(name="wait", after=tuple(range(len(ops) - len(calls), len(ops)))))
-    idle = np.arange(ranks) >= members
-    lists: tuple[tuple[Op, ...], ...] = (tuple(ops), ())
-    return Program(
-        name=kind,
-        axes={_AXIS: members, **({_ROW: -(-ranks // members)} if members < ranks else {})},
-        lists=lists[: 1 + int(idle.any())],
-        class_of=idle.astype(np.int32),
-    )
+def _call(
+    transport: ReplayTransport, kind: str, members: int, source: Vector, target: Vector
+) -> Callable[[], object]:
+    """A call of a vector as long as ``source`` and ``target``; it returns when it is done."""
+    if kind == MESSAGE:
+        return partial(_shift, transport.world, source, target)
+    share, empty = len(source) // members, source[:0]
+    whole, part = {
+        "all_reduce": (target, source),
+        "broadcast": (target, empty),
+        "reduce": (target, empty),
+        "all_gather": (target, source[:share]),
+        "gather": (target, source[:share]),
+        "reduce_scatter": (source, target[:share]),
+        "scatter": (source, target[:share]),
+        "all_to_all": (source, target),
+    }[kind]
+    call = GroupCall(kind, _AXES, whole, part, root=0)
+    return transport.blocking(call) or partial(_to_its_end, transport, transport.collective(call))
 
 
-def _collective(kind: str, nbytes: int, after: tuple[int, ...]) -> Collective:
-    return Collective(name=kind, kind=kind, group=(_AXIS,), nbytes=nbytes, after=after)
+def _to_its_end(transport: ReplayTransport, begin: Begin) -> None:
+    pending = begin()
+    while not pending.done():
+        transport.wait_for_any([pending])
 
 
-def _shift(nbytes: int, after: tuple[int, ...]) -> list[Op]:
-    return [
-        Send(name="send", axis=_AXIS, by=1, nbytes=nbytes, stream="out", after=after),
-        Recv(name="receive", axis=_AXIS, by=-1, nbytes=nbytes, stream="in", after=after),
-    ]
+def _shift(world: BenchTransport, source: Vector, target: Vector) -> None:
+    """A message to the next rank and one from the rank before."""
+    received = world.receive(target, (world.rank - 1) % world.ranks)
+    sent = world.send(source, (world.rank + 1) % world.ranks)
+    received()
+    sent()
