@@ -53,7 +53,7 @@ class Task(Work):
         self._futures = threading.Lock()
         self._gate: Future[None] | None = None
         self._future: Future[list[Tensor]] | None = None
-        self._observer: Callable[[], None] | None = None
+        self._observers: list[Callable[[], None]] = []
 
     def carry_out(self) -> None:
         """Make the call; the thread that has the lane's turn does so, once."""
@@ -68,8 +68,8 @@ class Task(Work):
         self._arguments = ()
         with self._futures:
             self._completed = True
-            observer = self._observer
-        if observer is not None:
+            observers = self._observers
+        for observer in observers:
             observer()
         self._finished.release()
 
@@ -80,7 +80,7 @@ class Task(Work):
         """
         with self._futures:
             if not self._completed:
-                self._observer = observer
+                self._observers.append(observer)
                 return
         observer()
 

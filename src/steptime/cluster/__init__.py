@@ -3,6 +3,7 @@
 from steptime.cluster.cluster import (
     MESSAGE,
     NO_LINK,
+    POST,
     CallTimes,
     Cluster,
     Device,
@@ -18,6 +19,7 @@ from steptime.cluster.kernel_parameters import AttentionRates, Kernels
 __all__ = [
     "MESSAGE",
     "NO_LINK",
+    "POST",
     "AttentionRates",
     "CallTimes",
     "Cluster",

@@ -59,13 +59,16 @@ class Device:
 MESSAGE = "message"
 """The kind of a message among a cluster's calls: one from each rank to the next, all at once."""
 
+POST = "post"
+"""The kind of one end of a message: how long posting it keeps a rank from computing, LogGP's o."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CallTimes:
-    """The measured times of a library's calls on ``ranks`` ranks, with nothing else running.
+    """The measured times of a library's calls on ``ranks`` ranks, after computing as in a step.
 
     ``sizes`` of the whole vector in bytes, ascending, and ``seconds``. ``algorithm``: the shipped
-    one that the library is taken to use, empty for MESSAGE.
+    one that the library is taken to use, empty for MESSAGE and POST.
     """
 
     ranks: int
@@ -129,7 +132,7 @@ class Cluster:
     take them, shape (places,). ``source``: where the figures come from. ``inside`` is the fabric of
     each host and ``network`` the one between hosts, where there is one: ``links`` are those of the
     hosts in order, then those of the network. ``calls``: measured times of a library's calls there,
-    by kind of collective, and of messages as MESSAGE. ``nccl``: where the library is NCCL.
+    by kind of collective, and of messages as MESSAGE and POST. ``nccl``: where the library is NCCL.
     """
 
     name: str

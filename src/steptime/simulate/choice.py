@@ -9,7 +9,6 @@ from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
 from steptime.collectives.algorithm import algorithms, schedule
 from steptime.collectives.lookup import find_algorithm
-from steptime.collectives.selection import blocks_for
 from steptime.errors import UsageError
 from steptime.program import Call
 from steptime.simulate.price import Offer, group_seconds, offer
@@ -19,23 +18,33 @@ Offers: TypeAlias = list[tuple[Ints, Offer]]
 
 
 def chosen(
-    cluster: Cluster, kinds: Ints, call: Call, name: str, groups: Ints, *, priced: bool
+    cluster: Cluster,
+    kinds: Ints,
+    call: Call,
+    name: str,
+    groups: Ints,
+    *,
+    blocks: int,
+    priced: bool,
 ) -> tuple[Offers, Floats]:
     """The offers by which ``call`` runs on groups of devices, shape (groups, members).
 
-    ``name``: the algorithm; where it is empty, the ``cheapest``. Also returns what each group
+    ``name``: the algorithm; where it is empty, the ``cheapest``. ``blocks``: into how many a
+    pipelined one cuts the vector. Also returns what each group
     takes, in seconds, shape (groups,): zeros unless ``priced`` or the cheapest was looked for.
     ``kinds``: the kind of each link of the cluster, as ``link_kinds`` numbers them.
 
     Raises UsageError where the algorithm cannot be simulated, or none can.
     """
     if not name:
-        return cheapest(cluster, kinds, call, groups)
-    offers = _offers(cluster, call, name, groups)
+        return cheapest(cluster, kinds, call, groups, blocks)
+    offers = _offers(cluster, call, name, groups, blocks)
     return offers, _seconds(offers, kinds) if priced else np.zeros(len(groups))
 
 
-def cheapest(cluster: Cluster, kinds: Ints, call: Call, groups: Ints) -> tuple[Offers, Floats]:
+def cheapest(
+    cluster: Cluster, kinds: Ints, call: Call, groups: Ints, blocks: int
+) -> tuple[Offers, Floats]:
     """The algorithm that takes the least time on the slowest group.
 
     Left out are algorithms of more than MOST_TRANSFERS transfers; those that depend on hosts, where
@@ -50,7 +59,7 @@ def cheapest(cluster: Cluster, kinds: Ints, call: Call, groups: Ints) -> tuple[O
         sensible = algorithm.name != "flat" and (two_levels or "hosts" not in algorithm.takes)
         if sensible and algorithm.serves(groups.shape[1]):
             with suppress(UsageError):
-                candidates.append(_offers(cluster, call, algorithm.name, groups))
+                candidates.append(_offers(cluster, call, algorithm.name, groups, blocks))
     if not candidates:
         raise UsageError(
             f"no {call.kind} for {groups.shape[1]} ranks has few enough transfers to be simulated: "
@@ -66,7 +75,7 @@ def cheapest(cluster: Cluster, kinds: Ints, call: Call, groups: Ints) -> tuple[O
     return best
 
 
-def _offers(cluster: Cluster, call: Call, name: str, groups: Ints) -> Offers:
+def _offers(cluster: Cluster, call: Call, name: str, groups: Ints, blocks: int) -> Offers:
     """One offer for each pattern in which groups lie on hosts, if the algorithm asks for hosts."""
     algorithm = find_algorithm(call.kind, name)
     hosts = cluster.host_of[groups]
@@ -80,7 +89,7 @@ def _offers(cluster: Cluster, call: Call, name: str, groups: Ints) -> Offers:
             groups.shape[1],
             root=call.root,
             hosts=tuple(pattern.tolist()),
-            blocks=blocks_for(call.nbytes),
+            blocks=blocks,
         )
         own = np.flatnonzero(which.reshape(-1) == number).astype(np.int32)
         offers.append((own, offer(cluster, one, groups[own], call.nbytes)))

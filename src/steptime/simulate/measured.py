@@ -40,7 +40,8 @@ def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
     measured = _nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
     if measured is None or measured.ranks > cluster.devices or not call.nbytes:
         return call.nbytes
-    alone = partial(simulated_seconds, cluster, call.kind or MESSAGE, measured)
+    kind, blocks = call.kind or MESSAGE, blocks_for(call.nbytes)
+    alone = partial(simulated_seconds, cluster, kind, measured, blocks=blocks)
     # What it takes is a line in the bytes, or nearly.
     least = alone(measured.ranks)
     slope = (alone(call.nbytes) - least) / call.nbytes
@@ -49,13 +50,18 @@ def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
     return max(round((measured.at(call.nbytes) - least) / slope), 1)
 
 
-def simulated_seconds(cluster: Cluster, kind: str, measured: CallTimes, nbytes: int) -> float:
-    """The simulated time of a call alone on as many ranks as it was measured on."""
+def simulated_seconds(
+    cluster: Cluster, kind: str, measured: CallTimes, nbytes: int, *, blocks: int | None = None
+) -> float:
+    """The simulated time of a call alone on as many ranks as it was measured on.
+
+    ``blocks``: into how many a pipelined algorithm cuts the vector; None: as its bytes say.
+    """
     devices = np.arange(measured.ranks, dtype=np.int32)
     if kind == MESSAGE:
         return float(message_seconds(cluster, devices, np.roll(devices, -1), nbytes).max())
     algorithm = find_algorithm(kind, measured.algorithm)
-    one = schedule(algorithm, measured.ranks, blocks=blocks_for(nbytes))
+    one = schedule(algorithm, measured.ranks, blocks=blocks or blocks_for(nbytes))
     return carry(one, cluster, devices, nbytes).seconds
 
 

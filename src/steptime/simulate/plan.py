@@ -12,6 +12,7 @@ from steptime.collectives.algorithm import schedule
 from steptime.collectives.collective import collective_named
 from steptime.collectives.lookup import find_algorithm, is_own
 from steptime.collectives.schedule import Schedule
+from steptime.collectives.selection import blocks_for
 from steptime.collectives.verification import check_right
 from steptime.program import Call, Instances, Matching
 from steptime.simulate.choice import chosen
@@ -127,7 +128,10 @@ def make_plan(
             by = by_library(cluster, network, call, groups) if network else None
             if by is None:
                 name = own_name or library_algorithm(cluster, call.kind, members)
-                offers, taken = chosen(cluster, kinds, counts_as, name, groups, priced=priced)
+                blocks = blocks_for(call.nbytes)
+                offers, taken = chosen(
+                    cluster, kinds, counts_as, name, groups, blocks=blocks, priced=priced
+                )
                 carried = [
                     Carried(own, _kept(one), _of_all(one.sent, call.nbytes, counts_as.nbytes))
                     for own, one in offers

@@ -14,6 +14,7 @@ from steptime.errors import UsageError
 from steptime.host_memory import require_memory
 from steptime.program import Matching, Program, check, match_calls
 from steptime.simulate.plan import Plan, check_algorithms, make_plan
+from steptime.simulate.posting import with_posting
 from steptime.simulate.priced import Ideal, ideal_step
 from steptime.simulate.queues import Queues, queues
 from steptime.simulate.simulation import Fidelity
@@ -30,7 +31,8 @@ _OTHER_BYTES = (
 class Prepared:
     """A program that was checked for simulation on a cluster, and the plan of its step.
 
-    ``devices``: that of each rank, shape (ranks,). ``ideal``: the step where calls take no time.
+    ``program``: with what the cluster adds to it. ``devices``: that of each rank, shape (ranks,).
+    ``ideal``: the step where calls take no time.
     ``wall_s``: how long preparing took.
     """
 
@@ -65,6 +67,7 @@ def prepare(
     if steps < 1:
         raise UsageError(f"{steps} steps cannot be simulated: ask for at least 1")
     check(program)
+    program = with_posting(program, cluster)
     devices = cluster.placed(program.ranks)
     _require_memory(program, steps if fidelity == "message" else 0)
     matching = match_calls(program)

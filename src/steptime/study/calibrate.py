@@ -14,10 +14,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.cluster import MESSAGE
+from steptime.cluster import MESSAGE, POST
 from steptime.collectives.execute import Vector
 from steptime.measure.transport import BenchTransport
-from steptime.replay.standin import busy
+from steptime.replay.standin import StandIn, busy
 from steptime.replay.transport import Begin, GroupCall, ReplayTransport
 
 SIZES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
@@ -34,6 +34,9 @@ _AXES = ("data",)
 _PASSES, _STEPS = 4, 3
 _BETWEEN_S = 1e-3
 """What a core needs for the computing between calls, as for a layer of a small model."""
+
+_HIDING = 1 / 0.5e9
+"""Seconds of computing a byte that hide a message: twice what slow memory takes to pass it on."""
 
 _SMALL, _OFTEN = 1 << 20, 8
 """Vectors up to so many bytes are timed so often in each step, others once, as a step makes them: a
@@ -61,7 +64,7 @@ def measure_calls(make: Callable[[], ReplayTransport], sizes: Sequence[int] = SI
     calls it alike and returns the same.
     """
     ranks = make().world.ranks
-    jobs = [(MESSAGE, ranks), *((kind, ranks) for kind in OF_ALL)]
+    jobs = [(kind, ranks) for kind in (MESSAGE, POST, *OF_ALL)]
     if ranks > 2:
         jobs += [(kind, 2) for kind in OF_TWO]
     found: dict[tuple[str, int], list[NDArray[np.float64]]] = {job: [] for job in jobs}
@@ -86,7 +89,8 @@ def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.
     """The times of ``seconds``, shape (passes, steps, calls)."""
     sizes, of = tuple(dict.fromkeys(vectors)), np.array(vectors[1:])
     means = [seconds[..., 1:][..., of == size].mean(axis=(1, 2)) for size in sizes]
-    return Timed(kind, members, sizes, tuple(float(np.median(mean)) for mean in means))
+    ends = 2 if kind == POST else 1  # each rank posts both
+    return Timed(kind, members, sizes, tuple(float(np.median(mean)) / ends for mean in means))
 
 
 def _seconds(
@@ -103,25 +107,37 @@ def _seconds(
     work, took = busy(), np.zeros((_STEPS + 1, len(vectors)))
     if rank < groups.size:
         calls = {
-            nbytes: _call(transport, kind, members, source[: nbytes // 4], target[: nbytes // 4])
+            nbytes: _call(
+                transport, kind, members, source[: nbytes // 4], target[: nbytes // 4], work
+            )
             for nbytes in set(vectors)
         }
         for at in np.ndindex(took.shape):
-            work(_BETWEEN_S, lambda: False)
+            _compute(work, _BETWEEN_S)
             start = perf_counter()
-            calls[vectors[at[1]]]()
-            took[at] = perf_counter() - start
+            computed_s = calls[vectors[at[1]]]()
+            took[at] = perf_counter() - start - (computed_s or 0.0)
     everyone = transport.world.gather(took[1:])
     transport.close()
     return np.asarray(everyone[: groups.size].mean(axis=0))
 
 
 def _call(
-    transport: ReplayTransport, kind: str, members: int, source: Vector, target: Vector
-) -> Callable[[], object]:
-    """A call of a vector as long as ``source`` and ``target``; it returns when it is done."""
+    transport: ReplayTransport,
+    kind: str,
+    members: int,
+    source: Vector,
+    target: Vector,
+    work: StandIn,
+) -> Callable[[], float | None]:
+    """A call of a vector as long as ``source`` and ``target``, to its end.
+
+    It returns the seconds that it spent computing, if any.
+    """
     if kind == MESSAGE:
         return partial(_shift, transport.world, source, target)
+    if kind == POST:
+        return partial(_hidden_shift, transport.world, source, target, work)
     share, empty = len(source) // members, source[:0]
     whole, part = {
         "all_reduce": (target, source),
@@ -134,10 +150,16 @@ def _call(
         "all_to_all": (source, target),
     }[kind]
     call = GroupCall(kind, _AXES, whole, part, root=0)
-    return transport.blocking(call) or partial(_to_its_end, transport, transport.collective(call))
+    block = transport.blocking(call)
+    return partial(_to_its_end, transport, block, transport.collective(call))
 
 
-def _to_its_end(transport: ReplayTransport, begin: Begin) -> None:
+def _to_its_end(
+    transport: ReplayTransport, block: Callable[[], object] | None, begin: Begin
+) -> None:
+    if block:
+        block()
+        return
     pending = begin()
     while not pending.done():
         transport.wait_for_any([pending])
@@ -149,3 +171,21 @@ def _shift(world: BenchTransport, source: Vector, target: Vector) -> None:
     sent = world.send(source, (world.rank + 1) % world.ranks)
     received()
     sent()
+
+
+def _hidden_shift(world: BenchTransport, source: Vector, target: Vector, work: StandIn) -> float:
+    """The same behind computing, whose seconds it returns: what is left is what holds a rank up."""
+    received = world.receive(target, (world.rank - 1) % world.ranks)
+    computed_s = _compute(work, _BETWEEN_S)
+    sent = world.send(source, (world.rank + 1) % world.ranks)
+    computed_s += _compute(work, _BETWEEN_S + _HIDING * source.nbytes)
+    received()
+    sent()
+    return computed_s
+
+
+def _compute(work: StandIn, seconds: float) -> float:
+    """Compute; how long it took, which is longer where ranks share cores."""
+    start = perf_counter()
+    work(seconds, lambda: False)
+    return perf_counter() - start

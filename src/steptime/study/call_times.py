@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from steptime.cluster import MESSAGE, CallTimes, Cluster
+from steptime.cluster import MESSAGE, POST, CallTimes, Cluster
 from steptime.collectives.algorithm import algorithms
 from steptime.measure.links import Pair
 from steptime.simulate.measured import simulated_seconds
@@ -41,7 +41,7 @@ def _followed(timed: Timed, cluster: Cluster) -> CallTimes:
             ranks=timed.ranks, sizes=timed.sizes, seconds=timed.seconds, algorithm=algorithm
         )
 
-    if timed.kind == MESSAGE:
+    if timed.kind in (MESSAGE, POST):
         return times("")
 
     def distance(one: CallTimes) -> float:

@@ -187,11 +187,13 @@ class Communicator:
             return Work(call())
         finish = _interval(self.recorder, f"{kind} {self.axis}".rstrip(), payload)
         handle = call()
-        with suppress(RuntimeError):
-            # The callback runs on the backend's own thread the moment the collective completes,
-            # which may be long before anyone waits for it. Only gloo's reduce_scatter and its
-            # messages have no future: they do complete inside wait().
-            handle.get_future().then(lambda _: finish())
+        # The end is told the moment the call completes, which may be long before anyone waits for
+        # it. Only gloo's reduce_scatter and its messages have no future: they complete in wait().
+        if when_done := getattr(handle, "when_done", None):
+            when_done(finish)  # a future would have another thread make a call that is awaited
+        else:
+            with suppress(RuntimeError):
+                handle.get_future().then(lambda _: finish())
         return Work(handle, self.recorder, finish)
 
 
