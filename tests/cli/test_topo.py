@@ -85,7 +85,7 @@ def test_measured_links_are_a_cluster(backend, tmp_path):
         (measured,) = cluster.calls[call["kind"]]
         assert (measured.ranks, measured.algorithm) == (2, call["algorithm"])
         assert measured.seconds == pytest.approx(call["seconds"], rel=1e-3)
-    assert len(found["calls"]) == 9
+    assert len(found["calls"]) == 10
     assert cluster.device.flops["fp32"] == pytest.approx(found["device"]["flops"]["fp32"], 1e-3)
     assert cluster.device.memory_bandwidth > 1e8
     if backend == "mpi":  # whose ranks have no torch

@@ -65,9 +65,11 @@ POST = "post"
 
 @dataclass(frozen=True, kw_only=True)
 class CallTimes:
-    """The measured times of a library's calls on ``ranks`` ranks, after computing as in a step.
+    """The measured times of a library's calls on ``ranks`` ranks, with nothing else running.
 
-    ``sizes`` of the whole vector in bytes, ascending, and ``seconds``. ``algorithm``: the shipped
+    ``sizes`` of the whole vector in bytes, ascending, and ``seconds``. ``late``: the seconds that
+    they take more after computing, when ranks do not arrive together and threads must wake; empty
+    where that was not measured. ``algorithm``: the shipped
     one that the library is taken to use, empty for MESSAGE and POST.
     """
 
@@ -75,6 +77,11 @@ class CallTimes:
     sizes: tuple[float, ...]
     seconds: tuple[float, ...]
     algorithm: str = ""
+    late: tuple[float, ...] = ()
+
+    def late_at(self, nbytes: float) -> float:
+        """The seconds more after computing for so many bytes, as of the last size beyond it."""
+        return float(np.interp(nbytes, self.sizes, self.late)) if self.late else 0.0
 
     def at(self, nbytes: float) -> float:
         """The seconds for so many bytes, linear between sizes and beyond the last."""

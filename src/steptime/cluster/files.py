@@ -227,7 +227,10 @@ def _call_times(table: Section) -> CallTimes:
         algorithm=table.text("algorithm", ""),
         sizes=tuple(table.listed("sizes", parse_bytes)),
         seconds=tuple(table.listed("times", parse_seconds)),
+        late=tuple(table.listed("late", parse_seconds)) if table.has("late") else (),
     )
+    if found.late and len(found.late) != len(found.sizes):
+        table.refuse("late", f"has {len(found.late)} times for {len(found.sizes)} sizes")
     if len(found.sizes) != len(found.seconds) or not found.sizes:
         table.refuse(
             "times", f"are {len(found.seconds)} for {len(found.sizes)} sizes: give one each"

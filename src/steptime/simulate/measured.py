@@ -25,7 +25,7 @@ def library_algorithm(cluster: Cluster, kind: str, ranks: int) -> str:
 
     Raises UsageError where no such algorithm is shipped.
     """
-    measured = _nearest(cluster.calls.get(kind, ()), ranks)
+    measured = nearest(cluster.calls.get(kind, ()), ranks)
     if measured is None or not measured.algorithm:
         return ""
     algorithm = find_algorithm(kind, measured.algorithm)
@@ -37,7 +37,7 @@ def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
 
     With so many bytes its messages, simulated alone, take the measured time.
     """
-    measured = _nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
+    measured = nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
     if measured is None or measured.ranks > cluster.devices or not call.nbytes:
         return call.nbytes
     kind, blocks = call.kind or MESSAGE, blocks_for(call.nbytes)
@@ -65,6 +65,6 @@ def simulated_seconds(
     return carry(one, cluster, devices, nbytes).seconds
 
 
-def _nearest(measured: Sequence[CallTimes], ranks: int) -> CallTimes | None:
+def nearest(measured: Sequence[CallTimes], ranks: int) -> CallTimes | None:
     """The measured times on the number of ranks nearest to ``ranks``, by their ratio."""
     return min(measured, key=lambda one: abs(log(one.ranks / ranks)), default=None)

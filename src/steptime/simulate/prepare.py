@@ -13,8 +13,8 @@ from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.host_memory import require_memory
 from steptime.program import Matching, Program, check, match_calls
+from steptime.simulate.on_cores import with_costs
 from steptime.simulate.plan import Plan, check_algorithms, make_plan
-from steptime.simulate.posting import with_posting
 from steptime.simulate.priced import Ideal, ideal_step
 from steptime.simulate.queues import Queues, queues
 from steptime.simulate.simulation import Fidelity
@@ -67,7 +67,7 @@ def prepare(
     if steps < 1:
         raise UsageError(f"{steps} steps cannot be simulated: ask for at least 1")
     check(program)
-    program = with_posting(program, cluster)
+    program = with_costs(program, cluster)
     devices = cluster.placed(program.ranks)
     _require_memory(program, steps if fidelity == "message" else 0)
     matching = match_calls(program)

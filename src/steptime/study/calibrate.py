@@ -1,9 +1,8 @@
-"""What calls take here, each kind alone and at several sizes, made as a step makes them.
+"""What calls take here, each kind alone and at several sizes: without a pause, and as in a step.
 
-In a step a call comes after computing: its ranks arrive one after another, its data is no longer in
-the caches, threads have to wake, and where ranks share cores they must get one first. Calls made
-without a pause, as benchmarks make them, take a half of the time. So each call here follows some
-computing, which is then subtracted.
+In a step a call often comes after computing: its ranks arrive one after another, threads have to
+wake, and where ranks share cores they must get one first. A small call then takes about twice as
+long as in a benchmark, which makes its calls without a pause.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,16 +44,17 @@ second one would find its data in the caches."""
 
 @dataclass(frozen=True)
 class Timed:
-    """What calls of a kind, or messages, on so many ranks take beyond computing: seconds, by bytes.
+    """What calls of a kind, or messages, on so many ranks take: seconds, by bytes.
 
     Each is the median over some passes of the mean in a pass: many calls of a step take so many
-    times the mean, a few of them being late by much.
+    times the mean, a few of them being late by much. ``late``: what they take more after computing.
     """
 
     kind: str
     ranks: int
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
+    late: tuple[float, ...]
 
 
 def measure_calls(make: Callable[[], ReplayTransport], sizes: Sequence[int] = SIZES) -> list[Timed]:
@@ -86,17 +86,24 @@ def _vectors(sizes: Sequence[int], members: int) -> list[int]:
 
 
 def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.float64]) -> Timed:
-    """The times of ``seconds``, shape (passes, steps, calls)."""
+    """The times of ``seconds``, shape (passes, steps, without and with computing, calls)."""
     sizes, of = tuple(dict.fromkeys(vectors)), np.array(vectors[1:])
-    means = [seconds[..., 1:][..., of == size].mean(axis=(1, 2)) for size in sizes]
-    ends = 2 if kind == POST else 1  # each rank posts both
-    return Timed(kind, members, sizes, tuple(float(np.median(mean)) / ends for mean in means))
+    means = [seconds[..., 1:][..., of == size].mean(axis=(1, 3)) for size in sizes]
+    alone, after = np.median(means, axis=1).T
+    if kind == POST:  # a rank posts both ends, and always computes
+        alone = after = after / 2
+    return Timed(
+        kind, members, sizes, tuple(alone.tolist()), tuple(np.maximum(after - alone, 0).tolist())
+    )
 
 
 def _seconds(
     transport: ReplayTransport, kind: str, members: int, vectors: Sequence[int]
 ) -> NDArray[np.float64]:
-    """What each call takes after some computing, the mean over the ranks, shape (steps, calls)."""
+    """What each call takes, the mean over the ranks, shape (steps, 2, calls).
+
+    Of each step first all calls one after another, then each after computing.
+    """
     rank, ranks = transport.world.rank, transport.world.ranks
     groups = np.arange(ranks // members * members, dtype=np.int32).reshape(-1, members)
     transport.form_groups(_AXES, groups)
@@ -104,7 +111,7 @@ def _seconds(
     dtype = transport.element("fp32")
     source, target = (transport.vector(max(vectors) // 4, dtype) for _ in range(2))
     source[:], target[:] = 0, 0
-    work, took = busy(), np.zeros((_STEPS + 1, len(vectors)))
+    work, took = busy(), np.zeros((_STEPS + 1, 2, len(vectors)))
     if rank < groups.size:
         calls = {
             nbytes: _call(
@@ -112,11 +119,12 @@ def _seconds(
             )
             for nbytes in set(vectors)
         }
-        for at in np.ndindex(took.shape):
-            _compute(work, _BETWEEN_S)
+        for step, computes, number in np.ndindex(took.shape):
+            if computes:
+                _compute(work, _BETWEEN_S)
             start = perf_counter()
-            computed_s = calls[vectors[at[1]]]()
-            took[at] = perf_counter() - start - (computed_s or 0.0)
+            computed_s = calls[vectors[number]]()
+            took[step, computes, number] = perf_counter() - start - (computed_s or 0.0)
     everyone = transport.world.gather(took[1:])
     transport.close()
     return np.asarray(everyone[: groups.size].mean(axis=0))

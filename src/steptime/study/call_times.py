@@ -38,7 +38,11 @@ def _followed(timed: Timed, cluster: Cluster) -> CallTimes:
 
     def times(algorithm: str) -> CallTimes:
         return CallTimes(
-            ranks=timed.ranks, sizes=timed.sizes, seconds=timed.seconds, algorithm=algorithm
+            ranks=timed.ranks,
+            sizes=timed.sizes,
+            seconds=timed.seconds,
+            late=timed.late,
+            algorithm=algorithm,
         )
 
     if timed.kind in (MESSAGE, POST):

@@ -67,7 +67,9 @@ def calls_section(calls: Mapping[str, Sequence[CallTimes]]) -> str:
             keys = [f"ranks = {one.ranks}"]
             keys += [f'algorithm = "{one.algorithm}"'] if one.algorithm else []
             keys.append("sizes = [" + ", ".join(f'"{size:.0f}B"' for size in one.sizes) + "]")
-            keys.append("times = [" + ", ".join(f'"{_time(s)}"' for s in one.seconds) + "]")
+            for key, times in (("times", one.seconds), ("late", one.late)):
+                if any(times):
+                    keys.append(f"{key} = [" + ", ".join(f'"{_time(s)}"' for s in times) + "]")
             lines.append(f"  {{ {', '.join(keys)} }},")
         lines.append("]")
     return "\n".join(lines) + "\n"

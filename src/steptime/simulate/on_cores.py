@@ -1,0 +1,87 @@
+"""What calls cost beyond their messages where ranks are cores of a CPU, put into the program.
+
+A library there copies, locks and wakes threads on the cores that compute. Two of its costs are no
+part of a call that is timed alone:
+
+- *post*: how long beginning a message keeps either of its ranks from computing, LogP's o beside
+  its latency L (Culler et al. 1993);
+- *late*: how much longer a call takes that comes after computing, when its ranks do not arrive
+  together and its threads must wake.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+
+from steptime.cluster import MESSAGE, POST, Cluster
+from steptime.program import MAIN, Collective, Compute, Op, Program, Recv, Send
+from steptime.program.program import After
+from steptime.simulate.device import timer
+from steptime.simulate.measured import nearest
+from steptime.timeline import Phase
+
+_COMPUTES_S = 1e-4
+"""A call that follows at least so many seconds of computing comes after computing."""
+
+
+def with_costs(program: Program, cluster: Cluster) -> Program:
+    """The program with ops for the costs that were measured on the cluster; the same without any.
+
+    A call that comes late has one before it on its stream, and what is computed after messages were
+    posted one of posting them before it.
+    """
+    calls = cluster.calls
+    if POST not in calls and not any(any(one.late) for kind in calls.values() for one in kind):
+        return program
+
+    def late_s(op: Collective | Send | Recv) -> float:
+        kind, ranks = MESSAGE, program.ranks
+        if isinstance(op, Collective):
+            kind, ranks = op.kind, prod(program.axes[axis] for axis in op.group)
+        measured = nearest(calls.get(kind, ()), ranks)
+        return measured.late_at(op.nbytes) if measured and ranks > 1 else 0.0
+
+    def post_s(op: Send | Recv) -> float:
+        measured = nearest(calls.get(POST, ()), program.ranks)
+        return measured.at(op.nbytes) if measured else 0.0
+
+    seconds = timer(cluster.device)
+    lists = tuple(_with_costs(ops, seconds, late_s, post_s) for ops in program.lists)
+    return replace(program, lists=lists)
+
+
+def _with_costs(
+    ops: Sequence[Op],
+    seconds: Callable[[Compute], float],
+    late_s: Callable[[Collective | Send | Recv], float],
+    post_s: Callable[[Send | Recv], float],
+) -> tuple[Op, ...]:
+    made: list[Op] = []
+    now: list[int] = []  # where each op is in the new list
+    computed_s = posted_s = 0.0
+    for op in ops:
+        if isinstance(op, Compute) and op.stream == MAIN:
+            computed_s += (own_s := seconds(op))
+            # Where nothing is computed it delays nothing: what the message takes contains it.
+            if posted_s and own_s >= _COMPUTES_S:
+                made.append(_cost("post", posted_s, MAIN, ()))
+                posted_s = 0.0
+        if isinstance(op, Collective | Send | Recv):
+            if computed_s >= _COMPUTES_S and (late := late_s(op)):
+                made.append(_cost("late", late, op.stream, op.after))
+            computed_s = 0.0
+        now.append(len(made))
+        made.append(op)
+        if isinstance(op, Send | Recv):
+            posted_s += post_s(op)
+
+    def place(number: int) -> int:
+        """Where the op that ``number`` means is now; a negative one counts from the end."""
+        return now[number] - (len(made) if number < 0 else 0)
+
+    return tuple(replace(op, after=tuple(map(place, op.after))) for op in made)
+
+
+def _cost(name: str, seconds: float, stream: str, after: After) -> Compute:
+    phase = Phase.COMMUNICATION
+    return Compute(name=name, seconds=seconds, phase=phase, stream=stream, after=after)
