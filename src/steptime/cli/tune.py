@@ -116,7 +116,9 @@ def _line(contest: "Contest") -> str:
     name = f"{' ' if contest.level else '*'}{names[contest.best]}"
     columns = f" {Size(contest.size_bytes)!s:>8} {name:<23}{format_seconds(best):>9}"
     builtin = times.get(BUILTIN)
-    columns += f"{format_seconds(builtin):>9}{builtin / best:>6.2f}x" if builtin else f"{'-':>16}"
+    columns += (
+        f"{format_seconds(builtin):>9}{_times(builtin / best):>6}x" if builtin else f"{'-':>16}"
+    )
     if contest.level:
         count = len(contest.level)
         return f"{columns}  level with {count} other{'s' * (count > 1)}"
@@ -124,7 +126,14 @@ def _line(contest: "Contest") -> str:
     if not ratios:
         return columns
     ratio, (low, high) = min(one for one in ratios if one)
-    return f"{columns}  {ratio:.2f} ({low:.2f} to {high:.2f})"
+    return f"{columns}  {_times(ratio)} ({_times(low)} to {_times(high)})"
+
+
+def _times(ratio: float) -> str:
+    """How many times as long, in at most four characters: a late call makes a range very wide."""
+    if ratio >= 999.5:
+        return ">999"
+    return f"{ratio:.{2 if ratio < 9.995 else 1 if ratio < 99.95 else 0}f}"
 
 
 def _answer(
