@@ -30,7 +30,7 @@ OF_TWO = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast
 """Those that are timed on two ranks too, as on the two that share a layer."""
 
 _AXES = ("data",)
-_PASSES, _STEPS = 4, 3
+_PASSES, _STEPS = 4, 1
 _BETWEEN_S = 1e-3
 """What a core needs for the computing between calls, as for a layer of a small model."""
 
@@ -90,11 +90,12 @@ def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.
     sizes, of = tuple(dict.fromkeys(vectors)), np.array(vectors[1:])
     means = [seconds[..., 1:][..., of == size].mean(axis=(1, 3)) for size in sizes]
     alone, after = np.median(means, axis=1).T
-    if kind == POST:  # a rank posts both ends, and always computes
-        alone = after = after / 2
-    return Timed(
-        kind, members, sizes, tuple(alone.tolist()), tuple(np.maximum(after - alone, 0).tolist())
-    )
+    if kind == POST:  # a rank posts both ends
+        return Timed(kind, members, sizes, tuple((alone / 2).tolist()), (0.0,) * len(sizes))
+    late = np.maximum(after - alone, 0)
+    small = np.array(sizes) <= max(_SMALL, sizes[0])
+    late[~small] = late[small][-1]
+    return Timed(kind, members, sizes, tuple(alone.tolist()), tuple(late.tolist()))
 
 
 def _seconds(
@@ -102,7 +103,8 @@ def _seconds(
 ) -> NDArray[np.float64]:
     """What each call takes, the mean over the ranks, shape (steps, 2, calls).
 
-    Of each step first all calls one after another, then each after computing.
+    Of each step first all calls one after another, then the small ones after computing: of large
+    ones that makes no difference that could be told.
     """
     rank, ranks = transport.world.rank, transport.world.ranks
     groups = np.arange(ranks // members * members, dtype=np.int32).reshape(-1, members)
@@ -120,6 +122,8 @@ def _seconds(
             for nbytes in set(vectors)
         }
         for step, computes, number in np.ndindex(took.shape):
+            if computes and (kind == POST or vectors[number] > max(_SMALL, vectors[0])):
+                continue
             if computes:
                 _compute(work, _BETWEEN_S)
             start = perf_counter()
