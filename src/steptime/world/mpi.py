@@ -1,6 +1,7 @@
 """Joining as a rank of MPI through mpi4py; torch is never imported."""
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,6 +51,8 @@ def _library() -> Any:
         )
     import mpi4py
 
+    # UCX reports a lost rank on stdout, in the midst of an answer, unless it is told otherwise.
+    os.environ.setdefault("UCX_LOG_FILE", "stderr")
     # A process that only starts ranks must not become one.
     mpi4py.rc.initialize = False
     mpi4py.rc.finalize = False
