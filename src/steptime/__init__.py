@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from steptime.api.benchmarks import bench as bench
     from steptime.api.checking import check as check
     from steptime.api.generating import generate as generate
+    from steptime.api.lessons import lesson as lesson
     from steptime.api.names import cluster as cluster
     from steptime.api.names import model as model
     from steptime.api.pictures import show as show
@@ -37,6 +38,7 @@ _OFFERED = {
     "cluster": "names",
     "compare": "training",
     "generate": "generating",
+    "lesson": "lessons",
     "load": "results",
     "model": "names",
     "plan": "planning",

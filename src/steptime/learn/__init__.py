@@ -1,0 +1,1 @@
+"""Lessons: one source each, run in the terminal and as a notebook."""
