@@ -44,7 +44,7 @@ class Question:
 class Claim:
     """What must be true of what the commands gave: the expression ``holds``, told by ``text``.
 
-    ``text`` is a template. ``timed`` says that it is about measured time, which a busy machine may upset.
+    ``text`` is a template. ``timed``: it is about measured time, which a busy machine may upset.
     """
 
     text: str
