@@ -31,8 +31,8 @@ check: $(VENV)/installed-dev
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/fuzz.py --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
-# Measure again what docs/results.md shows; ONLY=WORD takes the blocks with that word. And predict
-# again what docs/accuracy.md judges.
+# Measure again what docs/results shows; ONLY=WORD takes the blocks with that word. And predict again
+# what docs/accuracy.md judges.
 results: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only '$(ONLY)')
 	$(BIN)/python benchmarks/accuracy.py
