@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Files of tests are shared out among processes, at most 4 for their memory.
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-all check fuzz results clean
+.PHONY: demo test test-all check docs fuzz results clean
 
 demo: $(VENV)/installed
 	$(BIN)/steptime compare --ranks 4 --out runs/demo
@@ -26,6 +26,11 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation as a site, in site/: open site/index.html. The variable silences what the theme's
+# authors advertise.
+docs: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Nasty arguments and broken files for every verb, for SECONDS=120; the seed that it prints, as
 # SEED=N, gives the same ones again.
 fuzz: $(VENV)/installed-dev
@@ -38,7 +43,7 @@ results: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/accuracy.py
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'

@@ -5,8 +5,8 @@
 Every block of a page that begins with a prompt is run again in the repository's root, and its
 output replaced with what the command printed; the line below the block, which says when, where and
 on which revision it was measured, is renewed. ``--only`` takes the blocks whose page, heading or
-command contains the word, without regard to case. A command that fails leaves its block as it was, and the
-exit code is 1. Nothing else should run meanwhile. Some commands need a peer: SimGrid
+command contains the word, without regard to case. A command that fails leaves its block as it was,
+and the exit code is 1. Nothing else should run meanwhile. Some commands need a peer: SimGrid
 (libsimgrid-dev), Open MPI (a wheel); they say so themselves.
 """
 
