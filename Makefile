@@ -26,8 +26,8 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The documentation as a site, in site/: open site/index.html. The variable silences what the theme's
-# authors advertise.
+# The documentation as a site, in site/: open site/index.html. The variable silences the theme's notice
+# that it is maintained until May 2027.
 docs: $(VENV)/installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 

@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
-from pymdownx.slugs import slugify
+from pymdownx.slugs import slugify  # type: ignore[import-untyped]
 
 import steptime as st
 
@@ -38,8 +38,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         text = page.content_string
         for _, target, _ in _LINK.findall(text):
             path = _beyond(page.src_uri, target)
-            if path and (docs.parent / path).is_file():
-                _add(files, File.generated(config, _copy(path), abs_src_path=docs.parent / path))
+            source = docs.parent / (path or "")
+            if path and source.is_file():
+                _add(files, File.generated(config, _copy(path), abs_src_path=str(source)))
         for name in _PLAY.findall(text):
             played = st.show(name, ranks=RANKS_THAT_PLAY).page()
             _add(files, File.generated(config, _player(name), content=played))
@@ -69,11 +70,13 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Link the first use of each term to the glossary."""
+    del config
     glossary = files.get_file_from_path(GLOSSARY)
     if glossary is None or page.file is glossary:
         return html
-    text = (Path(config.docs_dir) / GLOSSARY).read_text(encoding="utf-8")
-    return link_terms(html, terms_of(text), get_relative_url(glossary.url, page.url))
+    return link_terms(
+        html, terms_of(glossary.content_string), get_relative_url(glossary.url, page.url)
+    )
 
 
 @cache
