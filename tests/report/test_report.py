@@ -1,4 +1,3 @@
-import base64
 import json
 import math
 import re
@@ -16,7 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from report.packed import Bar, unpacked
+from report.packed import Bar, unpacked, unpacked_bytes
 from report.typed import figures, record
 from steptime.report import write_report
 from steptime.report.palette import parts_of
@@ -447,7 +446,7 @@ def test_a_large_timeline_is_held_whole_in_few_bytes() -> None:
 
 
 def unpacked_count(packed: str) -> int:
-    raw = base64.b64decode(packed)
+    raw = unpacked_bytes(packed)
     head = json.loads(zlib.decompress(raw[4 : 4 + int.from_bytes(raw[:4], "little")]))
     return int(head["intervals"])
 

@@ -31,9 +31,6 @@ _NEAR = 0.45  # decades
 
 def write_chart(path: Path, drawn: Chart) -> None:
     """Write the page of a chart, atomically: one HTML file that needs no network."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
     of_name = cells(drawn)
     rows = [
         (
@@ -53,8 +50,6 @@ def write_chart(path: Path, drawn: Chart) -> None:
         "rows": rows,
         "choices": choice_rows(drawn),
         "figures": {"times": chart_figure(drawn), "ratios": ratio_figure(drawn)},
-        # plotly.js is a script of its own package: autoescape would break it.
-        "plotly": Markup(get_plotlyjs()),  # noqa: S704
     }
     write_html(path, "crossover.html", context)
 

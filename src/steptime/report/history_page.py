@@ -18,12 +18,7 @@ _MOST_TICKS = 16
 
 def write_history(path: Path, run: Mapping[str, Any]) -> None:
     """Write the page of ``run``, the JSON of the verb, atomically: one file, no network."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    # plotly.js is a script of its own package: autoescape would break it.
-    plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "history.html", context(run) | {"plotly": plotly})
+    write_html(path, "history.html", context(run))
 
 
 def context(run: Mapping[str, Any]) -> dict[str, Any]:

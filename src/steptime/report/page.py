@@ -26,12 +26,7 @@ def write_report(path: Path, run: RunRecord, timeline: Timeline) -> None:
 
 def write_page(path: Path, runs: Sequence[Run]) -> None:
     """The same of one run or of several side by side, and of runs whose timeline is missing."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    # plotly.js is a script of its own package: autoescape would break it.
-    plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "report.html", context(runs) | {"plotly": plotly})
+    write_html(path, "report.html", context(runs))
 
 
 def context(runs: Sequence[Run]) -> dict[str, Any]:

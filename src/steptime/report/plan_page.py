@@ -35,12 +35,7 @@ _COMPUTE = ("products", "attention", "memory-bound", "recompute", "optimizer")
 
 def write_plan(path: Path, run: PlanRecord) -> None:
     """Write the page of a plan, atomically: one file, no network."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    # plotly.js is a script of its own package: autoescape would break it.
-    plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "plan.html", context(run) | {"plotly": plotly})
+    write_html(path, "plan.html", context(run))
 
 
 def context(run: PlanRecord) -> dict[str, Any]:

@@ -48,12 +48,7 @@ class Line:
 
 def write_scale(path: Path, run: ScaleRecord) -> None:
     """Write the page of a study, atomically: one file, no network."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    # plotly.js is a script of its own package: autoescape would break it.
-    plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "scale.html", context(run) | {"plotly": plotly})
+    write_html(path, "scale.html", context(run))
 
 
 def context(run: ScaleRecord) -> dict[str, Any]:
