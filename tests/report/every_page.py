@@ -28,7 +28,13 @@ def live(path: Path) -> None:
 
 def simulated(path: Path) -> None:
     """All strategies of plain data parallelism, simulated."""
-    st.simulate("gpt2-nano", "office-10gbe", ranks=4, strategy="server,replicated,overlapped", sensitivity=True).report(path)
+    st.simulate(
+        "gpt2-nano",
+        "office-10gbe",
+        ranks=4,
+        strategy="server,replicated,overlapped",
+        sensitivity=True,
+    ).report(path)
 
 
 def hybrid(path: Path) -> None:

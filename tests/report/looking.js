@@ -41,7 +41,7 @@ async () => {
       await loaded.decode();
       const canvas = document.createElement("canvas");
       [canvas.width, canvas.height] = [loaded.naturalWidth, loaded.naturalHeight];
-      const context = canvas.getContext("2d");
+      const context = canvas.getContext("2d", { willReadFrequently: true });
       context.drawImage(loaded, 0, 0);
       pixels.set(image, context);
     }
@@ -119,7 +119,7 @@ async () => {
     const range = document.createRange();
     range.selectNodeContents(node);
     const svg = element.namespaceURI.endsWith("svg");
-    for (const box of svg ? [element.getBoundingClientRect()] : range.getClientRects()) {
+    for (const box of range.getClientRects()) {
       if (box.width < 1 || box.height < 1) continue;
       const seen = clipped(element, box);
       if (seen.cut) found.push(`cut off: "${words}"`);

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from report.browsing import drawn
 from report.scale_made import study
 from steptime.report.scale_page import headline, lines, write_scale
 
@@ -16,11 +17,11 @@ def test_the_page_draws_every_cell(
 ) -> None:
     run = study((1, 2, 4), (1, 2))
     write_scale(tmp_path / "report.html", run)
-    page = open_html(tmp_path / "report.html", width=width, color_scheme=scheme)
+    page = drawn(open_html(tmp_path / "report.html", width=width, color_scheme=scheme))
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for name in ("times", "speedups", "efficiencies"):
+    for name in ("times", "speedups"):
         traces = page.locator(f"[data-figure={name}] .scatterlayer .trace")
-        assert traces.count() == len(lines(run)) + (name != "times")
+        assert traces.count() == len(lines(run)) + 4 * (name != "times")
     tree = page.locator("#tree tbody tr")
     assert tree.count() == 7
     assert tree.first.locator("td").count() == len(run.cells)
@@ -57,6 +58,6 @@ def test_a_curve_is_told_apart_by_more_than_its_colour() -> None:
 
 def test_the_headline_says_what_becomes_of_the_baseline() -> None:
     said = headline(study((1, 2, 4), (1,)))
-    assert said.startswith("4 times the ranks, 3.")
+    assert said.startswith("Scaled to 4 times the ranks, <gpt2> nano does 3.")
     assert "times the work a second (4×1 overlapped): " in said
     assert headline(study((1,), (1,))).startswith("1×1 sequential: the baseline; ")

@@ -95,8 +95,8 @@ def chart_figure(drawn: Chart) -> Figure:
         | {
             "annotations": [
                 *_marks(drawn.crossovers),
-                _side("← latency-bound: few rounds win", 0.01, "left"),
-                _side("bandwidth-bound: few bytes win →", 0.99, "right"),
+                _side("← latency-bound", 0.01, "left"),
+                _side("bandwidth-bound →", 0.99, "right"),
             ]
         },
     }

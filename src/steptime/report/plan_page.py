@@ -8,7 +8,7 @@ from typing import Any
 from steptime.predict.account import TERMS
 from steptime.report.about import machine_rows
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
-from steptime.report.palette import BLUE, GREEN, GREY, ORANGE, VERMILLION
+from steptime.report.palette import BLUE, GREEN, GREY, ORANGE, SKY, VERMILLION
 from steptime.report.plan_lines import (
     besides,
     figures_sentence,
@@ -28,7 +28,7 @@ from steptime.units import format_seconds
 
 _GB = 1e9
 _MOST_ROWS = 12
-_SCALE = [[0.0, BLUE], [0.35, "#56B4E9"], [1.0, "#F5F3E8"]]
+_SCALE = [[0.0, SKY], [1.0, "#F5F3E8"]]  # dark text is read on all of it
 _SLOW = 2.0  # times the best: what is slower has the palest colour
 _COMPUTE = ("products", "attention", "memory-bound", "recompute", "optimizer")
 
