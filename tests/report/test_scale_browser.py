@@ -8,7 +8,7 @@ import pytest
 
 from report.browsing import drawn
 from report.scale_made import study
-from steptime.report.scale_page import headline, lines, write_scale
+from steptime.report.scale_page import behind, headline, lines, write_scale
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -61,3 +61,8 @@ def test_the_headline_says_what_becomes_of_the_baseline() -> None:
     assert said.startswith("Scaled to 4 times the ranks, <gpt2> nano does 3.")
     assert "times the work a second (4×1 overlapped): " in said
     assert headline(study((1,), (1,))).startswith("1×1 sequential: the baseline; ")
+
+
+def test_a_strategy_that_falls_behind_is_told_by_the_factor_it_loses_most_in() -> None:
+    (sentence,) = behind(study((1, 2, 4), (1,)))
+    assert sentence.startswith("4×1 replicated falls behind 4×1 overlapped most by its transfer: ")

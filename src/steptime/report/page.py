@@ -6,7 +6,7 @@ from typing import Any
 
 from steptime.discovery import members
 from steptime.report.section import Page, Section
-from steptime.report.sentences import doubt, facts, headline, headline_of_several
+from steptime.report.sentences import DOUBT_OF_SEVERAL, doubt, facts, headline, headline_of_several
 from steptime.report.subject import Run
 from steptime.report.template import write_html
 from steptime.runs.memory import misfits
@@ -58,7 +58,7 @@ def _head(page: Page) -> dict[str, Any]:
         "headline": headline(run) if single else headline_of_several(page.subjects),
         "unfit": [name for name, entry in page.strategies.items() if entry.fits is False],
         "misfit": misfits(page.strategies),
-        "doubt": doubt(run) if single else "",
+        "doubt": doubt(run) if single else DOUBT_OF_SEVERAL,
         "facts": facts(run) if single else [],
         "several": len(entries) > 1,
         "names": list(page.strategies),

@@ -68,6 +68,7 @@ def context(run: ScaleRecord) -> dict[str, Any]:
         "misfit": misfit_sentence(run),
         "baseline": baseline_sentence(run),
         "behind": behind(run),
+        "doubt": doubt(run),
         "sources": " ".join([source_sentence(run), *used_sentences(run)]),
         "facts": _facts(run),
         "source": ", ".join(dict.fromkeys(cell.source for cell in cells)),
@@ -107,6 +108,17 @@ def headline(run: ScaleRecord) -> str:
     )
 
 
+def doubt(run: ScaleRecord) -> str:
+    """How sure the headline is."""
+    if run.cluster:
+        off = [cell.expected.error for cell in run.cells if cell.expected]
+        known = f"errors of up to {100 * max(off):.0f} % are expected" if off else ""
+        return f"Simulated, not measured; {known or 'nobody knows how far off the times are'}."
+    if run.in_turns:
+        return "The points took turns; ± is half the 95 % interval of a speedup."
+    return "Each point was measured once, one after the other: a machine that changed is in these."
+
+
 def behind(run: ScaleRecord) -> list[str]:
     """Why each strategy falls behind the best one on the most ranks: the factor it loses most in.
 
@@ -128,7 +140,7 @@ def behind(run: ScaleRecord) -> list[str]:
             continue
         told.append(
             f"{_plain_name(cell)} falls behind {_plain_name(best)} most by its {factor.name}: "
-            f"{100 * own:.1f} % against {100 * other:.1f} %."
+            f"{100 * own:.1f}\u00a0% against {100 * other:.1f}\u00a0%."
         )
     return told
 

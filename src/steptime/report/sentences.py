@@ -103,6 +103,12 @@ def doubt(run: RunRecord) -> str:
     return f"Of ten steps eight took {low} to {high}." if times.p90 > times.p10 else ""
 
 
+DOUBT_OF_SEVERAL = (
+    "The runs did not take turns, and may have done different work: steptime diff says whether two "
+    "that did the same differ by more than chance."
+)
+
+
 def closed_form(library: str | None) -> str:
     """That a library's collectives are priced so, empty where none's are."""
     return f"{library}'s collectives in closed form" if library else ""
@@ -130,7 +136,6 @@ def facts(run: RunRecord) -> list[tuple[str, str, str]]:
         ("ranks", rank_counts(run).rpartition(" ")[0], each),
         ("cluster", run.place.cluster, run.place.cluster_title or ""),
         ("fidelity", run.timing.fidelity, closed_form(run.timing.library)),
-        ("computing", str(run.best.compute_speed or "").removeprefix("computing "), ""),
         *_rates(run.best),
         ("backend", run.place.backend, ""),
         ("precision", run.work.precision, ""),
