@@ -371,4 +371,5 @@ dark.addEventListener("change", () => {
 });
 addEventListener("resize", show);
 theme();
+byId("page").focus({ preventScroll: true }); // so that the keys which scroll a page scroll it
 resize(Number(byId("size")?.value ?? 0));

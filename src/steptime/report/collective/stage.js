@@ -51,7 +51,7 @@ const boxHeight = (panel, side) => (panel.reduces ? side : Math.max(side * 0.5, 
 /** How high a stage may be: it and the words below it stand above the controls, where they can. */
 function room(panel) {
   const { element, canvas, told } = panel;
-  const top = element.getBoundingClientRect().top + scrollY;
+  const top = element.getBoundingClientRect().top + byId("page").scrollTop;
   const beside = told.getBoundingClientRect().left >= canvas.getBoundingClientRect().right;
   const others = (element.querySelector("h2")?.offsetHeight ?? 0) + (beside ? 0 : WORDS) + 16;
   const above = top < innerHeight / 2 ? top : 0; // further down the reader scrolls to it
