@@ -29,10 +29,10 @@ APART = {  # with tests, or a script, of their own
 BLOCK = re.compile(r"^```console\n\$ ((?:.*\\\n)*.*)\n((?:(?!```|\$ ).*\n)+)```", re.M)
 SAME = re.compile(
     r"steptime (?:(?:cluster|verify|show|simulate|plan) |scale .*--cluster |topo --file "
-    r"|proxy (?:list|describe|.*--(?:dry-run|cluster)))",
+    r"|proxy (?:list|describe|.*--(?:dry-run|cluster))|learn$)",
     re.S,
 )
-SHORT = re.compile(r"steptime (?:cluster|show|topo|proxy)")
+SHORT = re.compile(r"steptime (?:cluster|show|topo|proxy|learn)")
 TIMED = re.compile(r"\bin [\d.,]+ (?:s|ms) on this computer")
 LEFT_OUT = "…"
 
