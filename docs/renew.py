@@ -24,6 +24,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 APART = {  # with tests, or a script, of their own
     DOCS / "collectives.md",
     DOCS / "models.md",
+    *(DOCS / "lessons").glob("*.md"),
     *(DOCS / "results").glob("*.md"),
 }
 BLOCK = re.compile(r"^```console\n\$ ((?:.*\\\n)*.*)\n((?:(?!```|\$ ).*\n)+)```", re.M)

@@ -18,7 +18,7 @@ def test_ranks_are_told_in_spans_and_of_many_spans_the_first() -> None:
 
 
 def test_packed_bytes_come_back_and_hold_nothing_that_ends_a_script() -> None:
-    random = Random(0)
+    random = Random(0)  # noqa: S311 - no secret
     for size in range(64):
         content = random.randbytes(size)
         text = packed(content)
