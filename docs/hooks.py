@@ -101,7 +101,7 @@ def link_terms(html: str, terms: Mapping[str, str], glossary: str) -> str:
     """
     anchors = dict(terms)
     names = "|".join(map(_pattern, sorted(terms, key=len, reverse=True)))
-    pattern = re.compile(rf"(?<![\w-])(?:{names})(?:e?s)?(?![\w-])")
+    pattern = re.compile(rf"(?<![\w/-])(?:{names})(?:e?s)?(?![\w/-])")
     left = set(terms.values())
 
     def linked(found: re.Match[str]) -> str:

@@ -47,7 +47,7 @@ def test_a_term_in_capitals_is_no_other_word():
         "<pre><code>bubble <span>bubble</span></code></pre>",
         '<p><a href="x.html">the <em>bubble</em></a></p>',
         '<p><img alt="a bubble" src="x.svg"></p>',
-        "<p>micro-bubble, --bubble, bubble_s</p>",
+        "<p>micro-bubble, --bubble, bubble_s, in bubble/host</p>",
     ],
 )
 def test_headings_code_links_and_other_words_stay_as_they_are(html):
