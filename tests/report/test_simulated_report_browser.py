@@ -20,7 +20,9 @@ def test_the_links_are_those_of_the_strategy_that_is_chosen(
     make_timeline: Callable[..., Timeline],
 ) -> None:
     run = make_simulated(*NAMES)
-    run["strategies"]["server"]["link_use"]["links"] = ["the one into host0", "b", "c"]
+    server = run["strategies"]["server"]["link_use"]
+    server["links"] = ["the one into host0", "b", "c"]
+    server["utilisation"] = [[1.0, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.2, 0.0, 0.0, 0.0]]
     path = tmp_path / "report.html"
     write_report(path, record(run), replace(make_timeline(*NAMES), source="simulated"))
     page = drawn(open_html(path, width=390))
