@@ -42,6 +42,8 @@ HEAD = """# steptime in notebooks and scripts
 
 <!-- made of the docstrings by `python docs/make_api.py`: change them, not this page -->
 
+*How do I call it from a notebook or a script?*
+
 ```python
 import steptime as st
 ```
@@ -57,6 +59,9 @@ cannot be. Each is one sentence.
 A function of steptime may have the name of a package of steptime: `steptime.simulate` is the
 function, and `from steptime.simulate.step import …` still finds the package.
 """
+TAIL = """**Read next:** [the lessons](learn.md), [simulate](simulate.md),
+[collectives](collectives.md), [the packages as they are](architecture.md).
+"""
 
 
 def page() -> str:
@@ -70,7 +75,7 @@ def page() -> str:
     parts.append(_options())
     parts.append("## What functions return\n")
     parts += [_class(one) for one in RESULTS]
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(parts).rstrip() + f"\n\n{TAIL}"
 
 
 def examples() -> list[tuple[str, str]]:

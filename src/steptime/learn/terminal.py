@@ -70,6 +70,8 @@ class Teacher:
         self._markdown(f"**Question.** {question.ask}")
         for number, choice in enumerate(question.choices, 1):
             self._console.print(f"  {number}. {choice}")
+        if question.choices:
+            self._console.print()
         if self._asks:
             self._ask(question)
         if found := self._session.settle(question):
@@ -100,7 +102,9 @@ class Teacher:
     def _exercise(self, exercise: Exercise) -> None:
         path = self._session.folder / exercise.file
         hints = list(exercise.hints)
-        self._markdown(f"**Exercise.** Write `{path}`; this judges it: `{exercise.line}`")
+        self._markdown(f"**Exercise.** Edit `{path}`. This judges it: `{exercise.line}`")
+        if self._asks:
+            self._code(exercise.file, path.read_text(encoding="utf-8"))
         while self._asks:
             said = self._prompt(
                 "edit the file, then Enter judges it (? hint, s solution, n next, q stops): "
