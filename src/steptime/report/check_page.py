@@ -26,6 +26,7 @@ def context(run: _Run) -> dict[str, Any]:
         "doubt": _doubt(run),
         "findings": [_finding(one, stacks) for one in run["findings"]],
         "command": shlex.join(run["environment"]["command"]),
+        "ranks": run.get("ranks"),
         "script": shlex.join(run["command"]),
     }
 
