@@ -87,7 +87,7 @@ def test_the_page_marks_every_figure_and_leaves_out_what_no_simulation_has(
         assert '<span class="source">simulated</span>' in section(page, part)
     table = section(page, "strategies")
     assert re.findall(r"<small>(measured|computed|simulated)</small>", table) == ["simulated"] * 9
-    for absent in ("p10", "on the wire", "measured"):
+    for absent in ("p10", "on the wire", ">measured<"):
         assert absent not in page
     assert "counted from the simulated messages" in section(page, "bytes")
 
@@ -100,13 +100,13 @@ def test_the_headline_says_simulated_and_where(make_simulated: MakeRun) -> None:
     assert one.startswith("A step of sharded takes 36.4 ms on office, simulated; compute bounds")
 
 
-def test_a_simulated_step_has_no_spread_to_doubt(
+def test_a_simulated_step_has_no_spread_to_doubt_but_may_be_off(
     make_simulated: MakeRun, timeline: Timeline
 ) -> None:
     run = make_simulated(*NAMES)
     for entry in run["strategies"].values():
         entry["step_time_s"] = dict.fromkeys(("median", "p10", "p90"), 0.03)
-    assert context(run, timeline)["doubt"] == ""
+    assert context(run, timeline)["doubt"].startswith("No measured step is near this")
     assert "median" in [column.title for column in strategy_table(figures(run)).columns]
 
 

@@ -93,11 +93,11 @@ def bound(run: RunRecord) -> str:
 
 def doubt(run: RunRecord) -> str:
     """How sure the headline is, and what to doubt of it."""
-    if len(run.strategies) > 1:
-        return " ".join([*how_sure(run), *circumstances(run)])
     entry = run.best
     if entry.source == "simulated":
         return expected_sentence(entry.expected)
+    if len(run.strategies) > 1:
+        return " ".join([*how_sure(run), *circumstances(run)])
     times = entry.step_time_s
     low, high = format_seconds(times.p10), format_seconds(times.p90)
     return f"Of ten steps eight took {low} to {high}." if times.p90 > times.p10 else ""
