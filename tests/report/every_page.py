@@ -9,6 +9,7 @@ from cli.command import here
 from report.conftest import run_of, simulated_run_of, timeline_of
 from report.scale_made import study
 from report.typed import record
+from report.verb_pages import PAGES as VERB_PAGES
 from runs_made import environment, training
 from steptime.api.charts import chart
 from steptime.report.crossover_page import write_chart
@@ -100,6 +101,11 @@ def plan_unfit(path: Path) -> None:
     st.plan("llama3-70B", "dgx-a100", batch=64, tokens_per_row=4096).report(path)
 
 
+def player(path: Path) -> None:
+    """Two algorithms, played side by side."""
+    st.show("ring", "double_tree", ranks=8).save(path)
+
+
 PAGES: Mapping[str, Callable[[Path], None]] = {
     "live": live,
     "simulated": simulated,
@@ -112,5 +118,7 @@ PAGES: Mapping[str, Callable[[Path], None]] = {
     "crossover": crossover,
     "plan": plan,
     "plan-unfit": plan_unfit,
+    "player": player,
+    **VERB_PAGES,
 }
 """Who writes a page of each kind to a path; the folder it lies in is empty."""
