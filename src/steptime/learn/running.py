@@ -32,6 +32,8 @@ def run_line(line: str, folder: Path, *, captured: bool) -> tuple[str, dict[str,
         else:
             told = _run([*words, "--json"], folder, captured=True)
             numbers = files.parsed_json(told.stdout or "", dict)
+            if numbers.keys() == {"error"}:
+                raise ValueError(numbers["error"])
     except (SteptimeError, ValueError):
         raise SteptimeError(
             f"{line} failed with exit code {shown.returncode}: what it says stands above"
