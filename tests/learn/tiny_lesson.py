@@ -1,5 +1,6 @@
 """A lesson of each kind of part, whose commands take a second."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ NUMBERS: dict[str, Any] = {
 
 
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of lessons, with the tiny one as its seventh, in place of those that are shipped."""
     folder = tmp_path / "lessons"
     folder.mkdir()
