@@ -48,7 +48,7 @@ def page(lesson: Lesson, session: Session) -> str:
         "before it shows."
     )
     pieces = [head, *(_written(session, part) for part in lesson.parts)]
-    last = "Read next: [all lessons](../learn.md), [the terms](../glossary.md)."
+    last = "**Read next:** [all lessons](../learn.md), [the terms](../glossary.md)."
     return "\n\n".join([*pieces, last]) + "\n"
 
 
