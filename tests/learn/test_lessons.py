@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -57,6 +58,7 @@ def expected(lesson: Lesson) -> set[str]:
 @each_lesson
 def test_a_lesson_asks_before_it_runs_and_names_only_what_it_runs(lesson: Lesson) -> None:
     run: set[str] = set()
+    foreseen: list[bool] = []  # others are worked out from what a run has shown
     for part in lesson.parts:
         if isinstance(part, Command | Exercise):
             run.add(part.name)
@@ -66,10 +68,11 @@ def test_a_lesson_asks_before_it_runs_and_names_only_what_it_runs(lesson: Lesson
             assert names_in(part.passes) <= run, part.name
         elif isinstance(part, Question):
             assert names_in(part.answer), f"{part.name} is answered by no run"
-            assert not names_in(part.answer) <= run, f"{part.name} is asked after its run"
+            foreseen.append(not names_in(part.answer) <= run)
             assert len(set(part.choices)) == len(part.choices) != 1
             assert part.hints, part.name
     assert {name for one in lesson.questions() for name in names_in(one.answer)} <= run
+    assert sum(foreseen) > len(foreseen) / 2
 
 
 @each_lesson
@@ -84,7 +87,7 @@ def test_the_names_within_a_lesson_are_its_own(lesson: Lesson) -> None:
 @each_lesson
 def test_a_lesson_is_whole(lesson: Lesson) -> None:
     text = "\n".join(part.markdown for part in lesson.parts if isinstance(part, Text))
-    assert "1,024 ranks" in text
+    assert re.search(r"^## Now at \d,\d{3} ranks", text, re.M)
     assert "You can now" in text
     assert any(one.claims for one in lesson.commands())
     assert lesson.question.endswith("?")
