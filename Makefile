@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Files of tests are shared out among processes, at most 4 for their memory.
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-all check fuzz results clean
+.PHONY: demo test test-all check docs fuzz results clean
 
 demo: $(VENV)/installed
 	$(BIN)/steptime compare --ranks 4 --out runs/demo
@@ -26,19 +26,24 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation as a site, in site/: open site/index.html. The variable silences the theme's notice
+# that it is maintained until May 2027.
+docs: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # Nasty arguments and broken files for every verb, for SECONDS=120; the seed that it prints, as
 # SEED=N, gives the same ones again.
 fuzz: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/fuzz.py --seconds $(or $(SECONDS),120) $(if $(SEED),--seed $(SEED))
 
-# Measure again what docs/results.md shows; ONLY=WORD takes the blocks with that word. And predict
-# again what docs/accuracy.md judges.
+# Measure again what docs/results shows; ONLY=WORD takes the blocks with that word. And predict again
+# what docs/accuracy.md judges.
 results: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only '$(ONLY)')
 	$(BIN)/python benchmarks/accuracy.py
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) runs site
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'

@@ -154,6 +154,7 @@ STARTS: dict[str, list[list[str]]] = {
     "topo": [[], ["--file", "topo.xml"]],
     "data": [["prepare", "text.txt", "--out", "prepared"], ["prepare"]],
     "generate": [["nowhere", "Once"], ["text.txt"]],
+    "learn": [["2"], ["9", "--notebook", "new/a.ipynb"], []],
 }
 TRAINED = [*("--layers", "1", "--heads", "2", "--hidden", "16", "--tokens", "16", "--batch", "4")]
 TRAINED += ["--data", "text.txt", "--steps", "1"]
@@ -187,6 +188,7 @@ ENDLESS |= {
     "--minbytes",
 }
 ENDLESS |= {"--stepbytes", "--stepfactor", "--algorithms", "--compile", "--model", "--timeout"}
+ENDLESS |= {"--answers"}
 """Options by which a live run could take long: these get a nasty value, or none."""
 
 

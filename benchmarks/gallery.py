@@ -208,8 +208,9 @@ def row(script: Expected, verdict: Verdict) -> str:
 
 def write_page(page: Path, rows: Sequence[str]) -> None:
     """Put rows in place of those of the page."""
-    before, rule, _ = page.read_text(encoding="utf-8").partition("|--|--|--|--|\n")
-    page.write_text(before + rule + "\n".join(rows) + "\n", encoding="utf-8")
+    before, rule, behind = page.read_text(encoding="utf-8").partition("|--|--|--|--|\n")
+    _, blank, after = behind.partition("\n\n")
+    page.write_text(before + rule + "\n".join(rows) + blank + after, encoding="utf-8")
 
 
 def scripts(only: Sequence[str]) -> list[Expected]:

@@ -1,12 +1,12 @@
-"""Measure again what docs/results.md shows: the page is its own template.
+"""Measure again what the pages of docs/results show: each page is its own template.
 
     python benchmarks/results.py [--only WORD] [--list]
 
-Every block of the page that begins with a prompt is run again in the repository's root, and its
+Every block of a page that begins with a prompt is run again in the repository's root, and its
 output replaced with what the command printed; the line below the block, which says when, where and
-on which revision it was measured, is renewed. ``--only`` takes the blocks whose command or heading
-contains the word, without regard to case. A command that fails leaves its block as it was, and the
-exit code is 1. Nothing else should run meanwhile. Some commands need a peer: SimGrid
+on which revision it was measured, is renewed. ``--only`` takes the blocks whose page, heading or
+command contains the word, without regard to case. A command that fails leaves its block as it was,
+and the exit code is 1. Nothing else should run meanwhile. Some commands need a peer: SimGrid
 (libsimgrid-dev), Open MPI (a wheel); they say so themselves.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from steptime.runs.run_folder import environment
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "results.md"
+PAGES = ROOT / "docs" / "results"
 BLOCK = re.compile(
     r"^```console\n\$ (?P<command>.+)\n(?P<shown>(?:.*\n)*?)```\n\n_(?P<stamp>.+)_$", re.M
 )
@@ -31,17 +31,20 @@ BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A command of the page, the heading above it, and where in the text it stands."""
+    """A command of a page, the heading above it, and where in the text it stands."""
 
+    page: Path
     command: str
     heading: str
     start: int
     end: int
 
 
-def blocks(text: str) -> list[Block]:
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
     return [
         Block(
+            page=page,
             command=found["command"],
             heading=re.findall(r"^## (.+)$", text[: found.start()], re.M)[-1],
             start=found.start(),
@@ -67,11 +70,11 @@ def printed(command: str) -> str | None:
 
 
 def revision() -> str:
-    """The commit, marked where anything but the page under renewal departs from it."""
+    """The commit, marked where anything but the pages under renewal departs from it."""
     git = ["git", "-C", str(ROOT)]
     commit = subprocess.check_output([*git, "rev-parse", "--short=12", "HEAD"], text=True).strip()
     besides = subprocess.run(
-        [*git, "diff", "--quiet", "HEAD", "--", ".", f":!{PAGE.relative_to(ROOT)}"]
+        [*git, "diff", "--quiet", "HEAD", "--", ".", f":!{PAGES.relative_to(ROOT)}"]
     )
     return f"{commit}{'-dirty' * (besides.returncode != 0)}"
 
@@ -85,6 +88,14 @@ def stamp() -> str:
     )
 
 
+def renew(one: Block, shown: str) -> None:
+    """Put what a command printed in its place, which may have moved while it ran."""
+    block = next(found for found in blocks(one.page) if found.command == one.command)
+    renewed = f"```console\n$ {one.command}\n{shown}```\n\n_{stamp()}_"
+    text = one.page.read_text()
+    one.page.write_text(text[: block.start] + renewed + text[block.end :])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
@@ -92,26 +103,24 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="WORD")
     parser.add_argument("--list", action="store_true")
     asked = parser.parse_args()
-    commands = [
-        block.command
-        for block in blocks(PAGE.read_text())
-        if asked.only.lower() in f"{block.heading} {block.command}".lower()
+    chosen = [
+        block
+        for page in sorted(PAGES.glob("*.md"))
+        for block in blocks(page)
+        if asked.only.lower() in f"{page.stem} {block.heading} {block.command}".lower()
     ]
     failed = 0
-    for command in commands:
-        print(f"$ {command}", flush=True)
+    for one in chosen:
+        print(f"$ {one.command}", flush=True)
         if asked.list:
             continue
         start = time.perf_counter()
-        shown = printed(command)
+        shown = printed(one.command)
         print(f"  {time.perf_counter() - start:.0f} s{' and it FAILED' * (shown is None)}")
         if shown is None:
             failed += 1
             continue
-        text = PAGE.read_text()  # anew, for the page may have been edited meanwhile
-        block = next(one for one in blocks(text) if one.command == command)
-        renewed = f"```console\n$ {command}\n{shown}```\n\n_{stamp()}_"
-        PAGE.write_text(text[: block.start] + renewed + text[block.end :])
+        renew(one, shown)
     return min(failed, 1)
 
 

@@ -22,6 +22,7 @@ from steptime.api.proofs import Verification
 from steptime.api.results import Run
 from steptime.api.sweeps import Cell, Sweep
 from steptime.data.prepare import Prepared
+from steptime.learn.notebook import NotebookLesson
 from steptime.workloads.spec import StepSpec
 
 PAGE = Path(__file__).with_name("api.md")
@@ -31,11 +32,17 @@ FUNCTIONS = (
     ("On live ranks", ("run", "bench", "compare", "record", "step", "check", "replay")),
     ("Runs on disk", ("load", "generate")),
     ("Data to train on", ("prepare",)),
+    ("Lessons", ("lesson",)),
 )
-RESULTS = (Run, PlanResult, Sweep, Cell, Picture, Verification, Benchmark, Generated, Prepared)
+RESULTS = (
+    *(Run, PlanResult, Sweep, Cell, Picture, Verification, Benchmark, Generated, Prepared),
+    NotebookLesson,
+)
 HEAD = """# steptime in notebooks and scripts
 
 <!-- made of the docstrings by `python docs/make_api.py`: change them, not this page -->
+
+*How do I call it from a notebook or a script?*
 
 ```python
 import steptime as st
@@ -52,6 +59,9 @@ cannot be. Each is one sentence.
 A function of steptime may have the name of a package of steptime: `steptime.simulate` is the
 function, and `from steptime.simulate.step import …` still finds the package.
 """
+TAIL = """**Read next:** [the lessons](learn.md), [simulate](simulate.md),
+[collectives](collectives.md), [the packages as they are](architecture.md).
+"""
 
 
 def page() -> str:
@@ -65,7 +75,7 @@ def page() -> str:
     parts.append(_options())
     parts.append("## What functions return\n")
     parts += [_class(one) for one in RESULTS]
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(parts).rstrip() + f"\n\n{TAIL}"
 
 
 def examples() -> list[tuple[str, str]]:
@@ -97,7 +107,7 @@ def _signature(name: str, function: Any) -> str:
     kinds = [one.kind for one in signature.parameters.values()]
     if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
         parts.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
-    returned = _short(inspect.formatannotation(signature.return_annotation))
+    returned = _short(inspect.formatannotation(signature.return_annotation)).strip("'")
     line = f"st.{name}({', '.join(parts)}) -> {returned}"
     if len(line) <= 88:
         return line

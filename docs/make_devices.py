@@ -48,7 +48,7 @@ def page() -> str:
     parts += ["## Their values\n", "*a* assumed, *f* fitted, *p* published, *g* given.\n"]
     parts += [table(_values(devices)), "## Attention\n", table(_attention(devices))]
     parts += ["## Where they come from\n", *_sources(), ERRORS, table(_errors())]
-    parts += [APART, table(_apart()), LEFT_OUT, table(_left_out())]
+    parts += [APART, table(_apart()), LEFT_OUT, table(_left_out()), TAIL]
     return "\n".join(parts)
 
 
@@ -64,6 +64,9 @@ LEFT_OUT = """### Each device by the others
 The rate, the reach, the start and the epilogue taken from the vendor's other devices, none from
 its own figures: what a device would be priced at of which only the datasheet is known. AMD's parts
 differ most, for their libraries did.
+"""
+TAIL = """**Read next:** [clusters](cluster.md), which name devices;
+[how accurate it is](accuracy.md), [models](models.md).
 """
 
 
@@ -120,7 +123,8 @@ def _sources() -> Iterator[str]:
         for key, origin in _kernels(device_named(name)).origins.items():
             by.setdefault(origin, []).append(key)
         lines = [
-            f"  - {', '.join(keys)}: {origin.basis}, {origin.source}" for origin, keys in by.items()
+            f"    - {', '.join(keys)}: {origin.basis}, {origin.source}"
+            for origin, keys in by.items()
         ]
         yield "\n".join([f"- **{name}**", *lines])
     yield ""

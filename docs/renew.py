@@ -2,10 +2,10 @@
 
     python docs/renew.py [PAGE …]
 
-That is what is simulated, computed or proved: the blocks of README.md and docs/*.md with one
+That is what is simulated, computed or proved: the blocks of README.md and docs/**.md with one
 command of ``steptime`` that starts no ranks, and what it printed. tests/test_documents.py holds the
 pages to it. A line of … stands for lines that are left out; such a block is compared, and mended by
-hand. docs/results.md, which holds measurements, has benchmarks/results.py.
+hand. docs/results, which holds measurements, has benchmarks/results.py.
 """
 
 import os
@@ -19,15 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-APART = {"collectives.md", "models.md", "results.md"}  # with tests, or a script, of their own
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+APART = {  # with tests, or a script, of their own
+    DOCS / "collectives.md",
+    DOCS / "models.md",
+    *(DOCS / "lessons").glob("*.md"),
+    *(DOCS / "results").glob("*.md"),
+}
 BLOCK = re.compile(r"^```console\n\$ ((?:.*\\\n)*.*)\n((?:(?!```|\$ ).*\n)+)```", re.M)
 SAME = re.compile(
     r"steptime (?:(?:cluster|verify|show|simulate|plan) |scale .*--cluster |topo --file "
-    r"|proxy (?:list|describe|.*--(?:dry-run|cluster)))",
+    r"|proxy (?:list|describe|.*--(?:dry-run|cluster))|learn$)",
     re.S,
 )
-SHORT = re.compile(r"steptime (?:cluster|show|topo|proxy)")
+SHORT = re.compile(r"steptime (?:cluster|show|topo|proxy|learn)")
 TIMED = re.compile(r"\bin [\d.,]+ (?:s|ms) on this computer")
 LEFT_OUT = "…"
 
@@ -48,7 +54,7 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     """What a page shows that is the same on every machine."""
-    found = BLOCK.findall(page.read_text()) if page.name not in APART else []
+    found = BLOCK.findall(page.read_text()) if page not in APART else []
     return [
         Block(page, command, tuple(lines.splitlines()))
         for command, lines in found

@@ -13,7 +13,7 @@ from steptime.check.judging import judged
 from steptime.record.read import read_logs
 from steptime.record.start import OBSERVERS_VARIABLE, recording_environment
 
-_HANGS_AFTER_S = 300.0
+_HANGS_AFTER_S = 540.0
 
 
 def findings_of(folder: Path, body: str, ranks: int = 2) -> list[Finding]:

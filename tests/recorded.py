@@ -8,7 +8,7 @@ from pathlib import Path
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog
 
-HANGS_AFTER_S = 300.0
+HANGS_AFTER_S = 540.0
 
 
 def record(

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import renew  # noqa: E402  # it lies beside the pages
 
 BIN = Path(sys.executable).parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = renew.PAGES
 OF_OTHERS = {
     "nsys": {"--type"},
     "torchrun": {"--nproc-per-node"},
@@ -88,7 +88,7 @@ def test_make_demo_is_the_command_that_the_readme_shows():
     assert "steptime compare --ranks 4" in commands(ROOT / "README.md")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
@@ -143,7 +143,7 @@ SHOWN = [block for page in PAGES for block in renew.blocks(page)]
         pytest.param(
             block,
             marks=[pytest.mark.slow] if block.takes_long else [],
-            id=f"{block.page.name}-{block.command[:60]}",
+            id=f"{block.page.relative_to(ROOT)}-{block.command[:60]}",
         )
         for block in SHOWN
     ],
@@ -190,7 +190,7 @@ def test_every_option_on_the_page_of_a_verb_is_its_own(verb, verbs):
     assert named((ROOT / "docs" / f"{verb}.md").read_text()) <= verbs[verb]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_verb_and_option_that_a_page_names_exists(page, verbs):
     text = page.read_text()
     for command in re.findall(r"(?:`|\$ .*?)(?<![\w/.])steptime ([a-z]+.*?)(?:`|$)", text, re.M):

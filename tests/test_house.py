@@ -118,6 +118,7 @@ OWN_READS = {
     "data/folder.py": "nothing: it locks a folder of its own",
     "discovery.py": "modules that are shipped",
     "host_memory.py": "the kernel",
+    "learn/source.py": "lessons that are shipped",
     "launch/function.py": "what its ranks left open",
     "launch/job.py": "what its ranks tell",
     "launch/mailbox.py": "what its ranks tell",

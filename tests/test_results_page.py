@@ -1,4 +1,4 @@
-"""The page of results is renewed by one command, which must find every block of it."""
+"""The pages of results are renewed by one command, which must find every block of them."""
 
 import re
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs" / "results").glob("*.md"))
 RENEW = [sys.executable, "benchmarks/results.py"]
 
 
@@ -22,15 +23,24 @@ def listed(*words: str) -> list[str]:
 
 
 def test_every_block_with_a_prompt_is_renewed():
-    page = (ROOT / "docs" / "results.md").read_text()
-    prompts = re.findall(r"^```console\n(\$ .+)$", page, re.M)
+    prompts = [
+        prompt
+        for page in PAGES
+        for prompt in re.findall(r"^```console\n(\$ .+)$", page.read_text(), re.M)
+    ]
     assert listed() == prompts
     assert len(set(prompts)) == len(prompts)
 
 
-def test_blocks_are_chosen_by_a_word_of_heading_or_command():
+def test_the_index_names_every_page_of_results():
+    index = (ROOT / "docs" / "results.md").read_text()
+    assert sorted(re.findall(r"\(results/([\w-]+\.md)\)", index)) == [one.name for one in PAGES]
+
+
+def test_blocks_are_chosen_by_a_word_of_page_heading_or_command():
     assert listed("--only", "SIMULATE_RING") == ["$ python benchmarks/simulate_ring.py"]
     assert "$ python benchmarks/simulate_gpt3.py" in listed("--only", "the simulator")
+    assert listed("--only", "house") == ["$ python benchmarks/pinned.py against 94eb923 || true"]
 
 
 def test_the_benchmarks_that_the_page_names_are_there():

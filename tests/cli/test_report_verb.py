@@ -73,10 +73,10 @@ def test_what_is_no_run_with_steps_is_refused_in_a_sentence(run: Path, tmp_path:
         "is not whole (Object missing required field `step_time_s`"
         in here("report", str(run), folder=run.parent).err
     )
+    (run / "run.json").write_text('{"verb": "topo", "model": "x"}')
+    assert "is a run of topo, which took no step" in here("report", str(run), folder=run.parent).err
     (run / "run.json").write_text('{"verb": "bench", "model": "x"}')
-    assert (
-        "is a run of bench, which took no step" in here("report", str(run), folder=run.parent).err
-    )
+    assert "run.json: it lacks 'rows'; run" in here("report", str(run), folder=run.parent).err
     (run / "run.json").write_text('{"verb": "bench"')
     assert here("report", str(run), folder=run.parent).code == 2
     assert here("report", str(tmp_path / "none"), folder=run.parent).code == 2

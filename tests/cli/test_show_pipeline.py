@@ -99,7 +99,6 @@ def test_the_page_shows_what_its_commands_print(tmp_path: Path) -> None:
         (["pipeline", "--microbatches", "x"], r"--microbatches"),
         (["pipeline", "--interleave", "2", "--microbatches", "6"], r"nearest are 4 and 8"),
         (["pipeline", "--stages", "1000", "--microbatches", "1000"], r"1,000,000 forwards and at"),
-        (["pipeline", "--html", "x.html"], r"a pipeline has no --html: it takes --stages"),
         (["pipeline", "--ranks", "4", "--bytes", "1MiB"], r"has no --ranks and no --bytes"),
         (["ring", "--stages", "4"], r"ring has no --stages: drop it, or say show pipeline"),
         (["pipeline", "--svg", "no/x.svg"], r"cannot write no/x\.svg"),

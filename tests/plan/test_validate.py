@@ -113,5 +113,21 @@ def test_lines_fit_a_terminal_and_name_reasons(found):
     assert lines[-2:] == ["not predicted: 1 row", "    1  no device of ours is TPU"]
 
 
+def test_few_rows_are_told_one_by_one(found):
+    run = found.json()
+    first = run["rows"][0]
+    assert first["measured_s"] == 8.0
+    assert first["layout"]["tensor"] == found.rows[0].row.tp
+    lines = accuracy_lines(run)
+    told = [line for line in lines if line.startswith(f"{first['model']}, {first['gpus']}")]
+    assert len(told) == 3
+    assert "8.00 s" in told[0]
+    assert told[0].endswith(f"{100 * (first['step_time_s'] / 8 - 1):+.1f}")
+
+
+def test_many_rows_are_not_told_one_by_one():
+    assert not any(line.startswith("model, GPUs") for line in accuracy_lines(validate().json()))
+
+
 def test_lines_of_the_shipped_rows_fit_too():
     assert max(map(len, accuracy_lines(validate().json()))) <= 80

@@ -22,7 +22,7 @@ from steptime.record.program import recorded_program
 from steptime.record.read import Group, ProcessLog, read_logs
 from steptime.timeline import Phase
 
-_HANGS_AFTER_S = 300.0
+_HANGS_AFTER_S = 540.0
 
 
 def _step(made: Made, begin: float) -> None:

@@ -10,7 +10,7 @@ import recorded_scripts as scripts
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import read_logs
 
-_HANGS_AFTER_S = 300.0
+_HANGS_AFTER_S = 540.0
 
 
 def _run(python: Path, *words: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,5 @@
 """Reading a page's packed steps back, as its trace.js does."""
 
-import base64
 import zlib
 from dataclasses import dataclass
 from json import loads
@@ -26,7 +25,7 @@ class Bar:
 
 def unpacked(text: str) -> tuple[dict[str, Any], list[list[Bar]]]:
     """What the JSON says, and the intervals of each step."""
-    raw = base64.b64decode(text)
+    raw = unpacked_bytes(text)
     size = int.from_bytes(raw[:4], "little")
     head = loads(zlib.decompress(raw[4 : 4 + size]))
     planes = np.frombuffer(zlib.decompress(raw[4 + size :]), np.uint8)
@@ -45,6 +44,13 @@ def unpacked(text: str) -> tuple[dict[str, Any], list[list[Bar]]]:
         steps.append(found)
     assert first == head["intervals"]
     return head, steps
+
+
+def unpacked_bytes(text: str) -> bytes:
+    """The bytes of which each character holds seven bits."""
+    codes = np.array([[ord(letter) & 127] for letter in text], np.uint8)
+    bits = np.unpackbits(codes, axis=1)[:, 1:].ravel()
+    return np.packbits(bits[: len(bits) // 8 * 8]).tobytes()
 
 
 def _bar(head: dict[str, Any], kind: int, row: int, lane: int, start: int, end: int) -> Bar:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from report.browsing import drawn
 from runs_made import environment, training
 from steptime.report.history_page import write_history
 from steptime.study.history import history
@@ -22,11 +23,11 @@ def test_the_page_draws_a_line_for_the_runs_that_compare(
     (tmp_path / "fp32-0" / "run.json").write_text("{")
     run = history(tmp_path).record() | {"environment": environment()}
     write_history(tmp_path / "page.html", run)
-    page = open_html(tmp_path / "page.html", width=width, color_scheme=scheme)
+    page = drawn(open_html(tmp_path / "page.html", width=width, color_scheme=scheme))
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    traces = page.locator("[data-figure=history] .scatterlayer .trace")
+    traces = page.locator("[data-figure^=history] .scatterlayer .trace")
     assert traces.count() == 2
     points = [traces.nth(at).locator(".points path").count() for at in range(2)]
     assert sorted(points) == [3, 4]
     assert page.locator("#runs tbody tr").count() == 7
-    assert "fp32-0" in page.locator(".doubt").last.inner_text()
+    assert "fp32-0" in page.locator(".doubt").first.inner_text()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import steptime as st
+from report.browsing import drawn
 from steptime.api.planning import PlanResult
 from steptime.report.plan_lines import headline, near_best, some_of
 
@@ -22,7 +23,7 @@ def test_the_page_draws_the_front_the_space_and_the_account(
 ) -> None:
     run = planned.record
     planned.report(tmp_path / "report.html")
-    page = open_html(tmp_path / "report.html", width=width, color_scheme=scheme)
+    page = drawn(open_html(tmp_path / "report.html", width=width, color_scheme=scheme))
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.locator("h1").inner_text() == headline(run)
     assert page.locator("#best tbody tr").count() == 10
@@ -40,7 +41,7 @@ def test_the_page_of_what_fits_nowhere_says_so_first(
 ) -> None:
     found = st.plan("llama3-70B", "dgx-a100", batch=64, tokens_per_row=4096)
     found.report(tmp_path / "report.html")
-    page = open_html(tmp_path / "report.html", width=1280)
+    page = drawn(open_html(tmp_path / "report.html", width=1280))
     assert page.locator("h1").inner_text().startswith("DOES NOT FIT: ")
     assert page.locator("#best tbody tr.unfit").count() == 10
     assert page.locator("#fronts").count() == 0

@@ -50,7 +50,7 @@ def test_every_figure_is_drawn(open_page: Callable[..., Any]) -> None:
     assert page.locator("#matrix .heatmaplayer image").count() == 1
     assert bars(page) > 4 * 9
     assert page.locator("[data-figure=loss] .scatterlayer .trace").count() == 3
-    assert page.locator("[data-figure=bytes] .barlayer .point").count() == 3 * 4
+    assert page.locator("[data-figure=bytes] .barlayer .point").count() == 2 + 1 + 1
 
 
 def test_drag_and_buttons_zoom_the_timeline(open_page: Callable[..., Any]) -> None:
@@ -226,3 +226,25 @@ def test_a_finger_on_a_figure_scrolls_the_page(open_page: Callable[..., Any]) ->
     while page.evaluate("scrollY") < before + 80:
         assert time.monotonic() < deadline, "the figure held the page back"
         page.wait_for_timeout(20)
+
+
+def test_the_contents_follow_the_reader(open_page: Callable[..., Any]) -> None:
+    page = open_page(*NAMES)
+    contents = page.locator(".contents")
+    assert contents.locator("a").count() == page.locator("main > section").count()
+    here = playwright.expect(contents.locator("[aria-current]"))
+    here.to_have_text("The strategies")
+    contents.get_by_text("Loss", exact=True).click()
+    here.to_have_text("Loss")
+    top = contents.bounding_box()["y"]
+    assert -1 <= top <= 1, "they stay in sight"
+    assert page.locator("#loss h2").bounding_box()["y"] >= contents.bounding_box()["height"] - 1
+
+
+def test_a_table_that_goes_on_says_where(open_page: Callable[..., Any]) -> None:
+    page = open_page(*NAMES, width=390)
+    table = page.locator("#strategies .scroll")
+    hint = playwright.expect(page.locator("#strategies .hint"))
+    hint.to_have_text("More to the right →")
+    table.evaluate("table => table.scrollTo({ left: table.scrollWidth })")
+    hint.to_have_text("")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 
-PAGE_BYTES = 10_000_000
+PAGE_BYTES = 7_000_000
 SECTIONS = ["strategies", "parts", "timeline", "matrix", "calls", "efficiency"]
 
 

@@ -218,7 +218,7 @@ def test_a_proxy_is_a_run_of_one_strategy() -> None:
     assert shown["efficiency"][0].title == "parallel efficiency"
     (memory,) = shown["memory"]
     assert memory.sentence == "The buffers of a rank take 4.10 kB at most."
-    assert shown["figures"]["parts"]["data"][0]["y"] == [0, 1, 2]
+    assert shown["figures"]["parts"]["data"][0]["y"] == [0, 1], "its two ranks are alike"
 
 
 def test_a_proxy_that_was_simulated_too_stands_beside_itself() -> None:
@@ -271,11 +271,15 @@ def test_several_runs_are_named_after_their_folders(
         Run("there", record(make_simulated("replicated")), simulated),
     ]
     shown = context(runs)
-    assert shown["names"] == ["here: server", "here: replicated", "there"]
+    assert shown["names"] == ["here: replicated", "there", "here: server"]
     assert shown["headline"].startswith(
         "Of 2 runs here: replicated has the shortest median: 34.1 ms a step"
     )
-    assert [one["name"] for one in shown["runs"]] == ["here", "there"]
+    assert shown["runs"] == ["here", "there"]
+    apart = dict(shown["apart"])
+    assert apart["source"] == ["measured", "simulated"]
+    assert "model" not in apart
+    assert "model gpt2-nano" in shown["same"]
     assert len(shown["commands"]) == 2
     assert all(shown["traces"])
 

@@ -6,62 +6,9 @@ from typing import Any
 
 import pytest
 
-from steptime.report.scale_page import headline, lines, write_scale
-from steptime.runs.environment import Environment
-from steptime.runs.record import Work
-from steptime.runs.scale import ScaleRecord, StepTimes
-from steptime.study.scale import Steps, cells_of, scale_record
-from steptime.study.scale_options import make_grid
-from steptime.timeline.efficiency import Usage
-
-
-def study(ranks: tuple[int, ...], threads: tuple[int, ...], **facts: Any) -> ScaleRecord:
-    """A study of a step that transfers more with every rank, on two cores."""
-    grid = make_grid(ranks, threads, ("replicated", "overlapped"), "strong", None)
-    everything = []
-    for point in grid.points:
-        for strategy in grid.strategies_at(point):
-            useful = 0.4 / (point.ranks * point.threads**0.8)
-            comm = 0.01 * (point.ranks - 1) ** 0.5 / (1 + 2 * (strategy == "overlapped"))
-            step_s = 1.02 * useful + comm
-            everything.append(
-                Steps(
-                    point=point,
-                    strategy=strategy,
-                    source="measured",
-                    times=StepTimes(
-                        mean=step_s, median=step_s, p10=0.95 * step_s, p90=1.1 * step_s
-                    ),
-                    usage=Usage(
-                        useful_s=(useful,) * point.ranks, run_time_s=step_s, threads=point.threads
-                    ),
-                    ideal=Usage(useful_s=(useful,) * point.ranks, run_time_s=1.02 * useful),
-                    other_s=0.0,
-                    tokens=4096,
-                    folder=f"cells/{point}",
-                )
-            )
-    environment: dict[str, Any] = {
-        "time": "2026-11-20T18:00:00+00:00",
-        "command": ["steptime", "scale", "--note", "two words"],
-        "host": "a",
-        "cpu": "AMD EPYC 7R13",
-        "cores": 2,
-        "python": "3.11.2",
-        "steptime": "0.1.0",
-        "versions": {"torch": "2.13.0", "numpy": "2.4.6"},
-        "git_revision": None,
-    }
-    about = {
-        "run": "runs/scale",
-        "backend": "gloo",
-        "steps": 40,
-        "warmup": 5,
-        "cores": 2,
-    }
-    work = Work(model="<gpt2> nano", precision="fp32", batch=32)
-    cells = cells_of(grid, everything, 2)
-    return scale_record(grid, cells, work, Environment(**environment), **about | facts)
+from report.browsing import drawn
+from report.scale_made import study
+from steptime.report.scale_page import behind, headline, lines, write_scale
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -70,11 +17,11 @@ def test_the_page_draws_every_cell(
 ) -> None:
     run = study((1, 2, 4), (1, 2))
     write_scale(tmp_path / "report.html", run)
-    page = open_html(tmp_path / "report.html", width=width, color_scheme=scheme)
+    page = drawn(open_html(tmp_path / "report.html", width=width, color_scheme=scheme))
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    for name in ("times", "speedups", "efficiencies"):
+    for name in ("times", "speedups"):
         traces = page.locator(f"[data-figure={name}] .scatterlayer .trace")
-        assert traces.count() == len(lines(run)) + (name != "times")
+        assert traces.count() == len(lines(run)) + 4 * (name != "times")
     tree = page.locator("#tree tbody tr")
     assert tree.count() == 7
     assert tree.first.locator("td").count() == len(run.cells)
@@ -111,6 +58,11 @@ def test_a_curve_is_told_apart_by_more_than_its_colour() -> None:
 
 def test_the_headline_says_what_becomes_of_the_baseline() -> None:
     said = headline(study((1, 2, 4), (1,)))
-    assert said.startswith("4 times the ranks, 3.")
+    assert said.startswith("Scaled to 4 times the ranks, <gpt2> nano does 3.")
     assert "times the work a second (4×1 overlapped): " in said
     assert headline(study((1,), (1,))).startswith("1×1 sequential: the baseline; ")
+
+
+def test_a_strategy_that_falls_behind_is_told_by_the_factor_it_loses_most_in() -> None:
+    (sentence,) = behind(study((1, 2, 4), (1,)))
+    assert sentence.startswith("4×1 replicated falls behind 4×1 overlapped most by its transfer: ")

@@ -87,7 +87,7 @@ def test_the_page_marks_every_figure_and_leaves_out_what_no_simulation_has(
         assert '<span class="source">simulated</span>' in section(page, part)
     table = section(page, "strategies")
     assert re.findall(r"<small>(measured|computed|simulated)</small>", table) == ["simulated"] * 9
-    for absent in ("p10", "on the wire", "measured"):
+    for absent in ("p10", "on the wire", ">measured<"):
         assert absent not in page
     assert "counted from the simulated messages" in section(page, "bytes")
 
@@ -100,13 +100,13 @@ def test_the_headline_says_simulated_and_where(make_simulated: MakeRun) -> None:
     assert one.startswith("A step of sharded takes 36.4 ms on office, simulated; compute bounds")
 
 
-def test_a_simulated_step_has_no_spread_to_doubt(
+def test_a_simulated_step_has_no_spread_to_doubt_but_may_be_off(
     make_simulated: MakeRun, timeline: Timeline
 ) -> None:
     run = make_simulated(*NAMES)
     for entry in run["strategies"].values():
         entry["step_time_s"] = dict.fromkeys(("median", "p10", "p90"), 0.03)
-    assert context(run, timeline)["doubt"] == ""
+    assert context(run, timeline)["doubt"].startswith("No measured step is near this")
     assert "median" in [column.title for column in strategy_table(figures(run)).columns]
 
 
@@ -129,7 +129,7 @@ def test_the_page_says_which_ranks_stand_for_all(
     )
     run |= {"winner": "server", "strategies": {"server": run["strategies"]["server"]}}
     shown = context(run, some)["figures"]["parts"]["layout"]["yaxis"]["ticktext"]
-    assert [label.partition("<")[0] for label in shown] == ["server", "rank 0 on a", "rank 2 on a"]
+    assert [label.partition("<")[0] for label in shown] == ["server", "ranks 0, 2 on a"]
 
 
 def test_bytes_of_thousands_of_ranks_are_a_few_bars(
@@ -155,7 +155,8 @@ def test_the_heat_map_of_links_is_one_that_plotly_knows(make_simulated: MakeRun)
     drawn = json.dumps({part: figure[part] for part in ("data", "layout")})
     go.Figure(json.loads(re.sub(r'"--\w+"', '"#123456"', drawn)))
     (heat,) = figure["data"]
-    assert heat["z"] == [[1.0, 0.5, 0.0, 0.0]] * 3
+    assert heat["z"] == [[1.0, 0.5, 0.0, 0.0]]
+    assert figure["layout"]["yaxis"]["ticktext"] == ["host0 → switch +2"]
     median = 1e3 * strategies["replicated"]["step_time_s"]["median"]
     assert (heat["x0"], heat["dx"]) == pytest.approx((median / 8, median / 4))
     assert figure["layout"]["xaxis"]["range"] == pytest.approx([0, median])

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from report.browsing import drawn
 from report.typed import record
 from steptime.report import write_report
 from steptime.timeline import Timeline
@@ -19,10 +20,12 @@ def test_the_links_are_those_of_the_strategy_that_is_chosen(
     make_timeline: Callable[..., Timeline],
 ) -> None:
     run = make_simulated(*NAMES)
-    run["strategies"]["server"]["link_use"]["links"] = ["the one into host0", "b", "c"]
+    server = run["strategies"]["server"]["link_use"]
+    server["links"] = ["the one into host0", "b", "c"]
+    server["utilisation"] = [[1.0, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.2, 0.0, 0.0, 0.0]]
     path = tmp_path / "report.html"
     write_report(path, record(run), replace(make_timeline(*NAMES), source="simulated"))
-    page = open_html(path, width=390)
+    page = drawn(open_html(path, width=390))
     page.wait_for_selector("#links-figure .heatmaplayer image")
     note, ticks = page.locator("#links-note"), page.locator("#links-figure .ytick text")
     assert "a step of replicated uses, over time" in note.inner_text()

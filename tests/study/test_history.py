@@ -1,13 +1,14 @@
 """The history of a folder of runs: what belongs together, and what is broken."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runs_made import environment, figures, proxy, training
 from steptime.errors import UsageError
 from steptime.report.history_lines import short_revision, sparkline
-from steptime.report.history_page import history_figure
+from steptime.report.history_page import conclusion, history_figure
 from steptime.study.history import history
 
 
@@ -94,11 +95,26 @@ def test_unknown_figures_and_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_figure_has_a_line_a_series_and_revisions_below(runs: Path) -> None:
-    figure = history_figure(history(runs).record())
-    lines = {len(trace["x"]): trace for trace in figure["data"]}
-    assert lines[5]["x"] == sorted(lines[5]["x"])
-    assert lines[5]["y"] == pytest.approx([100, 110, 120, 130, 140])
-    assert "1" * 8 in figure["layout"]["xaxis"]["ticktext"]
+    run = history(runs).record()
+    (at,) = [at for at, one in enumerate(run["series"]) if len(one["points"]) == 5]
+    figure = history_figure(run, at)
+    (line,) = figure["data"]
+    assert line["x"] == [0, 1, 2, 3, 4]
+    assert line["y"] == pytest.approx([100, 110, 120, 130, 140])
+    assert figure["layout"]["yaxis"]["type"] == "log"
+    assert "1" * 7 in figure["layout"]["xaxis"]["ticktext"]
+
+
+def test_a_conclusion_names_the_run_from_which_on_a_figure_is_another_one() -> None:
+    def point(value: float, revision: str) -> dict[str, Any]:
+        about = {"run": revision, "time": "2026-11-20T18:00", "git_revision": revision * 12}
+        return about | {"value": value, "p10": 0.99 * value, "p90": 1.01 * value}
+
+    points = [point(0.1, "a"), point(0.101, "b"), point(0.107, "c"), point(0.1065, "d")]
+    assert conclusion(points, "step_time_s").startswith("6 % slower from cccccccc, unchanged since")
+    assert conclusion(points, "tokens_per_s").startswith("6 % faster from cccccccc")
+    assert conclusion(points[:2], "step_time_s").startswith("Unchanged since aaaaaaaa")
+    assert conclusion(points[:1], "step_time_s").startswith("One run")
 
 
 def test_bars_are_as_high_as_their_values() -> None:

@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from steptime.runs.environment import here
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from steptime.check.job import Job
     from steptime.check.supervise import Outcome
     from steptime.world import World
 
@@ -56,9 +57,13 @@ class Checked:
         return 1 if not self.ok or (script is None and self.record.ended_by_check) else script or 0
 
     def save(self, folder: str | Path) -> Path:
-        """Leave its run.json in a folder."""
+        """Leave its run.json and its page, report.html, in a folder."""
+        from steptime.report.check_page import write_check
+
         out = run_folder.create(Path(folder))
-        run_folder.write_record(out, check_json(self.record))
+        content = check_json(self.record)
+        run_folder.write_record(out, content)
+        write_check(out / "report.html", content)
         return out
 
     def print(self, console: "Console") -> None:
@@ -179,14 +184,27 @@ def _of_script(
     if watch is None:
         record = _record(out, [], counts, command, None, outcome)
         return Checked([], record, told=False)
-    findings = judged(watch.job({}))
+    job = watch.job({})
+    findings = judged(job)
     if outcome.by_check:
         silent = [one for one in findings if one.kind in (FindingKind.RACE, FindingKind.DRIFT)]
         findings = [*outcome.findings, *silent]
     # Who seemed late until the end is told as what it turned out to be.
     findings = [*findings, *watch.late(still=not outcome.by_check)]
     record = _record(out, findings, counts, command, world.size if world else ranks, outcome)
-    return Checked(findings, record)
+    return Checked(findings, replace(record, stacks=_stacks(job)))
+
+
+def _stacks(job: "Job") -> dict[str, list[str]]:
+    """Where in the script each rank was that was asked for its stack, the innermost call first."""
+    from steptime.check.stacks import main_frames
+
+    frames = {rank: main_frames(text) for rank, text in job.stacks.items()}
+    return {
+        str(rank): [f"{one.file}:{one.line} in {one.function}" for one in of_it]
+        for rank, of_it in frames.items()
+        if of_it
+    }
 
 
 @contextmanager

@@ -14,7 +14,7 @@ def lesson(number: int, out: str | Path = "learn") -> "NotebookLesson":
     ``out``. Raises UsageError where there is no such lesson, or the folder cannot be written.
 
     >>> import steptime as st
-    >>> ring = st.lesson(2, out="/tmp/steptime-lessons")
+    >>> ring = st.lesson(2)
     >>> ring.answer("sends", 1.75)
     Noted: the next run tells.
     """

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from cyclopts import Parameter
 
 from steptime.cli.measuring import (
+    REPORT,
     columns_of_stdout,
+    leave_measured,
     oversubscription,
     provenance,
     ranks_here,
@@ -20,7 +22,6 @@ from steptime.cli.printing import say_json
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
-from steptime.runs import run_folder
 from steptime.turns import TurnOptions
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _bench(asked_for: "Bench", place: Place, asked: _Asked) -> None:
     if transport.rank == 0:
         where = {**provenance(place, asked.ranks), "library": transport.library}
         run_record = record("bench", asked_for, session, found, where)
-        run_folder.write_record(place.out, run_record)
+        leave_measured(place.out, run_record)
         if not wrong:
             _answer(run_record, place.out, asked, tell)
     transport.barrier()  # an error here would end rank 0 before it has written
@@ -138,7 +139,7 @@ def _answer(run: Mapping[str, Any], out: Path, asked: _Asked, tell: Callable[[st
     if asked.output.json:
         say_json(run)
     else:
-        tell(f"run: {out / 'run.json'}")
+        tell(f"run: {out / 'run.json'}\nreport: {out / REPORT}")
 
 
 def _csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -44,7 +44,6 @@ def check(
     """
     from steptime.api.checking import check as checked
     from steptime.check.supervise import await_told, note_told
-    from steptime.runs import run_folder
     from steptime.runs.checked import check_json
 
     begun = time.time()
@@ -58,11 +57,12 @@ def check(
     out = output.out or (None if target.is_dir() else run)
     if out is not None:
         with writing(out):
-            run_folder.write_record(run_folder.create(out), check_json(found.record))
+            found.save(out)
     if output.json:
         say_json(check_json(found.record))
     elif found.findings or not output.quiet:
-        say(output.rendered(found.print))
+        page = f"\n\nreport: {out / 'report.html'}" if out and found.findings else ""
+        say(output.rendered(found.print) + page)
     if not target.is_dir():
         note_told(run)
     return found.exit_code

@@ -57,9 +57,12 @@ def diff(
     limit = None if fail_over is None else parse_percentage(fail_over, "fail-over")
     floor = None if run_to_run is None else parse_percentage(run_to_run, "run-to-run")
     if against is None:
-        _refuse(("pairs", pairs), ("see", see), ("out", output.out), need="--against")
+        _refuse(("pairs", pairs), ("see", see), need="--against")
         found = _two(words, strategy, floor)
-        return _answer(found, limit, output, {})
+        if output.out is None:
+            return _answer(found, limit, output, {})
+        with run_folder.created(output.out) as out:
+            return _answer(found, limit, output, {"run": str(out)}, out)
     _refuse(("run-to-run", run_to_run), need="one run of each")
     from steptime.ratios import MOST_PAIRS
 
@@ -156,6 +159,7 @@ def _answer(
     out: Path | None = None,
 ) -> int:
     from steptime.report.diff_lines import print_diff
+    from steptime.report.diff_page import write_diff
 
     failed = limit is not None and found.slower_by_more(limit)
     record = found.record() | facts
@@ -163,10 +167,12 @@ def _answer(
         record |= {"fail_over": limit, "failed": failed}
     if out is not None:
         with writing(out):
-            run_folder.write_record(out, record | {"environment": run_folder.environment()})
+            left = record | {"environment": run_folder.environment()}
+            run_folder.write_record(out, left)
+            write_diff(out / "report.html", left)
     if output.json:
         say_json(record)
     else:
         told = output.rendered(lambda console: print_diff(console, record))
-        say(told + (f"\nrun: {out}" if out else ""))
+        say(told + (f"\nrun: {out}\nreport: {out / 'report.html'}" if out else ""))
     return int(failed)

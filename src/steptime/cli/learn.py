@@ -46,8 +46,10 @@ def learn(
     from steptime.learn.source import all_lessons, find_lesson
 
     chosen = all_lessons() if number is None else (find_lesson(number),)
+    if again and number is None:
+        raise UsageError("--again begins one lesson anew: name its number, as in learn 2 --again")
     if notebook is not None:
-        _notebook(chosen, notebook, answers=answers)
+        _notebook(chosen, notebook, printed, answers=answers)
     elif answers:
         _answered(chosen, out / "answers", printed)
     elif number is None:
@@ -107,11 +109,16 @@ def _answered(lessons: "tuple[Lesson, ...]", out: Path, printed: PrintOptions) -
         say_json({"verb": "learn", "lessons": told})
 
 
-def _notebook(lessons: "tuple[Lesson, ...]", path: Path, *, answers: bool) -> None:
+def _notebook(
+    lessons: "tuple[Lesson, ...]", path: Path, printed: PrintOptions, *, answers: bool
+) -> None:
     from steptime.learn.notebook import notebook
 
     if len(lessons) != 1:
         raise UsageError("a notebook holds one lesson: name its number, as in learn 2 --notebook")
     with writing(path):
         files.write_json(path, notebook(lessons[0], answers=answers))
-    say(f"notebook: {path}")
+    if printed.json:
+        say_json({"verb": "learn", "notebook": str(path)})
+    else:
+        say(f"notebook: {path}")

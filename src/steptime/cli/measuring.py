@@ -11,7 +11,10 @@ from steptime import files
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say, writing
 from steptime.cli.ranks import Place
+from steptime.runs import run_folder
 from steptime.world import detect
+
+REPORT = "report.html"
 
 
 def ranks_here(ranks: int) -> int:
@@ -56,6 +59,15 @@ def provenance(place: Place, ranks: RankOptions) -> Mapping[str, Any]:
         "threads": place.threads,
         "launcher": place.world.launcher,
     }
+
+
+def leave_measured(out: Path, record: Mapping[str, Any]) -> None:
+    """Write run.json and, beside it, its page; SteptimeError when that cannot be."""
+    from steptime.report.bench_page import write_bench
+
+    with writing(out):
+        run_folder.write_record(out, record)
+        write_bench(out / REPORT, record)
 
 
 def write_text(path: str, text: str) -> None:

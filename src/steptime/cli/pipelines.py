@@ -35,13 +35,14 @@ class PipelineOptions:
         return [f"--{one.name}" for one in fields(self) if getattr(self, one.name) is not None]
 
 
-def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
-    """Print or draw a pipeline schedule in time.
+def show_pipeline(asked: PipelineOptions, html: Path | None, output: PrintOptions) -> None:
+    """Print or draw a pipeline schedule in time, and write its page where one is asked for.
 
     Raises UsageError where the schedule does not serve these numbers or would be too long to draw.
     """
     from steptime.files import write_atomic
     from steptime.report.pipeline import print_pipeline, record
+    from steptime.report.pipeline_page import write_pipeline
     from steptime.report.pipeline_picture import picture
     from steptime.workloads.pipelines import pipeline, pipeline_timeline, schedule_named
 
@@ -64,9 +65,13 @@ def show_pipeline(asked: PipelineOptions, output: PrintOptions) -> None:
     if asked.svg is not None:
         with writing(asked.svg):
             write_atomic(asked.svg, picture(shown).encode())
-    page = {"page": str(asked.svg)} if asked.svg else {}
+    if html is not None:
+        with writing(html):
+            write_pipeline(html, shown)
+    page = {"page": str(html or asked.svg)} if html or asked.svg else {}
     if output.json:
         say_json({"verb": "show", **page, "pipeline": record(shown)})
         return
     told = output.rendered(lambda console: print_pipeline(console, shown))
-    say(told + f"\npicture: {asked.svg}" * bool(asked.svg))
+    told += f"\npicture: {asked.svg}" * bool(asked.svg)
+    say(told + f"\npage: {html}" * bool(html))

@@ -35,8 +35,9 @@ def report(
     Parameters
     ----------
     runs
-        Folders of runs of compare, train, simulate, proxy or record; or a trace, a file or a folder
-        with a file of each rank. Several files are the ranks of one trace.
+        Folders of runs of compare, train, simulate, proxy or record, or one of bench, tune, diff or
+        check; or a trace, a file or a folder with a file of each rank. Several files are the ranks
+        of one trace.
     out
         The file to write; default: report.html in the folder of the run. Several runs need one.
     unpickle
@@ -57,7 +58,32 @@ def report(
             f"one page of {len(together) + len(folders)} runs belongs into none of their folders: "
             "say where with --out FILE"
         )
-    _report(folders, together, out or runs[0] / _PAGE, output, unpickle=unpickle)
+    page = out or runs[0] / _PAGE
+    if len(folders) == 1 and not together and _report_record(folders[0], page, output):
+        return
+    _report(folders, together, page, output, unpickle=unpickle)
+
+
+def _report_record(folder: Path, path: Path, output: PrintOptions) -> bool:
+    """Make the page of a run that took no steps again; False where its verb leaves none."""
+    from steptime.files import reading
+    from steptime.report.record_pages import PAGES
+    from steptime.runs.run_folder import RECORD, read_record
+
+    if not (folder / RECORD).exists():
+        return False
+    raw = read_record(folder)
+    write = PAGES.get(str(raw["verb"]))
+    if write is None:
+        return False
+    with writing(path), reading(folder / RECORD, "record of a run", "run steptime again"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, raw)
+    if output.json:
+        say_json({"verb": "report", "page": str(path), "runs": [str(folder)], "incomplete": []})
+    else:
+        say(f"report: {path}")
+    return True
 
 
 def _report_trace(paths: Sequence[Path], output: PrintOptions, *, unpickle: bool) -> None:

@@ -50,7 +50,7 @@ class DrawOptions:
 
     html: Path | None = None
     """Write a page to this file that plays the algorithms step by step, side by side, rather than
-    print their rounds."""
+    print their rounds; of a pipeline, one that draws its step and its bubble."""
 
     chart: Path | None = None
     """Draw time against size to this file, for all algorithms of a collective or for those named,
@@ -87,12 +87,12 @@ def show(
 
     """
     if names == "pipeline":
-        if draw.given():
+        if given := [name for name in draw.given() if name != "--html"]:
             raise UsageError(
-                f"a pipeline has no {' and no '.join(draw.given())}: it takes --stages, "
-                "--microbatches, --schedule, --interleave and --svg"
+                f"a pipeline has no {' and no '.join(given)}: it takes --stages, "
+                "--microbatches, --schedule, --interleave, --svg and --html"
             )
-        show_pipeline(pipeline, output)
+        show_pipeline(pipeline, draw.html, output)
         return 0
     if pipeline.given():
         raise UsageError(

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from steptime import files
-from steptime.cli.measuring import oversubscription, provenance, ranks_here, teller
+from steptime.cli.measuring import (
+    REPORT,
+    leave_measured,
+    oversubscription,
+    provenance,
+    ranks_here,
+    teller,
+)
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, say_json
 from steptime.cli.ranks import Place, on_ranks
@@ -167,7 +174,7 @@ def _answer(
         "contests": contests,
         "environment": run_folder.environment(),
     }
-    run_folder.write_record(place.out, run)
+    leave_measured(place.out, run)
     level = {
         str(Size(one.size_bytes)): [one.names[at] for at in (one.best, *one.level)]
         for one in found
@@ -180,7 +187,8 @@ def _answer(
     say(
         f"\n{selection}\n{_doubt(len(level), len(found))}\n"
         f"The backend steptime reads it from the environment, on {place.world.size} ranks:\n"
-        f"export {variable}='{selection}'\n\nrun: {place.out / 'run.json'}"
+        f"export {variable}='{selection}'\n\nrun: {place.out / 'run.json'}\n"
+        f"report: {place.out / REPORT}"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from jinja2 import StrictUndefined, UndefinedError
+from jinja2 import StrictUndefined, Undefined, UndefinedError
 from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import SandboxedEnvironment
 
@@ -29,7 +29,10 @@ def names_in(expression: str) -> set[str]:
 def value_of(expression: str, numbers: Mapping[str, Any]) -> Any:
     """What an expression is; SteptimeError where a number that it needs is not there."""
     with _needing(expression):
-        return _SANDBOX.compile_expression(expression, undefined_to_none=False)(**numbers)
+        value = _SANDBOX.compile_expression(expression, undefined_to_none=False)(**numbers)
+        if isinstance(value, Undefined):
+            raise UndefinedError("it is not there")
+        return value
 
 
 def filled(template: str, numbers: Mapping[str, Any]) -> str:

@@ -1,9 +1,13 @@
 """A reader's reply to a question: what the words mean, and whether they are right."""
 
+import math
+import re
 from typing import Any
 
 from steptime.errors import UsageError
 from steptime.learn.lesson import Question
+
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 
 
 def read_reply(question: Question, said: str) -> float | str:
@@ -15,12 +19,17 @@ def read_reply(question: Question, said: str) -> float | str:
     words = said.strip()
     if question.choices:
         return _choice(question.choices, words)
-    number = words.lower().removesuffix(question.unit.lower()).strip(" ×x%").replace(",", "")
+    number = words.lower().removesuffix(question.unit.lower()).strip(" ×x%")
+    if _THOUSANDS.fullmatch(number):
+        number = number.replace(",", "")
     top, over, bottom = number.partition("/")
     try:
-        return float(top) / float(bottom) if over else float(top)
+        value = float(top) / float(bottom) if over else float(top)
     except (ValueError, ZeroDivisionError):
-        raise UsageError(f"{words!r} is no number, such as 12, 0.5 or 3/4") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise UsageError(f"{_short(words)!r} is no number, such as 12, 0.5 or 3/4")
+    return value
 
 
 def is_right(question: Question, said: float | str, right: Any) -> bool:
@@ -31,9 +40,16 @@ def is_right(question: Question, said: float | str, right: Any) -> bool:
 
 
 def _choice(choices: tuple[str, ...], words: str) -> str:
-    if words.isdecimal() and 1 <= int(words) <= len(choices):
-        return choices[int(words) - 1]
-    meant = [one for one in choices if words and one.lower().startswith(words.lower())]
+    by_number = {str(number): one for number, one in enumerate(choices, 1)}
+    if words in by_number:
+        return by_number[words]
+    exact = [one for one in choices if one.lower() == words.lower()]
+    begun = [one for one in choices if words and one.lower().startswith(words.lower())]
+    meant = exact or begun
     if len(meant) != 1:
-        raise UsageError(f"{words!r} is none of {', '.join(choices)}")
+        raise UsageError(f"{_short(words)!r} is none of {', '.join(choices)}")
     return meant[0]
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= 40 else f"{words[:39]}…"

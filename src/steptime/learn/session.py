@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime import files
+from steptime.errors import UsageError
 from steptime.learn.expressions import filled, names_in, value_of
 from steptime.learn.lesson import Claim, Command, Exercise, File, Lesson, Question
 from steptime.learn.reply import is_right, read_reply
@@ -109,18 +110,31 @@ def open_session(lesson: Lesson, out: Path, *, again: bool = False) -> Session:
     """The reader's session of a lesson below the folder ``out``: where it was left, or a new one.
 
     The lesson's scripts are written anew; the reader's own files stay but with ``again``. Raises
-    UsageError where the folder cannot be written, or holds what is no progress.
+    UsageError where the folder cannot be written, holds what is no progress, or, with ``again``,
+    what no lesson left.
     """
     folder = out / f"{lesson.number:02}"
     if again:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
     run_folder.create(folder)
     for part in lesson.parts:
         if isinstance(part, File):
             write_file(folder / part.path, part.content)
         elif isinstance(part, Exercise) and not (folder / part.file).exists():
             write_file(folder / part.file, part.starter)
-    return Session(lesson, folder, progress_in(folder))
+    session = Session(lesson, folder, progress_in(folder))
+    session.keep()
+    return session
+
+
+def _remove(folder: Path) -> None:
+    """Remove a lesson's folder; UsageError where it holds what no lesson left."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / _KEPT).exists():
+        raise UsageError(
+            f"{folder} is no lesson's folder, for it holds no {_KEPT}: remove it yourself, or "
+            "choose another with --out"
+        )
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def progress_in(folder: Path) -> Progress:

@@ -77,17 +77,20 @@ def _blocks(source: str) -> Iterator[_Block]:
 
 def _lesson(number: int, blocks: list[_Block]) -> Lesson:
     title = blocks[0].content.removeprefix("# ").strip()
-    head = next(tomllib.loads(block.content) for block in blocks if block.kind == "lesson")
+    heads = [tomllib.loads(block.content) for block in blocks if block.kind == "lesson"]
+    if len(heads) != 1 or not heads[0].keys() >= {"question", "minutes"}:
+        raise ValueError("it needs one block lesson, with a question and minutes")
+    (head,) = heads
     parts: list[Part] = []
     for block in blocks[1:]:
         if block.kind == "claim":
-            command = parts.pop()
+            command = parts.pop() if parts else None
             if not isinstance(command, Command):
                 raise ValueError(f"a claim stands after no command: {block.content.strip()}")
             claim = _made(Claim, tomllib.loads(block.content))
             parts.append(replace(command, claims=(*command.claims, claim)))
         elif block.kind in ("starter", "solution"):
-            exercise = parts.pop()
+            exercise = parts.pop() if parts else None
             if not (isinstance(exercise, Exercise) and exercise.name == block.name):
                 raise ValueError(f"{block.kind} {block.name} stands after no exercise of that name")
             parts.append(

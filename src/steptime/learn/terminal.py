@@ -7,12 +7,15 @@ from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.syntax import Syntax
+from rich.text import Text as Words
 
+from steptime import files
 from steptime.errors import SteptimeError, UsageError
 from steptime.learn.lesson import Command, Exercise, File, Lesson, Part, Question, Text
 from steptime.learn.session import Finding, Progress, Session, write_file
 
 _WIDTH = 80
+_MOST_BYTES = 1 << 20
 _MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "cyan")}
 
 
@@ -104,7 +107,8 @@ class Teacher:
         hints = list(exercise.hints)
         self._markdown(f"**Exercise.** Edit `{path}`. This judges it: `{exercise.line}`")
         if self._asks:
-            self._code(exercise.file, path.read_text(encoding="utf-8"))
+            content = files.bounded_bytes(path, "file of the exercise", _MOST_BYTES)
+            self._code(exercise.file, content.decode(errors="replace"))
         while self._asks:
             said = self._prompt(
                 "edit the file, then Enter judges it (? hint, s solution, n next, q stops): "
@@ -132,8 +136,8 @@ class Teacher:
 
     def _tell(self, found: Finding) -> None:
         mark, style = _MARKS[found.ok]
-        self._console.print(f"[{style}]{mark}[/] ", end="", markup=True)
-        self._console.print(found.text, soft_wrap=False)
+        said = Words.assemble((mark, style), " ", found.text)
+        self._console.print(said, width=min(_WIDTH, self._console.width))
         if found.timed and not found.ok:
             self._console.print("  Times decide this one: a busy machine may upset it.")
         self._console.print()

@@ -25,6 +25,10 @@ from steptime.predict.expected import (
 from steptime.predict.layouts import PRECISIONS
 
 _GIB = 1 << 30
+_LAYOUT = (
+    *("data", "tensor", "pipeline", "context", "expert"),
+    *("interleave", "micro_batches", "rows", "zero"),
+)
 LEAST_MFU = 10.0
 """Percent of the peak: a step that was printed with less counts for ranks, not for mean errors.
 
@@ -213,11 +217,13 @@ def _baseline(counted: Sequence[Judged]) -> float | None:
 
 def _row_json(number: int, one: Judged | Unexpressed) -> dict[str, Any]:
     told: dict[str, Any] = {"row": number, "expressible": isinstance(one, Judged)}
+    told |= {"model": one.row.model, "gpus": one.row.n_gpus, "measured_s": one.row.step_s}
     if isinstance(one, Unexpressed):
-        nothing = ("step_time_s", "mfu", "memory_bytes", "fits", "expected_error")
+        nothing = ("layout", "step_time_s", "mfu", "memory_bytes", "fits", "expected_error")
         return told | {"why": one.why} | dict.fromkeys(nothing)
     return told | {
         "why": "; ".join(filter(None, (one.predicted.cannot, *one.case.assumed))),
+        "layout": {name: int(one.predicted.layout[name]) for name in _LAYOUT},
         "step_time_s": one.predicted.step_s,
         "mfu": one.predicted.mfu,
         "memory_bytes": one.predicted.memory_bytes,

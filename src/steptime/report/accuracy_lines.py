@@ -1,19 +1,23 @@
 """How accurate predictions are, in a terminal: a table by source and GPU, and what it says."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import fill
 from typing import Any
+
+from steptime.units import format_seconds
 
 _WIDE = 80
 _NAME, _FIGURE = 30, 7
 _END = 24  # characters of a long name that stay, which have the GPU
 _NONE = "–"
+_FEW = 12  # rows that are told one by one
+_MODEL, _SHAPE = 26, 26
 _HEADS = ("rows", "MAPE", "bias", "line", "rank", "regret", "OOM")
 
 
 def accuracy_lines(run: Mapping[str, Any], width: int = _WIDE) -> list[str]:
-    """The lines about ``run``, the JSON of ``plan --validate``."""
+    """The lines about ``run``, the JSON of ``plan --validate``; of few rows each is told."""
     return list(_lines(run, width))
 
 
@@ -27,6 +31,9 @@ def _lines(run: Mapping[str, Any], width: int) -> Iterator[str]:
         width,
     )
     yield ""
+    if predicted and len(rows) <= _FEW:
+        yield from _each(predicted, width)
+        yield ""
     yield f"{'source and GPU':<{_NAME}}" + "".join(f"{head:>{_FIGURE}}" for head in _HEADS)
     yield "─" * (_NAME + _FIGURE * len(_HEADS))
     for name, one in summary.items():
@@ -46,6 +53,37 @@ def _lines(run: Mapping[str, Any], width: int) -> Iterator[str]:
         yield f"not predicted: {sum(whys.values()):,} row{'s' * (sum(whys.values()) != 1)}"
         for why, count in whys.most_common():
             yield from _filled(f"{count:>5}  {why}", width, after=7)
+
+
+def _each(rows: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+    """Each row that was predicted: what was measured and predicted of it."""
+    yield f"{'model, GPUs':<{_MODEL}}{'layout':<{_SHAPE}}{'measured':>9}{'predicted':>11}{'%':>8}"
+    yield "─" * (_MODEL + _SHAPE + 28)
+    for row in rows:
+        name = f"{row['model'][: _MODEL - 8]}, {row['gpus']:,}"
+        measured, predicted = row["measured_s"], row["step_time_s"]
+        off = _percent(predicted / measured - 1, signed=True) if measured else _NONE
+        took = format_seconds(measured) if measured else _NONE
+        yield (
+            f"{name:<{_MODEL}}{_shape(row['layout']):<{_SHAPE}}{took:>9}"
+            f"{format_seconds(predicted):>11}{off:>8}"
+        )
+    yield from _filled(
+        "Layout: ranks along data, tensor, pipeline × chunks a stage, context and expert; "
+        "micro-batches × rows; ZeRO's stage.",
+        width,
+    )
+
+
+def _shape(layout: Mapping[str, int]) -> str:
+    """A layout in short, as d8 t4 p4×5 64×1 z1."""
+    axes = [
+        f"{name[0]}{layout[name]}"
+        + (f"×{layout['interleave']}" if name == "pipeline" and layout["interleave"] > 1 else "")
+        for name in ("data", "tensor", "pipeline", "context", "expert")
+        if layout[name] > 1
+    ]
+    return " ".join([*axes, f"{layout['micro_batches']}×{layout['rows']} z{layout['zero']}"])
 
 
 def _whole(summary: Mapping[str, Any]) -> str:

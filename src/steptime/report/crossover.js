@@ -19,7 +19,7 @@ function draw(width) {
   }
 }
 
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plotlyLoaded.then(() => draw()));
 const paper = 660; // pixels that fit between the margins of A4 and of Letter
 addEventListener("beforeprint", () => {
   document.documentElement.classList.add("printing");
@@ -29,4 +29,7 @@ addEventListener("afterprint", () => {
   document.documentElement.classList.remove("printing");
   draw();
 });
-draw();
+plotlyLoaded.then(() => {
+  draw();
+  performance.mark("all-drawn");
+});

@@ -23,7 +23,7 @@ def print_diff(console: Console, diff: Mapping[str, Any]) -> None:
     console.print()
     console.print(Text(verdict(diff), style="bold"))
     console.print(_table(diff))
-    for line in _lines(diff):
+    for line in sentences(diff):
         console.print(Text(line))
 
 
@@ -58,24 +58,24 @@ def _table(diff: Mapping[str, Any]) -> Table:
     for title in ("A\nms", "B\nms", "B − A\nms", "95 % interval\nms", "share of the\ndifference"):
         table.add_column(title, justify="right", no_wrap=True)
     a, b = diff["step_time_s"]["a"], diff["step_time_s"]["b"]
-    span = " to ".join(_signed(a * (end - 1)) for end in diff["ci95"])
+    span = " to ".join(signed_ms(a * (end - 1)) for end in diff["ci95"])
     whole = "100 %" if diff["different"] else "–"
-    table.add_row("step", _ms(a), _ms(b), _signed(b - a), span, whole)
-    for title, phase in _rows(diff):
+    table.add_row("step", ms_text(a), ms_text(b), signed_ms(b - a), span, whole)
+    for title, phase in phase_rows(diff):
         share = phase["share"]
         table.add_row(
             title,
-            _ms(phase["a_s"]),
-            _ms(phase["b_s"]),
-            _signed(phase["difference_s"]),
-            " to ".join(_signed(end) for end in phase["ci95_s"]),
+            ms_text(phase["a_s"]),
+            ms_text(phase["b_s"]),
+            signed_ms(phase["difference_s"]),
+            " to ".join(signed_ms(end) for end in phase["ci95_s"]),
             "–" if share is None else f"{100 * share:.0f} %".replace("-", "−"),
             style="bold" if phase["different"] else None,
         )
     return table
 
 
-def _rows(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def phase_rows(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The phases by their titles; below what is exposed its parts, as far as there is any."""
     for name, phase in diff["phases"].items():
         yield f"  {_PHASES[name]}", phase
@@ -85,17 +85,20 @@ def _rows(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     yield f"    {part}", of
 
 
-def _ms(seconds: float) -> str:
+def ms_text(seconds: float) -> str:
+    """Seconds as milliseconds, without their unit."""
     ms = 1e3 * seconds
     return f"{ms:,.1f}" if 99.95 <= ms < 999.5 else seconds_in(seconds, 1e-3)
 
 
-def _signed(seconds: float) -> str:
-    return f"{'−' if seconds < 0 else '+'}{_ms(abs(seconds))}"
+def signed_ms(seconds: float) -> str:
+    """The same with a sign."""
+    return f"{'−' if seconds < 0 else '+'}{ms_text(abs(seconds))}"
 
 
-def _lines(diff: Mapping[str, Any]) -> Iterator[str]:
-    apart = [title.strip() for title, phase in _rows(diff) if phase["different"]]
+def sentences(diff: Mapping[str, Any]) -> Iterator[str]:
+    """What stands below the table: the sides, the method, and which difference would be seen."""
+    apart = [title.strip() for title, phase in phase_rows(diff) if phase["different"]]
     if apart and diff["source"] != "simulated":
         yield f"Phases that differ: {', '.join(apart)}."
     for side in "ab":

@@ -6,9 +6,13 @@ so that one figure serves light, dark and print.
 
 import html
 from collections.abc import Sequence
+from math import ceil, floor, log10
 from typing import Any, TypeAlias
 
 Figure: TypeAlias = dict[str, Any]
+
+_FAR = 3.0  # from which ratio on a logarithmic axis has ticks enough at 1, 2 and 5
+_FINER = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)
 
 
 def label(text: str) -> str:
@@ -46,6 +50,22 @@ def axis(title: str = "", **more: Any) -> Figure:
         "zeroline": False,
         "linecolor": "--line",
     } | more
+
+
+def logarithmic(title: str, values: Sequence[float]) -> Figure:
+    """A logarithmic axis for values above 0, with few ticks at round numbers."""
+    low, high = min(values) / 1.25, max(values) * 1.25
+    digits = (1, 2, 5) if max(values) / min(values) >= _FAR else _FINER
+    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
+    ticks = [digit * 10.0**decade for decade in decades for digit in digits]
+    shown = [tick for tick in ticks if low <= tick <= high]
+    return axis(
+        title,
+        type="log",
+        range=[log10(low), log10(high)],
+        tickvals=shown,
+        ticktext=[f"{tick:,.6g}" for tick in shown],
+    )
 
 
 def rows_axis(labels: Sequence[str], **more: Any) -> Figure:

@@ -6,7 +6,7 @@ from typing import Any
 
 from steptime.discovery import members
 from steptime.report.section import Page, Section
-from steptime.report.sentences import doubt, facts, headline, headline_of_several
+from steptime.report.sentences import DOUBT_OF_SEVERAL, doubt, facts, headline, headline_of_several
 from steptime.report.subject import Run
 from steptime.report.template import write_html
 from steptime.runs.memory import misfits
@@ -26,12 +26,7 @@ def write_report(path: Path, run: RunRecord, timeline: Timeline) -> None:
 
 def write_page(path: Path, runs: Sequence[Run]) -> None:
     """The same of one run or of several side by side, and of runs whose timeline is missing."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    # plotly.js is a script of its own package: autoescape would break it.
-    plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "report.html", context(runs) | {"plotly": plotly})
+    write_html(path, "report.html", context(runs))
 
 
 def context(runs: Sequence[Run]) -> dict[str, Any]:
@@ -63,7 +58,7 @@ def _head(page: Page) -> dict[str, Any]:
         "headline": headline(run) if single else headline_of_several(page.subjects),
         "unfit": [name for name, entry in page.strategies.items() if entry.fits is False],
         "misfit": misfits(page.strategies),
-        "doubt": doubt(run) if single else "",
+        "doubt": doubt(run) if single else DOUBT_OF_SEVERAL,
         "facts": facts(run) if single else [],
         "several": len(entries) > 1,
         "names": list(page.strategies),

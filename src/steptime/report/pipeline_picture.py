@@ -22,6 +22,9 @@ _MEANINGS: Mapping[Kind, str] = MappingProxyType(
         "backward weight": "backward, gradient of the weights",
     }
 )
+LEGEND = [(kind, color, _MEANINGS[kind]) for kind, color in _COLORS.items()]
+"""Each kind of pass with its colour and what it is."""
+
 _STYLE = """
 text { font: 12px system-ui, sans-serif; fill: #1c1c1c }
 .small { font-size: 11px; fill: #5a5a5a }
@@ -41,7 +44,7 @@ text { font: 12px system-ui, sans-serif; fill: #1c1c1c }
 
 def picture(shown: PipelineTimeline) -> str:
     """The picture as SVG, for light and dark pages."""
-    slot = max(_NARROWEST, min(_WIDEST, _WISHED // shown.slots))
+    slot = _slot_width(shown)
     bottom = _TOP + _ROW * len(shown.stages)
     width = max(_LEFT + slot * shown.slots + _MARGIN, 860)
     height = bottom + 40
@@ -51,7 +54,7 @@ def picture(shown: PipelineTimeline) -> str:
         _text(_MARGIN, 50, shown.pipeline.schedule.summary),
         _text(_MARGIN, 68, verdict(shown), "small"),
         _text(_MARGIN, 85, kept(shown), "small"),
-        *_rows(shown, slot),
+        *_rows(shown, slot, _MARGIN, _TOP),
         *_legend(shown, bottom + 24),
     ]
     return (
@@ -61,11 +64,25 @@ def picture(shown: PipelineTimeline) -> str:
     )
 
 
-def _rows(shown: PipelineTimeline, slot: int) -> Iterator[str]:
+def bare_picture(shown: PipelineTimeline) -> str:
+    """The rows alone as SVG, for a page that has the words and the looks of their classes."""
+    slot = _slot_width(shown)
+    width, height = _LEFT + slot * shown.slots + 2, _ROW * len(shown.stages)
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-label="{escape(title(shown.pipeline))}">{"".join(_rows(shown, slot, 0, 0))}</svg>'
+    )
+
+
+def _slot_width(shown: PipelineTimeline) -> int:
+    return max(_NARROWEST, min(_WIDEST, _WISHED // shown.slots))
+
+
+def _rows(shown: PipelineTimeline, slot: int, margin: int, top: int) -> Iterator[str]:
     chunks = shown.pipeline.shape.chunks
     for stage, slots in enumerate(shown.stages):
-        y = _TOP + _ROW * stage
-        yield _text(_MARGIN, y + 19, f"stage {stage}")
+        y = top + _ROW * stage
+        yield _text(margin, y + 19, f"stage {stage}")
         wide = slot * shown.slots
         yield f'<rect class="idle" x="{_LEFT}" y="{y + 3}" width="{wide}" height="{_ROW - 6}"/>'
         for run, start, end in slots:

@@ -8,7 +8,7 @@ from typing import Any
 from steptime.predict.account import TERMS
 from steptime.report.about import machine_rows
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
-from steptime.report.palette import BLUE, GREEN, GREY, ORANGE, VERMILLION
+from steptime.report.palette import BLUE, GREEN, GREY, ORANGE, SKY, VERMILLION
 from steptime.report.plan_lines import (
     besides,
     figures_sentence,
@@ -28,19 +28,14 @@ from steptime.units import format_seconds
 
 _GB = 1e9
 _MOST_ROWS = 12
-_SCALE = [[0.0, BLUE], [0.35, "#56B4E9"], [1.0, "#F5F3E8"]]
+_SCALE = [[0.0, SKY], [1.0, "#F5F3E8"]]  # dark text is read on all of it
 _SLOW = 2.0  # times the best: what is slower has the palest colour
 _COMPUTE = ("products", "attention", "memory-bound", "recompute", "optimizer")
 
 
 def write_plan(path: Path, run: PlanRecord) -> None:
     """Write the page of a plan, atomically: one file, no network."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    # plotly.js is a script of its own package: autoescape would break it.
-    plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "plan.html", context(run) | {"plotly": plotly})
+    write_html(path, "plan.html", context(run))
 
 
 def context(run: PlanRecord) -> dict[str, Any]:

@@ -113,6 +113,7 @@ addEventListener("afterprint", () => {
 });
 
 async function start() {
+  await plotlyLoaded;
   if (stepFigure) {
     await showStrategy(strategy);
     listen();

@@ -3,12 +3,12 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import log10
 from pathlib import Path
 from typing import Any
 
 from steptime.report.about import machine_rows
-from steptime.report.figures import Figure, axis, label, layout
+from steptime.report.figures import Figure, axis, label, layout, logarithmic
 from steptime.report.palette import CURVES, DASHES, YELLOW
 from steptime.report.scale_table import (
     FACTORS,
@@ -31,7 +31,14 @@ from steptime.units import format_seconds
 _COLORS = tuple("--ink" if color == YELLOW else color for color in CURVES)
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star", "cross", "hexagon")
 _SHADES = (0.5, 0.65, 0.8, 0.9)  # POP reads 0.8 and more as acceptable
+_LEVELS = (0.8, 0.5, 0.25)  # efficiencies that have a line; POP reads 0.8 as acceptable
 _MOST_TICKS = 12
+_ALIKE = 0.99  # of the best one's factor: what is as good does not fall behind
+_SINGLE = [
+    factor
+    for factor in FACTORS
+    if factor.field not in ("global_efficiency", "parallel_efficiency", "communication_efficiency")
+]
 _FAR = 3.0  # from which values a logarithmic axis has ticks enough
 
 
@@ -48,12 +55,7 @@ class Line:
 
 def write_scale(path: Path, run: ScaleRecord) -> None:
     """Write the page of a study, atomically: one file, no network."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    # plotly.js is a script of its own package: autoescape would break it.
-    plotly = Markup(get_plotlyjs())  # noqa: S704
-    write_html(path, "scale.html", context(run) | {"plotly": plotly})
+    write_html(path, "scale.html", context(run))
 
 
 def context(run: ScaleRecord) -> dict[str, Any]:
@@ -65,6 +67,8 @@ def context(run: ScaleRecord) -> dict[str, Any]:
         "headline": headline(run),
         "misfit": misfit_sentence(run),
         "baseline": baseline_sentence(run),
+        "behind": behind(run),
+        "doubt": doubt(run),
         "sources": " ".join([source_sentence(run), *used_sentences(run)]),
         "facts": _facts(run),
         "source": ", ".join(dict.fromkeys(cell.source for cell in cells)),
@@ -74,7 +78,6 @@ def context(run: ScaleRecord) -> dict[str, Any]:
         "figures": {
             "times": times_figure(drawn),
             "speedups": speedup_figure(drawn, run),
-            "efficiencies": efficiency_figure(drawn),
         },
         "columns": [(cell_name(cell), way(cell), run.baseline.holds(cell)) for cell in cells],
         "tree": [
@@ -100,9 +103,46 @@ def headline(run: ScaleRecord) -> str:
         return f"{_plain_name(best)}: {bound_sentence(best)}"
     times = most / (base.ranks * base.threads)
     return (
-        f"{times:g} times the {_unit(run)}, {speedup(best)[:-1]} times the work a second "
-        f"({_plain_name(best)}): {bound_sentence(best)}"
+        f"Scaled to {times:g} times the {_unit(run)}, {run.work.model} does {speedup(best)[:-1]} "
+        f"times the work a second ({_plain_name(best)}): {bound_sentence(best)}"
     )
+
+
+def doubt(run: ScaleRecord) -> str:
+    """How sure the headline is."""
+    if run.cluster:
+        off = [cell.expected.error for cell in run.cells if cell.expected]
+        known = f"errors of up to {100 * max(off):.0f} % are expected" if off else ""
+        return f"Simulated, not measured; {known or 'nobody knows how far off the times are'}."
+    if run.in_turns:
+        return "The points took turns; ± is half the 95 % interval of a speedup."
+    return "Each point was measured once, one after the other: a machine that changed is in these."
+
+
+def behind(run: ScaleRecord) -> list[str]:
+    """Why each strategy falls behind the best one on the most ranks: the factor it loses most in.
+
+    The factors are POP's that nothing else is the product of.
+    """
+    most = max(cell.workers for cell in run.cells)
+    largest = [cell for cell in run.cells if cell.workers == most]
+    best = max(largest, key=lambda cell: cell.efficiency)
+    told = []
+    for cell in sorted(largest, key=lambda cell: -cell.efficiency):
+        kept = {
+            factor: (getattr(cell, factor.field), getattr(best, factor.field))
+            for factor in _SINGLE
+            if getattr(best, factor.field)
+        }
+        factor = min(kept, key=lambda one: kept[one][0] / kept[one][1])
+        own, other = kept[factor]
+        if cell is best or own >= _ALIKE * other:
+            continue
+        told.append(
+            f"{_plain_name(cell)} falls behind {_plain_name(best)} most by its {factor.name}: "
+            f"{100 * own:.1f}\u00a0% against {100 * other:.1f}\u00a0%."
+        )
+    return told
 
 
 def _plain_name(cell: Entry) -> str:
@@ -163,22 +203,39 @@ def times_figure(drawn: Sequence[Line]) -> Figure:
 
 
 def speedup_figure(drawn: Sequence[Line], run: ScaleRecord) -> Figure:
-    """Speedup against the baseline, with the ideal line."""
+    """Speedup against the baseline on logarithmic axes, where a line is one efficiency.
+
+    Curves that follow the ideal line scale; grey lines tell what those below it have left.
+    """
     base = run.baseline.ranks * run.baseline.threads
     ends = [min(_places(drawn)), max(_places(drawn))]
-    data = [_ideal(ends, [end / base for end in ends])]
-    data += [_trace(one, lambda cell: cell.speedup) for one in drawn]
-    return {"data": data, "layout": _layout(drawn, _upright("speedup", data))}
+    curves = [_trace(one, lambda cell: cell.speedup) for one in drawn]
+    levels = [_ideal(ends, [end / base for end in ends])]
+    levels += [_level(ends, base, part) for part in _LEVELS]
+    values = [value for trace in curves for value in trace["y"]]
+    upright = logarithmic("speedup", [*values, ends[1] / base])
+    marks = [
+        {
+            "x": 1,
+            "y": log10(part * ends[1] / base),
+            "xref": "paper",
+            "xanchor": "left",
+            "xshift": 4,
+            "text": f"{100 * part:.0f} %",
+            "showarrow": False,
+            "font": {"color": "--soft", "size": 11},
+        }
+        for part in (1.0, *_LEVELS)
+        if 10 ** upright["range"][0] <= part * ends[1] / base
+    ]
+    margin = {"l": 8, "r": 46, "t": 6, "b": 44}
+    more = {"annotations": marks, "margin": margin}
+    return {"data": [*levels, *curves], "layout": _layout(drawn, upright) | more}
 
 
-def efficiency_figure(drawn: Sequence[Line]) -> Figure:
-    """Efficiency in percent, which is also what tokens/s scale with, with the ideal line."""
-    data = [_ideal([min(_places(drawn)), max(_places(drawn))], [100, 100])]
-    data += [_trace(one, lambda cell: 100 * cell.efficiency) for one in drawn]
-    return {
-        "data": data,
-        "layout": _layout(drawn, axis("efficiency", rangemode="tozero", ticksuffix=" %")),
-    }
+def _level(x: Sequence[float], base: int, part: float) -> Figure:
+    line = {"color": "--line", "width": 1.5}
+    return _ideal(x, [part * end / base for end in x]) | {"name": f"{part:.0%}", "line": line}
 
 
 def _trace(one: Line, value: Callable[[Entry], float]) -> Figure:
@@ -204,19 +261,9 @@ def _trace(one: Line, value: Callable[[Entry], float]) -> Figure:
 def _upright(title: str, traces: Sequence[Figure]) -> Figure:
     """An axis for the values of some traces: logarithmic, or from 0 where they lie close."""
     values = [value for trace in traces for value in trace["y"]]
-    low, high = min(values) / 1.25, max(values) * 1.25
-    decades = range(floor(log10(low)), ceil(log10(high)) + 1)
-    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    shown = [tick for tick in ticks if low <= tick <= high]
     if max(values) / min(values) < _FAR:
         return axis(title, rangemode="tozero")
-    return axis(
-        title,
-        type="log",
-        range=[log10(low), log10(high)],
-        tickvals=shown,
-        ticktext=[f"{tick:,g}" for tick in shown],
-    )
+    return logarithmic(title, values)
 
 
 def _ideal(x: Sequence[float], y: Sequence[float]) -> Figure:

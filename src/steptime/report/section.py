@@ -29,8 +29,8 @@ class Page:
 
     @cached_property
     def subjects(self) -> list[Subject]:
-        """The strategies of all runs."""
-        return subjects(self.runs)
+        """The strategies of all runs, in the order of the terminal: the fastest that fits first."""
+        return sorted(subjects(self.runs), key=lambda one: one.entry.standing)
 
     @cached_property
     def strategies(self) -> dict[str, StepFigures]:

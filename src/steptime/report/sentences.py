@@ -92,8 +92,21 @@ def bound(run: RunRecord) -> str:
 
 
 def doubt(run: RunRecord) -> str:
-    """How sure the headline is, and what to doubt of it; nothing of one strategy alone."""
-    return " ".join([*how_sure(run), *circumstances(run)]) if len(run.strategies) > 1 else ""
+    """How sure the headline is, and what to doubt of it."""
+    entry = run.best
+    if entry.source == "simulated":
+        return expected_sentence(entry.expected)
+    if len(run.strategies) > 1:
+        return " ".join([*how_sure(run), *circumstances(run)])
+    times = entry.step_time_s
+    low, high = format_seconds(times.p10), format_seconds(times.p90)
+    return f"Of ten steps eight took {low} to {high}." if times.p90 > times.p10 else ""
+
+
+DOUBT_OF_SEVERAL = (
+    "The runs did not take turns, and may have done different work: steptime diff says whether two "
+    "that did the same differ by more than chance."
+)
 
 
 def closed_form(library: str | None) -> str:
@@ -123,7 +136,6 @@ def facts(run: RunRecord) -> list[tuple[str, str, str]]:
         ("ranks", rank_counts(run).rpartition(" ")[0], each),
         ("cluster", run.place.cluster, run.place.cluster_title or ""),
         ("fidelity", run.timing.fidelity, closed_form(run.timing.library)),
-        ("computing", str(run.best.compute_speed or "").removeprefix("computing "), ""),
         *_rates(run.best),
         ("backend", run.place.backend, ""),
         ("precision", run.work.precision, ""),
@@ -139,8 +151,4 @@ def _rates(entry: StepFigures) -> list[tuple[str, str, str]]:
     if used is None:
         return []
     how = formula_sentence(used) if used.mfu is not None else ""
-    told = [("use of devices", rates_sentence(used)[:-1], how)]
-    if entry.source == "simulated":
-        off = f"{100 * entry.expected.error:.0f} %" if entry.expected else "unknown"
-        told.append(("expected error", off, expected_sentence(entry.expected)))
-    return told
+    return [("use of devices", rates_sentence(used)[:-1], how)]

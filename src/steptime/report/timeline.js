@@ -179,6 +179,7 @@ function drawStep() {
   };
   draw(stepFigure, { data, layout }, paperWidth);
   showRange();
+  tellStreams(pitch);
   performance.mark("timeline-drawn");
 }
 
@@ -201,6 +202,15 @@ function rowLabels(place, pitch) {
   }
   const small = { size: pitch >= 15 && innerWidth > 560 ? 12 : 10, color: "--ink" };
   return { tickvals, ticktext, tickfont: small, range: [place.height + 0.1, -0.1] };
+}
+
+/** Where rows are too thin for the names of their streams, these are told once. */
+function tellStreams(pitch) {
+  const { each, rows } = view.trace;
+  const unfolded = view.place.bands.some(({ rank }) => rank !== undefined);
+  const names = rows.slice(0, each).map(([, stream]) => stream);
+  document.getElementById("streams-note").textContent =
+    pitch < 12 && each > 1 && unfolded ? `rows of a rank, from above: ${names.join(", ")}` : "";
 }
 
 /** The ground of a rank's rows is its own step. */

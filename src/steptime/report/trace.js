@@ -11,17 +11,11 @@ const PHASES = ["step", "compute", "communication", "update", "wait", "other"];
 const [, COMPUTE, COMMUNICATION, UPDATE, WAIT] = [0, 1, 2, 3, 4];
 
 async function unpack(text) {
-  const raw = atob(text.trim());
-  const bytes = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  const bytes = bytesOf(text);
   const size = new DataView(bytes.buffer).getUint32(0, true);
-  const inflate = (part) =>
-    new Response(
-      new Blob([part]).stream().pipeThrough(new DecompressionStream("deflate")),
-    ).arrayBuffer();
   const [texts, numbers] = await Promise.all([
-    inflate(bytes.subarray(4, 4 + size)),
-    inflate(bytes.subarray(4 + size)),
+    inflated(bytes.subarray(4, 4 + size)).arrayBuffer(),
+    inflated(bytes.subarray(4 + size)).arrayBuffer(),
   ]);
   const head = JSON.parse(new TextDecoder().decode(texts));
   return new Trace(head, new Uint8Array(numbers));

@@ -1,6 +1,5 @@
 """The timeline that a page carries: its steps, packed for the browser to draw any part of them."""
 
-import base64
 import json
 import zlib
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.report.packed import packed
 from steptime.report.rows import Layout, layout_of
 from steptime.report.steps import Window, by_rank, default_step, window
 from steptime.timeline import Phase, Timeline
@@ -17,10 +17,10 @@ from steptime.timeline.critical_path import critical_path
 from steptime.units import format_seconds
 
 MAX_INTERVALS = 600_000
-"""Of all steps of a page together: about 4 MB of it."""
+"""Of all steps of a page together: about 3.5 MB of it."""
 
 MAX_BYTES = 4_600_000
-"""Of all traces of a page, packed: beside plotly.js it stays below 10 MB."""
+"""Of all traces of a page, packed: beside plotly.js it stays below 7 MB."""
 
 MAX_STEPS = 200
 _FEW = 20_000  # messages of a step
@@ -32,7 +32,7 @@ _TICKS = 1 << 24  # of a step: what times are counted in
 class Traced:
     """The steps of one strategy.
 
-    ``packed``: base64 of what ``trace.js`` reads. ``note``: what is there and what is not.
+    ``packed``: what ``trace.js`` reads. ``note``: what is there and what is not.
     """
 
     name: str
@@ -119,7 +119,7 @@ def _note(timeline: Timeline, name: str, shown: Window, steps: int, left_out: st
 def _packed(
     timeline: Timeline, name: str, windows: Sequence[Window], layout: Layout, first: int
 ) -> str:
-    """Base64 of two deflated parts, JSON and then columns, behind the length of the first."""
+    """Two deflated parts, JSON and then columns, behind the length of the first."""
     tick = max(one.length for one in windows) / _TICKS or 1e-9
     kinds: dict[tuple[int, int, int, int], int] = {}
     columns: list[NDArray[np.int64]] = []
@@ -142,7 +142,7 @@ def _packed(
     }
     texts = zlib.compress(json.dumps(head, separators=(",", ":")).encode(), 6)
     numbers = zlib.compress(_planes(table), 6)
-    return base64.b64encode(len(texts).to_bytes(4, "little") + texts + numbers).decode()
+    return packed(len(texts).to_bytes(4, "little") + texts + numbers)
 
 
 def _planes(table: NDArray[np.int64]) -> bytes:

@@ -27,7 +27,8 @@ class CheckRecord:
 
     ``ok``: nothing was found that counts as failure, ``fail_on`` being the kinds that do.
     ``exit_code``: the script's own, None where none was run. ``ended_by_check``: the job stood
-    still and was ended.
+    still and was ended. ``stacks``: of each rank that was asked for it, by its number, the
+    frames of the thread that runs the script, the innermost first.
     """
 
     verb: str = "check"
@@ -39,6 +40,7 @@ class CheckRecord:
     ranks: int | None = None
     exit_code: int | None = field(default=None, metadata=ALWAYS)
     ended_by_check: bool = False
+    stacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     environment: Environment
 
 

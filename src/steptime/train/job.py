@@ -122,6 +122,14 @@ def read_counters(training: Live) -> Counters:
     return Counters(training.traffic, wire_traffic())
 
 
+def passed_over(before: Counters, begin: Counters, end: Counters) -> Counters:
+    """``before`` as if nothing had moved from ``begin`` to ``end``."""
+    wire = None
+    if before.wire and begin.wire and end.wire:
+        wire = before.wire.plus(end.wire.minus(begin.wire))
+    return Counters(before.traffic.plus(end.traffic.minus(begin.traffic)), wire)
+
+
 def bring_home(
     training: Live, losses: Sequence[Tensor], before: Counters, timed_from: int
 ) -> RankRecord:

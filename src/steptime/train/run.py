@@ -12,7 +12,14 @@ from steptime.errors import SteptimeError, UsageError
 from steptime.strategies import Strategy
 from steptime.train.checkpoint import load_checkpoint
 from steptime.train.figures import RankRecord
-from steptime.train.job import Job, bring_home, no_collection, read_counters, start_training
+from steptime.train.job import (
+    Job,
+    bring_home,
+    no_collection,
+    passed_over,
+    read_counters,
+    start_training,
+)
 from steptime.train.keeping.choice import agreed, candidates
 from steptime.train.keeping.folders import sweep
 from steptime.train.keeping.goodput import Goodput, Ledger, process_began
@@ -130,7 +137,9 @@ def _train(this: LongRun, start: _Start) -> Trained:
                 before = read_counters(training)
             watch.step(outcome)
             if done % every == 0 or done == last:
+                aside = read_counters(training)  # ZeRO-3 gathers parameters for held-out text too
                 loss = training.held_out_loss(job.tokens, run.val_batches)
+                before = passed_over(before, aside, read_counters(training))
                 validations.append(Validation(done, loss))
                 watch.validation(validations[-1])
             watch.keep(outcome, asked())

@@ -2,8 +2,9 @@
 
 Parameters, gradients and optimizer state as in ZeRO (Rajbhandari et al., arXiv 1910.02054, section
 3); activations as in Korthikanti et al. (arXiv 2205.05198, section 4), of any width of the MLP and
-any number of key heads, and without dropout's masks where a model has none. Attention is taken to
-keep its scores unless they are recomputed, as a fused one does.
+any number of key heads, and without dropout's masks where a model has none. Attention with dropout
+is taken to keep its scores unless they are recomputed, as that paper's does; attention without is
+fused and keeps none (FlashAttention, arXiv 2205.14135).
 """
 
 from collections.abc import Iterable, Sequence
@@ -91,8 +92,9 @@ class Activations:
     def _scores(self) -> int:
         """Attention's scores: of every head, for each token and each token it attends to."""
         model, cut = self.model, self.cut
-        width = element_bytes(cut.dtype)
-        each = 2 * width + 1 if model.architecture.dropout else width
+        if not model.architecture.dropout:
+            return 0
+        each = 2 * element_bytes(cut.dtype) + 1
         seen = min(cut.row, model.window or cut.row)
         return cut.tokens * seen * model.heads * each // cut.mesh.tensor
 

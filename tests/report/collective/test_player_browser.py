@@ -148,11 +148,73 @@ def test_the_page_never_scrolls_sideways(open_page: Callable[..., Any], width: i
     kinds = page.evaluate("panels.map((panel) => panel.layout)")
     assert kinds == ["hosts", "tree", "circle"]
     inside = """panels.every((panel) => {
-      const place = arrange(panel, panel.canvas.clientWidth);
-      return place.points.every(([x, y]) => x - place.box / 2 >= 0 && y - place.box / 2 >= 0
-        && x + place.box / 2 <= panel.canvas.clientWidth && y + place.box / 2 <= place.height);
+      const { place } = panel;
+      const [half, tall] = [place.box / 2, boxHeight(panel, place.box) / 2];
+      return place.points.every(([x, y]) => x - half >= 0 && y - tall >= 0
+        && x + half <= panel.canvas.clientWidth && y + tall <= place.height);
     })"""
     assert page.evaluate(inside)
+
+
+@pytest.mark.parametrize(("width", "name"), [(390, "ring"), (1280, "ring"), (1280, "double_tree")])
+def test_the_picture_and_the_words_stand_above_the_controls(
+    open_page: Callable[..., Any], width: int, name: str
+) -> None:
+    page = open_page(named(f"all_reduce/{name}", 8), width=width)
+    stage, told, controls = (
+        page.locator(which).bounding_box() for which in (".stage", ".told", ".controls")
+    )
+    assert stage["y"] + stage["height"] < controls["y"]
+    assert told["y"] + told["height"] < controls["y"]
+    overlapping = """() => panels[0].place.points.some(([x, y], i, all) => all.some(([u, v], j) =>
+      i < j && Math.abs(x - u) < panels[0].place.box && Math.abs(y - v) < panels[0].place.box))"""
+    assert not page.evaluate(overlapping)
+
+
+def test_two_trees_have_two_colours(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/double_tree", 8, blocks=4), named("all_reduce/ring", 8))
+    assert page.evaluate("panels.map((panel) => panel.trees.join(''))") == ["00001111", ""]
+    wires = page.evaluate("panels[0].wires")
+    edges = [{frozenset(wire[:2]) for wire in wires if wire[2] == tree} for tree in (0, 1)]
+    assert [len(tree) for tree in edges] == [7, 7]
+    assert edges[0] != edges[1]
+    assert page.evaluate("panels[1].wires.every(([, , tree]) => tree < 0)")
+    assert page.evaluate("new Set([ink.tree0, ink.tree1, ink.wire]).size") == 3
+
+
+def test_a_term_explains_itself_to_mouse_keyboard_and_finger(
+    open_page: Callable[..., Any],
+) -> None:
+    page = open_page(named("all_reduce/ring", 8), width=390, has_touch=True)
+    means, term = page.locator("#means"), page.locator(".term", has_text="latency")
+    for ask in (term.hover, term.focus, term.tap):
+        ask()
+        assert means.inner_text().startswith("α is what a message takes")
+        box = means.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        page.keyboard.press("Escape")
+        assert means.is_hidden()
+        term.blur()
+
+
+def test_arrows_go_by_rounds_on_the_slider_too(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/ring", 4))
+    page.locator("#position").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert "round 2, of 0 to 5" in told(page)
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("player.at") == 1
+
+
+def test_the_answer_names_the_fastest_of_one_collective(open_page: Callable[..., Any]) -> None:
+    page = open_page(named("all_reduce/ring", 8), named("all_reduce/recursive_doubling", 8))
+    said = page.locator("#answer").inner_text()
+    assert said.startswith("For S = 8 MiB ring is the fastest: ring 1.54 ms, recursive_doubling 2")
+    assert said.endswith("computed, not measured.")
+    page.locator("#size").fill("0")
+    assert "recursive_doubling is the fastest" in page.locator("#answer").inner_text()
 
 
 def test_the_stage_follows_a_change_to_dark(open_page: Callable[..., Any]) -> None:
@@ -225,9 +287,17 @@ def test_a_wrong_algorithm_is_played_with_what_is_wrong_marked(
     assert page.locator(".findings li").count() == len(findings)
     rounds = {finding.round for finding in findings if finding.round >= 0}
     assert page.locator(".strip g.wrong").count() == len(rounds)
+    assert page.locator("#answer").inner_text().startswith("It is wrong: in round ")
     assert "Wrong" not in told(page)
+    assert page.evaluate(
+        "moment(panels[0]).moving.every((one) => !findingsOf(panels[0], one).length)"
+    )
     page.locator(f'.findings button[data-round="{max(rounds)}"]').first.click()
     last = next(finding for finding in findings if finding.round == max(rounds))
     assert f"Wrong: {last}" in told(page)
+    marked = page.evaluate(
+        "moment(panels[0]).moving.filter((one) => findingsOf(panels[0], one).length)"
+    )
+    assert last.rank in {one["dst"] for one in marked if one["into"] == last.chunk}
     page.keyboard.press("End")
     assert "Not every rank has what it is to have." in told(page)

@@ -15,9 +15,8 @@ def layout(shown: Panel) -> tuple[str, Places]:
     """The kind of layout, ``hosts``, ``tree`` or ``circle``, and the place of each rank.
 
     Ranks stand host by host when the algorithm asks for the hosts, and on a cluster where they are
-    on several. They stand in a tree when the
-    messages form one, or those of a pipeline's first block do; a mere chain is no tree. All others
-    stand on a circle, rank 0 at the top.
+    on several. They stand in a tree when the messages form one, or those of a pipeline's first
+    block do; a mere chain is no tree. All others stand on a circle, rank 0 at the top.
     """
     schedule = shown.schedule
     if "hosts" in shown.algorithm.takes or (shown.timeline and len(set(schedule.hosts)) > 1):
@@ -32,6 +31,30 @@ def layout(shown: Panel) -> tuple[str, Places]:
             return "tree", _tree(neighbours, levels, schedule.root)
     angles = 2 * np.pi * np.arange(schedule.ranks) / schedule.ranks - np.pi / 2
     return "circle", list(zip(np.cos(angles).tolist(), np.sin(angles).tolist(), strict=True))
+
+
+def two_trees(schedule: Schedule) -> list[int]:
+    """Of each slot of the vector the tree, 0 or 1, that it travels, where the slots travel two.
+
+    Empty for all other schedules.
+    """
+    travelled: list[set[tuple[int, int]]] = [set() for _ in range(schedule.slots)]
+    for transfers in schedule.rounds():
+        for src, dst, first, into, count, _ in transfers.tolist():
+            if src != dst:
+                for slot in {*range(first, first + count), *range(into, into + count)}:
+                    travelled[slot].add((min(src, dst), max(src, dst)))
+    trees = list(dict.fromkeys(map(frozenset, travelled)))
+    if len(trees) != 2 or any(len(tree) != schedule.ranks - 1 for tree in trees):
+        return []
+    for tree in trees:
+        neighbours: dict[int, set[int]] = {rank: set() for rank in range(schedule.ranks)}
+        for one, other in tree:
+            neighbours[one].add(other)
+            neighbours[other].add(one)
+        if len(_levels(neighbours, schedule.root)) < schedule.ranks:
+            return []
+    return [trees.index(frozenset(edges)) for edges in travelled]
 
 
 def _neighbours(schedule: Schedule, chunks: range) -> dict[int, set[int]]:

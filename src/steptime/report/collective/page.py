@@ -8,7 +8,7 @@ import numpy as np
 from steptime.collectives import Round, Schedule
 from steptime.collectives.price import round_ends
 from steptime.errors import UsageError
-from steptime.report.collective.layout import layout
+from steptime.report.collective.layout import layout, two_trees
 from steptime.report.collective.panel import Panel
 from steptime.report.collective.picture import busy_ports, phases
 from steptime.report.collective.schedule_timeline import ScheduleTimeline, told
@@ -86,6 +86,7 @@ def _panel(shown: Panel, sizes: Sequence[int]) -> dict[str, Any]:
         "data": bool(nbytes),
         "holds": _holds(schedule),
         "layout": kind,
+        "trees": two_trees(schedule),
         "places": [[round(x, 4), round(y, 4)] for x, y in places],
         "rounds": [[int(n) for row in t.tolist() for n in row] for t in rounds],
         "phases": [[p.first, p.last, p.words, p.regular] for p in phases(schedule)],

@@ -42,6 +42,16 @@ function carryOut(panel, before, transfers) {
   return after;
 }
 
+/** Which of two trees a range travels, or −1 where there are none. */
+const treeOf = (panel, { first }) => panel.trees[first] ?? -1;
+
+/** What is wrong that this range, in its round, reads or writes. */
+function findingsOf(panel, { src, dst, first, into, count, round }) {
+  const within = (from, chunk) => from <= chunk && chunk < from + count;
+  return panel.findings.filter(([its, rank, chunk]) => its === round
+    && ((rank === dst && within(into, chunk)) || (rank === src && within(first, chunk))));
+}
+
 const has = (holds, at, rank) => (holds.bits[at * holds.words + (rank >> 5)] >>> (rank & 31)) & 1;
 
 /* A panel: one algorithm, its states, and the elements that show it. */
@@ -63,7 +73,8 @@ function open(panel, element) {
     for (const { src, dst, count } of transfers) if (src !== dst) total[src] += count / panel.chunks;
     sent.push(total);
   }
-  const wires = new Set(rounds.flat().filter((t) => t.src !== t.dst).map((t) => `${t.src} ${t.dst}`));
+  const moved = rounds.flat().filter(({ src, dst }) => src !== dst);
+  const wires = new Set(moved.map((transfer) => `${transfer.src} ${transfer.dst} ${treeOf(panel, transfer)}`));
   const find = (name) => element.querySelector(name);
   return {
     ...panel, rounds, states, sent, element, ...(simulated ? flights(panel, rounds) : {}),
@@ -222,7 +233,7 @@ function show() {
 function play(on) {
   player.playing = on;
   if (on && player.at >= last() - 1e-12) player.at = 0;
-  document.querySelector(".controls").classList.toggle("playing", on);
+  byId("controls").classList.toggle("playing", on);
   document.querySelector(".play").setAttribute("aria-label", on ? "pause" : "play");
   player.last = performance.now();
   if (on) requestAnimationFrame(frame);
@@ -269,7 +280,7 @@ for (const button of document.querySelectorAll("[data-do]")) {
 }
 
 addEventListener("keydown", (event) => {
-  if (event.target.matches("input, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.matches("input:not(#position), select") || event.ctrlKey || event.metaKey || event.altKey) return;
   const action = { " ": "play", ArrowLeft: "back", ArrowRight: "step", Home: "start", End: "end" }[event.key];
   if (!action || (event.key === " " && event.target.matches("button"))) return;
   event.preventDefault();
@@ -321,13 +332,36 @@ function resize(size) {
     cell.textContent = seconds(time);
     cell.classList.toggle("best", panels.length > 1 && time === fastest);
   });
+  byId("answer").textContent = answer();
+  byId("answer").classList.toggle("wrong", panels.some((panel) => panel.findings.length > 0));
   panels.forEach(layStrip);
   show();
 }
 
+/** Which is the fastest and what that rests on, in a sentence. */
+function answer() {
+  const wrong = panels.filter((panel) => panel.findings.length);
+  if (wrong.length) return `${panels.length > 1 ? wrong[0].title : "It"} is wrong: ${wrongSince(wrong[0])}.`;
+  const size = panels.some(({ data }) => data) ? `For S = ${binary(sizes[player.size])} ` : "";
+  const doubt = simulated ? "simulated" : "computed, not measured";
+  const times = panels.map((panel) => ({ panel, time: ends(panel).at(-1) ?? 0 })).sort((a, b) => a.time - b.time);
+  const rivals = panels.length > 1 && panels.every(({ collective }) => collective === panels[0].collective);
+  const [first, ...others] = times.map(({ panel, time }) => `${rivals ? panel.algorithm : panel.title} ${seconds(time)}`);
+  const text = panels.length === 1 ? `${size}it takes ${seconds(times[0].time)}; ${doubt}.`
+    : rivals ? `${size}${times[0].panel.algorithm} is the fastest: ${[first, ...others].join(", ")}; ${doubt}.`
+      : `${size}${[first, ...others].join(", ")}; ${doubt}.`;
+  return text.replace(/^./, (letter) => letter.toUpperCase());
+}
+
+/** Where a wrong algorithm goes wrong first. */
+function wrongSince(panel) {
+  const [round, rank, chunk, what] = panel.findings.reduce((a, b) => (since(panel, b) < since(panel, a) ? b : a));
+  return `${round < 0 ? "no round writes" : `in round ${round},`} chunk ${chunk} of rank ${rank}${round < 0 ? "" : ` ${what}`}`;
+}
+
 function theme() {
   const style = getComputedStyle(document.documentElement);
-  const names = ["paper", "ink", "soft", "band", "mark", "reduce", "copy", "wire", "empty", "wrong"];
+  const names = ["paper", "ink", "soft", "band", "mark", "reduce", "copy", "wire", "empty", "wrong", "tree0", "tree1"];
   ink = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
@@ -337,4 +371,5 @@ dark.addEventListener("change", () => {
 });
 addEventListener("resize", show);
 theme();
+byId("page").focus({ preventScroll: true }); // so that the keys which scroll a page scroll it
 resize(Number(byId("size")?.value ?? 0));

@@ -2,7 +2,9 @@
 
 /* The stage: the ranks of a panel, what they hold, and what is on its way between them. */
 
-const HIGHEST = 620; // pixels of a tree or of rows of hosts, where their boxes allow it
+const LARGEST = 104; // pixels of a box
+const LOWEST = 220; // of a stage in a window that is too low for it
+const WORDS = 112; // of what is told below a stage
 const colors = new Map();
 let ink = {};
 
@@ -46,30 +48,61 @@ function image(panel, state, rank) {
 /** A box is square where each row is a contribution, else half as high as wide. */
 const boxHeight = (panel, side) => (panel.reduces ? side : Math.max(side * 0.5, 8));
 
-/** Where the ranks stand on a stage so wide, how large their boxes are, and how high it is. */
-function arrange(panel, width) {
+/** How high a stage may be: it and the words below it stand above the controls, where they can. */
+function room(panel) {
+  const { element, canvas, told } = panel;
+  const top = element.getBoundingClientRect().top + byId("page").scrollTop;
+  const beside = told.getBoundingClientRect().left >= canvas.getBoundingClientRect().right;
+  const others = (element.querySelector("h2")?.offsetHeight ?? 0) + (beside ? 0 : WORDS) + 16;
+  const above = top < innerHeight / 2 ? top : 0; // further down the reader scrolls to it
+  return Math.max(LOWEST, innerHeight - byId("controls").offsetHeight - above - others);
+}
+
+/** Where the ranks stand on a stage so wide and so high at most, and how large their boxes are. */
+function arrange(panel, width, highest) {
+  const key = `${width} ${highest}`;
+  if (panel.place?.key !== key) {
+    const place = panel.layout === "circle" ? onCircle(panel, width, highest) : inRows(panel, width, highest);
+    panel.place = { key, ...place };
+  }
+  return panel.place;
+}
+
+/** The largest boxes that leave each other room on an ellipse that fills the stage. */
+function onCircle(panel, width, highest) {
+  const crowded = panel.ranks > 16;
+  const label = panel.ranks > 32 ? 12 : 18;
+  const height = Math.min(highest, width, 620);
+  const gap = crowded ? 2 : 10;
+  for (let box = Math.min(LARGEST, 0.22 * width); ; box *= 0.96) {
+    const tall = boxHeight(panel, box);
+    const [across, down] = crowded ? [box / 2 + 0.75 * label + 10, tall / 2 + 1.3 * label] : [box / 2 + 6, tall / 2 + label / 2 + 8];
+    const centre = [width / 2, height / 2 + (crowded ? 0 : label / 2 - 4)];
+    const points = panel.places.map(([x, y]) => [centre[0] + (width / 2 - across) * x, centre[1] + (height / 2 - down) * y]);
+    const apart = ([x, y], [u, v]) => Math.abs(x - u) >= 1.14 * box + gap || Math.abs(y - v) >= tall + (crowded ? 0 : label) + gap;
+    if (box < 10 || points.every((one, i) => points.slice(i + 1).every((other) => apart(one, other)))) {
+      return { box, label, height, points };
+    }
+  }
+}
+
+/** A tree's levels or the hosts as rows, as far apart as the height allows. */
+function inRows(panel, width, highest) {
   const xs = panel.places.map(([x]) => x);
   const ys = panel.places.map(([, y]) => y);
   const label = panel.ranks > 32 ? 12 : 18;
-  if (panel.layout === "circle") {
-    const chord = 2 * Math.sin(Math.PI / Math.max(2, panel.ranks));
-    const outer = width / 2 - (panel.ranks > 16 ? label : 6);
-    const box = Math.max(10, Math.min(104, (outer * chord * 0.72) / (1 + chord * 0.45), width * 0.2));
-    const radius = outer - box * 0.62 - label / 2;
-    const height = 2 * (radius + box / 2 + label + 10);
-    const centre = [width / 2, height / 2];
-    return { box, label, height, points: panel.places.map(([x, y]) => [centre[0] + radius * x, centre[1] + radius * y]) };
-  }
-  const columns = Math.max(...xs) + 1;
   const rows = Math.max(...ys) + 1;
+  const columns = Math.max(...xs) + 1;
   const across = width / columns;
-  const fits = Math.max(48, (HIGHEST / rows) * 0.6);
-  const box = Math.max(8, Math.min(104, across * 0.74, panel.reduces ? fits : 2 * fits));
-  const gap = Math.max(30, Math.min(90, box * 0.8)) + (panel.layout === "hosts" ? 8 : 0);
-  const down = boxHeight(panel, box) + label + gap;
+  const most = Math.max(label + 24, (highest - 12) / rows); // of a row
+  const head = panel.layout === "hosts" ? label + 12 : label;
+  const fits = 0.66 * (most - head);
+  const box = Math.max(8, Math.min(LARGEST, across * 0.74, panel.reduces ? fits : 2 * fits));
+  const tall = boxHeight(panel, box);
+  const down = Math.min(most, tall + head + Math.max(30, Math.min(90, box * 0.8)));
   const indent = (row) => (panel.layout === "hosts" ? (columns - xs.filter((_, i) => ys[i] === row).length) * across / 2 : 0);
-  const height = rows * down + 12;
-  return { box, label, height, down, points: panel.places.map(([x, y]) => [(x + 0.5) * across + indent(y), (y + 0.5) * down + 6]) };
+  const points = panel.places.map(([x, y]) => [(x + 0.5) * across + indent(y), y * down + head + tall / 2 + 6]);
+  return { box, label, height: rows * down + 12, down, points };
 }
 
 function sized(canvas, height) {
@@ -123,7 +156,7 @@ function rule(context, panel, x, y, side, height) {
 
 function draw(panel) {
   const { rounds, moving } = moment(panel);
-  const place = arrange(panel, panel.canvas.clientWidth);
+  const place = arrange(panel, panel.canvas.clientWidth, room(panel));
   const context = sized(panel.canvas, place.height);
   const tall = boxHeight(panel, place.box);
   const strength = panel.layout === "circle" ? 0.1 : 0.16;
@@ -143,25 +176,32 @@ function draw(panel) {
 }
 
 function drawWires(context, panel, place, strength) {
-  context.strokeStyle = ink.wire;
   context.lineWidth = panel.wires.length > 200 ? 0.5 : 1.25;
-  for (const [src, dst] of panel.wires) {
+  for (const [src, dst, tree] of panel.wires) {
+    context.strokeStyle = tree < 0 ? ink.wire : ink[`tree${tree}`];
+    context.globalAlpha = tree < 0 ? 1 : 0.35;
     const [a, b] = [place.points[src], place.points[dst]];
     context.beginPath();
     context.moveTo(...a);
     context.quadraticCurveTo(...bend(a, b, strength), ...b);
     context.stroke();
   }
+  context.globalAlpha = 1;
 }
 
+/** The messages of the moment as arrows: in the colour of their tree where there are two. */
 function drawActive(context, panel, place, transfers, strength) {
   const thin = panel.ranks > 24;
-  for (const { src, dst, reduce } of transfers) {
+  for (const transfer of transfers) {
+    const { src, dst, reduce } = transfer;
     if (src === dst) continue;
     const [a, b] = [place.points[src], place.points[dst]];
     const control = bend(a, b, strength);
-    context.strokeStyle = context.fillStyle = reduce ? ink.reduce : ink.copy;
-    context.lineWidth = thin ? 1 : 2.25;
+    const tree = treeOf(panel, transfer);
+    const wrong = findingsOf(panel, transfer).length > 0;
+    const color = tree < 0 ? (reduce ? ink.reduce : ink.copy) : ink[`tree${tree}`];
+    context.strokeStyle = context.fillStyle = wrong ? ink.wrong : color;
+    context.lineWidth = (thin ? 1 : 2.25) * (wrong ? 1.8 : 1);
     context.beginPath();
     context.moveTo(...a);
     context.quadraticCurveTo(...control, ...b);
@@ -175,7 +215,20 @@ function drawActive(context, panel, place, transfers, strength) {
     context.lineTo(x - head * Math.cos(angle - 0.45), y - head * Math.sin(angle - 0.45));
     context.lineTo(x - head * Math.cos(angle + 0.45), y - head * Math.sin(angle + 0.45));
     context.fill();
+    if (wrong) cross(context, ...along(a, control, b, 0.38));
   }
+}
+
+/** The mark of what is wrong. */
+function cross(context, x, y) {
+  context.font = "700 20px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.lineWidth = 5;
+  context.strokeStyle = ink.paper;
+  context.fillStyle = ink.wrong;
+  context.strokeText("✗", x, y);
+  context.fillText("✗", x, y);
 }
 
 function drawRank(context, panel, place, rank, round, tall, idle) {
@@ -239,7 +292,7 @@ function drawHosts(context, panel, place) {
   context.fillStyle = ink.soft;
   panel.places.forEach(([column, row], rank) => {
     if (column) return;
-    const y = row * place.down + 6;
+    const y = row * place.down + 8;
     context.fillText(`host ${panel.hosts[rank]}`, 0, y + 2);
     context.fillRect(52, y + 1.5, panel.canvas.clientWidth - 52, 1);
   });

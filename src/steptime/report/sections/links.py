@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from steptime.report.alike import alike
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
 from steptime.report.palette import VERMILLION
 from steptime.report.section import Page, Section
 from steptime.runs.figures import LinkUse, StepFigures
 
 _ROW = 18  # pixels
-_LONGEST_NAME = 44
+_LONGEST_NAME = 40
 _FULL = 1.005  # above is more than rounding
 
 
@@ -40,12 +41,13 @@ def _figure(name: str, use: LinkUse | None) -> Figure | None:
     width, begin = 1e3 * use.bin_s, 1e3 * use.begin_s
     bins = len(use.utilisation[0])
     shown = [begin, begin + width * bins]
-    links = [label(_short(link)) for link in use.links]
+    same = alike(zip(use.links, use.utilisation, strict=True), _course)
+    links = [label(_short(group[0][0], len(group))) for group in same]
     return {
         "data": [
             {
                 "type": "heatmap",
-                "z": use.utilisation,
+                "z": [group[0][1] for group in same],
                 "x0": begin + width / 2,
                 "dx": width,
                 "y0": 0,
@@ -83,6 +85,9 @@ def _note(name: str, use: LinkUse) -> str:
     note = f"How much of each link's bandwidth a step of {name} uses, {when}."
     if overbooked(use):
         note += f" {OVERBOOKED}"
+    pairs = zip(use.links, use.utilisation, strict=True)
+    if len(alike(pairs, _course)) < len(use.links):
+        note += " Links that are used alike share a row: +3 are three more like it."
     if use.left_out:
         note += (
             f" The busiest {len(use.links)} links are shown, and {use.left_out:,} that carry "
@@ -91,12 +96,18 @@ def _note(name: str, use: LinkUse) -> str:
     return note
 
 
-def _short(name: str) -> str:
-    """A name that leaves room for the figure: its middle goes."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    half = _LONGEST_NAME // 2
-    return f"{name[: half - 1]}…{name[-half:]}"
+def _course(link: tuple[str, Sequence[float]]) -> tuple[float, ...]:
+    """What a link's use looks like: links of which it is the same have one row."""
+    return tuple(round(part, 2) for part in link[1])
+
+
+def _short(name: str, count: int) -> str:
+    """A name that leaves room for the figure: its middle goes; and how many are like it."""
+    others = f" +{count - 1}" * (count > 1)
+    if len(name) > _LONGEST_NAME:
+        half = _LONGEST_NAME // 2
+        name = f"{name[: half - 1]}…{name[-half:]}"
+    return f"{name}{others}"
 
 
 def _shown(page: Page) -> Mapping[str, Any] | None:

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any
 
+from steptime.report.alike import alike, ranks_text
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
-from steptime.report.palette import Part, parts_of
+from steptime.report.palette import PARTS, Part, parts_of
 from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
-from steptime.runs.figures import Parts
+from steptime.runs.figures import Parts, RankFigures
 from steptime.runs.record import RunRecord
 from steptime.units import format_seconds
 
@@ -67,7 +68,8 @@ def parts_figure(rows: Sequence[tuple[str, str, Parts]], parts: Sequence[Part]) 
 def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Parts]]:
     """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out.
 
-    Of its ranks those that the timeline holds: of very many they stand for all.
+    Of its ranks those that the timeline holds, for of very many they stand for all; those that are
+    alike share a row.
     """
     rows: list[tuple[str, str, Parts]] = [
         (one.name, format_seconds(one.entry.step_time_s.median), one.entry) for one in found
@@ -83,14 +85,23 @@ def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Parts]]:
         for rank in one.entry.ranks
         if not isnan(rank.compute_s) and (not held or rank.rank in held)
     ]
+    same = alike(ranks, lambda rank: (format_seconds(rank.step_time_s), *_shown_parts(rank)))
     return rows + [
-        (
-            f"rank {rank.rank}" + f" on {rank.host}" * bool(rank.host),
-            format_seconds(rank.step_time_s),
-            rank,
-        )
-        for rank in ranks[:_MOST_PARTS]
+        (_named(group), format_seconds(group[0].step_time_s), group[0])
+        for group in same[:_MOST_PARTS]
     ]
+
+
+def _shown_parts(entry: Parts) -> tuple[str, ...]:
+    """The parts as they are written: ranks of which all are the same have one bar."""
+    return tuple(format_seconds(getattr(entry, part.field) or 0.0) for part in PARTS)
+
+
+def _named(ranks: Sequence[RankFigures]) -> str:
+    """Some ranks, and their host where they share it."""
+    hosts = {rank.host for rank in ranks}
+    where = f" on {ranks[0].host}" if len(hosts) == 1 and ranks[0].host else ""
+    return ranks_text([rank.rank for rank in ranks]) + where
 
 
 def _axes(run: RunRecord) -> list[tuple[str, str, str, str]]:

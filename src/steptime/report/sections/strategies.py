@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from steptime.report.about import byte_sources, sources
+from steptime.report.alike import alike
 from steptime.report.palette import parts_of
 from steptime.report.section import Page, Section
 from steptime.runs.figures import Parts, StepFigures
@@ -212,7 +213,10 @@ def _level(page: Page) -> bool:
 def _shown(page: Page) -> Mapping[str, Any]:
     return {
         "table": strategy_table(page.strategies, level=_level(page)),
-        "summaries": {name: entry.summary for name, entry in page.strategies.items()},
+        "summaries": {
+            ", ".join(names): page.strategies[names[0]].summary
+            for names in alike(page.strategies, lambda name: page.strategies[name].summary)
+        },
     }
 
 
