@@ -96,11 +96,6 @@ class Lesson:
         """Its questions in order."""
         return (part for part in self.parts if isinstance(part, Question))
 
-    def questions_before(self, command: Command) -> Iterator[Question]:
-        """Those that stand before a command: no run tells the answer to one that is yet to come."""
-        before = self.parts[: self.parts.index(command)]
-        return (part for part in before if isinstance(part, Question))
-
     def commands(self) -> Iterator[Command]:
         """Its commands in order."""
         return (part for part in self.parts if isinstance(part, Command))

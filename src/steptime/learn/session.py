@@ -57,7 +57,7 @@ class Session:
         self.progress.replies[question.name] = read_reply(question, said)
 
     def perform(self, command: Command, *, captured: bool = False) -> tuple[str, list[Finding]]:
-        """Run a command for real and judge what it decides: questions before it, then its claims.
+        """Run a command for real and judge what it decides: open questions, then its claims.
 
         Returns what it printed, empty unless ``captured`` (else it went to the terminal), and the
         findings. Raises SteptimeError where the command fails.
@@ -66,7 +66,7 @@ class Session:
         self.progress.numbers[command.name] = numbers
         found = {
             question.name: self._judged(question)
-            for question in self.lesson.questions_before(command)
+            for question in self.lesson.questions()
             if command.name in names_in(question.answer) <= self.progress.numbers.keys()
         } | {
             f"{command.name} {number}": self._claimed(claim)
