@@ -46,8 +46,8 @@ class Work:
             return
         with recording(self._recorder, "compute", "wait", Phase.WAIT):
             self._handle.wait()
-        if self._finish:
-            self._finish()
+            if self._finish:  # within: what a rank waited for is over when it goes on
+                self._finish()
 
 
 class Communicator:
