@@ -4,9 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from steptime.cluster import Device
 from steptime.errors import SteptimeError
-from steptime.program import PIPELINE, match_calls
 from steptime.replay.backends import stand_in
 from steptime.replay.figures import Replayed, gathered
 from steptime.replay.options import ProxyOptions
@@ -24,10 +22,8 @@ from steptime.runs.proxy_record import (
 )
 from steptime.runs.proxy_step import with_exposed
 from steptime.runs.record import Place
+from steptime.simulate.bubble import bubble_of
 from steptime.timeline import Timeline, phases_of_steps
-
-_NO_DEVICE = Device(name="", flops={}, memory=0.0, memory_bandwidth=np.inf)
-"""Of a program whose computing all has its seconds, nothing is asked of the device."""
 
 
 def replay_proxy(
@@ -56,14 +52,7 @@ def replay_proxy(
 
 def _bubble(proxy: Proxy) -> float:
     """The bubble of its pipeline's own schedule, with what stands in for computing."""
-    if PIPELINE not in proxy.program.axes:
-        return 0.0
-    from steptime.simulate.priced import ideal_step  # which loads numba
-    from steptime.simulate.queues import queues
-
-    program = with_seconds(proxy.program, proxy.seconds_of)
-    queued = queues(program, _NO_DEVICE, np.ones(program.ranks))
-    return ideal_step(program, queued, match_calls(program)).bubble
+    return bubble_of(with_seconds(proxy.program, proxy.seconds_of))
 
 
 def check_right(run: Replayed, backend: str) -> None:

@@ -176,6 +176,7 @@ def _sentences(run: RunRecord) -> Sequence[str]:
     found = [
         *([_verdict(run), *standing.how_sure(run)] if len(strategies) > 1 else []),
         bound(run),
+        *_along_axes(run.best),
         *used_lines(
             run.best.utilisation,
             run.best.expected,
@@ -189,6 +190,15 @@ def _sentences(run: RunRecord) -> Sequence[str]:
         OVERBOOKED if any(overbooked(e.link_use) for e in strategies.values()) else None,
     ]
     return [sentence for sentence in found if sentence]
+
+
+def _along_axes(best: StepFigures) -> Iterator[str]:
+    """A line an axis on what a measured step spends along several."""
+    if best.source != "measured" or len(best.axes) == 1:
+        return
+    for of in best.axes:
+        exposed, hidden = format_seconds(of.exposed_s), format_seconds(of.hidden_s)
+        yield f"Along {of.axis} {exposed} exposed, {hidden} hidden."
 
 
 def _provenance(run: RunRecord) -> str:

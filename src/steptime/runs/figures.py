@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.runs.axis_time import AxisTime
 from steptime.runs.environment import ALWAYS
 from steptime.runs.expected import Expected
 from steptime.runs.utilisation import Utilisation
@@ -217,7 +218,8 @@ class StepFigures:
 
     The parts divide the median step as they divide all timed steps of all ranks together, so they
     add up to it; ``transfer_s`` to ``dependency_s`` are those of exposed communication, None of a
-    run that did not tell them. ``ideal_step_s``: what the step takes on a network that costs
+    run that did not tell them. ``axes``: what it spends along each axis, where ranks share a model.
+    ``ideal_step_s``: what the step takes on a network that costs
     nothing, where it was simulated. ``spec``: the resolved StepSpec of this strategy. A simulation
     trains nothing and has no wire: it has no losses, no hashes and no bytes on one, and no tokens
     where its program says nothing of them. ``utilisation``: of a model of tokens; ``expected``: how
@@ -254,6 +256,7 @@ class StepFigures:
     link_use: LinkUse | None = None
     calls: Sequence[CallKind] = ()
     pairs: PairBytes | None = None
+    axes: Sequence[AxisTime] = ()
     placement: Sequence[AxisPlacement] = ()
     model_memory: ModelMemory | None = None
     compute_speed: ComputeSpeed | None = None

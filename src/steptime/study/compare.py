@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,15 +13,20 @@ import torch.distributed as dist
 from steptime.errors import SteptimeError
 from steptime.host_memory import available_bytes
 from steptime.ratios import enough
+from steptime.runs.figures import StepFigures
 from steptime.runs.turns import Turns
+from steptime.simulate.bubble import bubble_of
 from steptime.strategies import Strategy, strategy_named
 from steptime.study.comparison import Comparison
 from steptime.study.race import block_times, race_of
-from steptime.timeline import merge
+from steptime.study.resimulate import measured_case
+from steptime.timeline import Timeline, merge
 from steptime.timeline.waits import with_waits
+from steptime.train.asked import shared_step
 from steptime.train.contestant import LEAD_IN, Contestant
 from steptime.train.figures import RankRecord, strategy_figures
 from steptime.train.job import Job, gather, no_collection
+from steptime.train.parallel.parties import parties
 from steptime.turns import TurnOptions
 from steptime.world.alignment import Alignment, read_clocks
 from steptime.world.clock import TorchPeers
@@ -134,16 +140,27 @@ def summarise(
 
     Raises SteptimeError when the loss under one of them is no number.
     """
-    timelines = {
-        name: with_waits(merge([alignment.aligned(one.timeline, one.rank) for one in of_ranks]))
-        for name, of_ranks in records.items()
-    }
-    tokens = job.tokens_per_step
-    figures = {
-        name: strategy_figures(strategy_named(name), of, timelines[name], tokens_per_step=tokens)
-        for name, of in records.items()
-    }
+    found = {name: _summarised(job, name, of, alignment) for name, of in records.items()}
+    figures = {name: of_strategy for name, (of_strategy, _) in found.items()}
     for name, of_strategy in figures.items():
         if not np.isfinite(of_strategy.loss).all():
             raise SteptimeError(f"the loss under {name} is no number any more: try a smaller --lr")
-    return Comparison(figures, merge(list(timelines.values())), race_of(turns) if turns else None)
+    timeline = merge([line for _, line in found.values()])
+    return Comparison(figures, timeline, race_of(turns) if turns else None)
+
+
+def _summarised(
+    job: Job, name: str, records: Sequence[RankRecord], alignment: Alignment
+) -> tuple[StepFigures, Timeline]:
+    """The figures of a strategy, and the timeline of all ranks that they are of."""
+    strategy, tokens = strategy_named(name), job.tokens_per_step
+    shared = shared_step(name, job.options, job.config, ranks=len(records))
+    line = merge([alignment.aligned(one.timeline, one.rank) for one in records])
+    line = with_waits(line, parties(shared.mesh) if shared else None)
+    figures = strategy_figures(strategy, records, line, tokens_per_step=tokens)
+    if shared is None or shared.mesh.pipeline == 1:
+        return figures, line
+    # What the stages worked is known by now, and so is the bubble that their schedule has with it.
+    program = measured_case(name, figures, job.options, job.config).program
+    line = replace(line, bubble=bubble_of(program))
+    return strategy_figures(strategy, records, line, tokens_per_step=tokens), line

@@ -44,6 +44,7 @@ from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
 from steptime.study.compute_speed import compute_speed
 from steptime.study.options import HowOptions
+from steptime.study.simulated_axes import simulated_axes
 from steptime.timeline import Timeline, merge
 from steptime.workloads.presets import Case, seconds_of
 
@@ -224,6 +225,7 @@ def _case(study: Study, case: Case) -> StepFigures:
     """The figures of a case, and all else that a record holds of it."""
     simulation, facts = study.simulations[case.name], study.asked.facts_of.get(case.name, {})
     pairs = None if simulation.pairs is None else pairs_record(simulation.pairs)
+    calls = [CallKind(**call) for call in calls_record(case.program)]
     return replace(
         study.comparison.strategies[case.name],
         ideal_step_s=simulation.ideal_step_s,
@@ -231,7 +233,8 @@ def _case(study: Study, case: Case) -> StepFigures:
         messages=simulation.messages,
         wall_s=simulation.wall_s,
         link_use=_link_use(study.cluster, simulation, case.name),
-        calls=[CallKind(**call) for call in calls_record(case.program)],
+        calls=calls,
+        axes=simulated_axes(case.program, simulation, calls),
         pairs=None if pairs is None else PairBytes(**pairs),
         spec=facts.get("spec"),
         placement=facts.get("placement", ()),

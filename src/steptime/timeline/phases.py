@@ -16,10 +16,12 @@ that costs nothing transfer is 0, among ranks that work as long imbalance is, an
 bubble is.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.arrays import Flags, Floats
+from steptime.arrays import Flags, Floats, Longs
 from steptime.timeline.timeline import Phase, Timeline
 
 PHASES = np.dtype(
@@ -90,45 +92,74 @@ def _most(of_row: Floats, step: NDArray[np.integer]) -> Floats:
     return np.asarray(most[step])
 
 
-def _phases_of_rank(rows: NDArray[np.void], steps: NDArray[np.void]) -> NDArray[np.void]:
-    """Cut one rank's time at every start and end, and judge each piece by what covers it."""
-    ends = steps["start"] + steps["duration"]
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """One rank's time cut at every start and end, and what each piece between two edges counts as.
+
+    ``edges``: seconds, shape (pieces + 1,); the others are of shape (pieces,). ``computing``,
+    ``updating`` and ``exposed`` exclude each other; ``communicating`` is exposed or hidden;
+    ``moving``: bytes of one of the rank's calls are on their way. ``first`` and ``last``: the edges
+    where each step begins and ends.
+    """
+
+    edges: Floats
+    computing: Flags
+    updating: Flags
+    exposed: Flags
+    communicating: Flags
+    moving: Flags
+    first: Longs
+    last: Longs
+
+    def total(self, chosen: Flags) -> Floats:
+        """The seconds of the ``chosen`` pieces in each step, shape (steps,)."""
+        running = np.zeros(len(self.edges))
+        np.cumsum(np.diff(self.edges) * chosen, out=running[1:])
+        return np.asarray(running[self.last] - running[self.first])
+
+
+def pieces_of(rows: NDArray[np.void], start: Floats, end: Floats) -> Pieces:
+    """The pieces of one rank's intervals ``rows``; its steps are from each ``start`` to ``end``."""
     ready = np.clip(rows["ready"], rows["start"], rows["end"])
-    edges = np.unique(np.concatenate([rows["start"], rows["end"], ready, steps["start"], ends]))
-    length = np.diff(edges)
+    edges = np.unique(np.concatenate([rows["start"], rows["end"], ready, start, end]))
 
-    def covered(phase: Phase, since: Floats) -> Flags:
+    def of_phase(phase: Phase, since: Floats) -> Flags:
         own = rows["phase"] == phase
-        return _covered(since[own], rows["end"][own], edges)
+        return covered(since[own], rows["end"][own], edges)
 
-    waiting = covered(Phase.WAIT, rows["start"])
-    computing = covered(Phase.COMPUTE, rows["start"]) & ~waiting
-    updating = covered(Phase.UPDATE, rows["start"]) & ~waiting & ~computing
-    communicating = covered(Phase.COMMUNICATION, rows["start"]) | waiting
-    exposed = communicating & ~computing & ~updating
-    moving = covered(Phase.COMMUNICATION, ready)
-    first = np.searchsorted(edges, steps["start"])
-    last = np.searchsorted(edges, ends)
-
-    def total(pieces: Flags) -> Floats:
-        running = np.zeros(len(edges))
-        np.cumsum(length * pieces, out=running[1:])
-        return np.asarray(running[last] - running[first])
-
-    filled = steps.copy()
-    filled["compute"] = total(computing)
-    filled["update"] = total(updating)
-    filled["exposed_comm"] = total(exposed)
-    filled["transfer"] = total(exposed & moving)
-    filled["dependency"] = total(exposed & ~moving)
-    filled["communication"] = total(communicating)
-    filled["other"] = total(~(computing | updating | exposed))
-    return filled
+    waiting = of_phase(Phase.WAIT, rows["start"])
+    computing = of_phase(Phase.COMPUTE, rows["start"]) & ~waiting
+    updating = of_phase(Phase.UPDATE, rows["start"]) & ~waiting & ~computing
+    communicating = of_phase(Phase.COMMUNICATION, rows["start"]) | waiting
+    return Pieces(
+        edges=edges,
+        computing=computing,
+        updating=updating,
+        exposed=communicating & ~computing & ~updating,
+        communicating=communicating,
+        moving=of_phase(Phase.COMMUNICATION, ready),
+        first=np.searchsorted(edges, start),
+        last=np.searchsorted(edges, end),
+    )
 
 
-def _covered(starts: Floats, ends: Floats, edges: Floats) -> Flags:
+def covered(starts: Floats, ends: Floats, edges: Floats) -> Flags:
     """Whether an interval covers each piece between two edges, shape (edges - 1,)."""
     change = np.zeros(len(edges), dtype=np.int64)
     np.add.at(change, np.searchsorted(edges, starts), 1)
     np.add.at(change, np.searchsorted(edges, ends), -1)
     return np.cumsum(change)[:-1] > 0
+
+
+def _phases_of_rank(rows: NDArray[np.void], steps: NDArray[np.void]) -> NDArray[np.void]:
+    """Judge each piece of one rank's time by what covers it."""
+    of = pieces_of(rows, steps["start"], steps["start"] + steps["duration"])
+    filled = steps.copy()
+    filled["compute"] = of.total(of.computing)
+    filled["update"] = of.total(of.updating)
+    filled["exposed_comm"] = of.total(of.exposed)
+    filled["transfer"] = of.total(of.exposed & of.moving)
+    filled["dependency"] = of.total(of.exposed & ~of.moving)
+    filled["communication"] = of.total(of.communicating)
+    filled["other"] = of.total(~(of.computing | of.updating | of.exposed))
+    return filled

@@ -6,7 +6,9 @@ messages and collectives: a rank waits from its own arrival until the last other
 before it left. Who came after it had left was not needed.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +35,26 @@ def last_arrivals(call: NDArray[np.integer], start: Floats, end: Floats) -> Floa
     return found[parts:]
 
 
-def with_waits(timeline: Timeline) -> Timeline:
-    """The timeline with what its intervals waited, where all ranks make all calls together.
+class Party(NamedTuple):
+    """Who makes a call together: those who call it ``what``, of one number of ``group``.
 
-    The n-th call of a name that a rank makes in a step is that of every other rank, as where ranks
-    train with data parallelism alone. The timeline must hold all ranks.
+    ``group``: that of each rank, shape (ranks,).
+    """
+
+    what: str
+    group: Longs
+
+
+PartyOf = Callable[[str], Party]
+"""The party of each rank in the calls that it records under a name."""
+
+
+def with_waits(timeline: Timeline, party_of: PartyOf | None = None) -> Timeline:
+    """The timeline with what its intervals waited for the other ranks of their calls.
+
+    The n-th call that a rank makes in a step with a party is the n-th of all in it; None: all ranks
+    make all calls together, by their names, as where they train with data parallelism alone. The
+    timeline must hold all ranks.
     """
     rows = timeline.intervals.copy()
     calls = np.flatnonzero(rows["phase"] == Phase.COMMUNICATION)
@@ -45,10 +62,26 @@ def with_waits(timeline: Timeline) -> Timeline:
     calls = calls[np.lexsort((rows["start"][calls], *(rows[key][calls] for key in keys)))]
     made = rows[calls]
     number = _numbered_within(np.stack([made[key] for key in keys]).astype(np.int64))
-    both = np.stack([made["step"], made["name"], number]).astype(np.int64)
+    what, group = _parties(timeline, made, party_of)
+    both = np.stack([made["step"], what, group, number]).astype(np.int64)
     call = np.unique(both, axis=1, return_inverse=True)[1].ravel()
     rows["ready"][calls] = last_arrivals(call, made["start"], made["end"])
     return replace(timeline, intervals=rows)
+
+
+def _parties(
+    timeline: Timeline, made: NDArray[np.void], party_of: PartyOf | None
+) -> tuple[Longs, Longs]:
+    """The numbers of what each call is and of its group, both of shape (calls,)."""
+    what, group = made["name"].astype(np.int64), np.zeros(len(made), np.int64)
+    if party_of is None:
+        return what, group
+    numbers: dict[str, int] = {}
+    for name in np.unique(made["name"]).tolist():
+        party, own = party_of(timeline.names[name]), made["name"] == name
+        what[own] = numbers.setdefault(party.what, len(numbers))
+        group[own] = party.group[made["rank"][own]]
+    return what, group
 
 
 def _numbered_within(keys: Longs) -> Longs:

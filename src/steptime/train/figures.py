@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.collectives.call_bytes import Traffic
+from steptime.runs.axis_time import axis_times
 from steptime.runs.figures import StepFigures, measured_steps, sum_by
 from steptime.runs.load import CpuTime
 from steptime.strategies import Strategy
 from steptime.timeline import Timeline, phases_of_steps
+from steptime.timeline.by_axis import axis_in_name, times_by_axis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +53,10 @@ def strategy_figures(
 
     ``timeline``: that of all ranks, on one clock, with what they waited for one another.
     """
+    first = records[0].timed_from
     phases = phases_of_steps(timeline, strategy.name)
-    table = phases[phases["step"] >= records[0].timed_from].reshape(len(records), -1)
+    by_axis = times_by_axis(timeline, strategy.name, axis_in_name, first)
+    table = phases[phases["step"] >= first].reshape(len(records), -1)
     steps = records[0].steps
     sent = [record.traffic.sent // steps for record in records]
     received = [record.traffic.received // steps for record in records]
@@ -64,6 +68,7 @@ def strategy_figures(
         source="measured",
         summary=strategy.summary,
         **steps_found,
+        axes=axis_times(by_axis, steps_found["step_time_s"].median),
         bytes_sent_per_rank=sent,
         bytes_received_per_rank=received,
         wire_bytes_sent_per_rank=[w.sent // steps for w in wires] if measured else None,

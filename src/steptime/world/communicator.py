@@ -46,8 +46,8 @@ class Work:
             return
         with recording(self._recorder, "compute", "wait", Phase.WAIT):
             self._handle.wait()
-        if self._finish:
-            self._finish()
+            if self._finish:  # within: what a rank waited for is over when it goes on
+                self._finish()
 
 
 class Communicator:
@@ -55,7 +55,8 @@ class Communicator:
 
     ``group``: its ranks; default: all. ``rank`` and ``ranks`` count within it, as roots do. In a
     group of one rank the calls do nothing. ``recorder`` gets an interval on the stream ``comm``
-    from start to completion, named after the call and the ``axis``; None records nothing.
+    from start to completion, named after the call, the ``axis`` and of a message the other rank;
+    None records nothing.
     ``traffic`` counts the bytes that the calls so far make this rank send and receive, ``calls``
     what was called, in order, where somebody sets it to a list.
     """
@@ -151,6 +152,7 @@ class Communicator:
             "send",
             tensor.nbytes,
             lambda: dist.isend(tensor, group=self.group, group_dst=to, tag=tag),
+            to,
         )
 
     def receive(self, tensor: Tensor, source: int, tag: int = 0) -> Work:
@@ -160,6 +162,7 @@ class Communicator:
             "receive",
             tensor.nbytes,
             lambda: dist.irecv(tensor, group=self.group, group_src=source, tag=tag),
+            source,
         )
 
     def barrier(self) -> Work:
@@ -182,10 +185,13 @@ class Communicator:
         if self.calls is not None:
             self.calls.append(Called(kind, payload, peer))
 
-    def _begin(self, kind: str, payload: int, call: Callable[[], Any]) -> Work:
+    def _begin(
+        self, kind: str, payload: int, call: Callable[[], Any], peer: int | None = None
+    ) -> Work:
         if self.recorder is None:
             return Work(call())
-        finish = _interval(self.recorder, f"{kind} {self.axis}".rstrip(), payload)
+        words = (kind, self.axis, "" if peer is None else str(peer))
+        finish = _interval(self.recorder, " ".join(filter(None, words)), payload)
         handle = call()
         # The end is told the moment the call completes, which may be long before anyone waits for
         # it. Only gloo's reduce_scatter and its messages have no future: they complete in wait().

@@ -1,9 +1,10 @@
-"""Where the step goes: its parts, and the axes that a proxy waits for."""
+"""Where the step goes: its parts, and the axes that it spends them along."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from typing import Any
 
+from steptime.program import PIPELINE
 from steptime.report.alike import alike, ranks_text
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
 from steptime.report.palette import PARTS, Part, parts_of
@@ -15,6 +16,7 @@ from steptime.units import format_seconds
 
 _FEW_ROWS = 12  # whose labels have two lines
 _MOST_PARTS = 32
+_ROUNDING = 1e-6  # of what is exposed: what is less comes from adding up times
 
 
 def _shown(page: Page) -> Mapping[str, Any]:
@@ -23,6 +25,7 @@ def _shown(page: Page) -> Mapping[str, Any]:
     return {
         "parts_key": [(part.color, part.label) for part in parts],
         "axes": _axes(page.record) if page.single else [],
+        "by_axis": by_axis(page.subjects),
         "figures": {"parts": parts_figure(rows, parts)},
     }
 
@@ -119,6 +122,45 @@ def _axes(run: RunRecord) -> list[tuple[str, str, str, str]]:
         for what, of in step.phases.items()
         if of.max_s
     ]
+
+
+def by_axis(found: Sequence[Subject]) -> dict[str, Any]:
+    """The table of what each step spends along each axis, where ranks share a model: its rows.
+
+    ``rows``: the strategy where there are several, the axis, and each time as mean of the ranks and
+    of the slowest. ``bubble`` is that of the pipeline's schedule, and None where no step has one.
+    """
+    shown = [one for one in found if one.entry.axes]
+    rows = [row for one in shown for row in _axis_rows(one)]
+    return {"rows": rows, "named": len(shown) > 1, "bubble": any(row["bubble"] for row in rows)}
+
+
+def _axis_rows(one: Subject) -> Iterator[dict[str, str]]:
+    """A row an axis, and one of what is exposed while no call is under way."""
+    left = one.entry.exposed_comm_s
+    for of in one.entry.axes:
+        left -= of.exposed_s
+        bubble = one.entry.bubble_s if of.axis == PIPELINE else None
+        yield {
+            "strategy": one.name,
+            "axis": of.axis,
+            "exposed": _both(of.exposed_s, of.most_exposed_s),
+            "hidden": _both(of.hidden_s, of.most_hidden_s),
+            "under_way": _both(of.under_way_s, of.most_under_way_s),
+            "bubble": format_seconds(bubble) if bubble else "",
+        }
+    if left > _ROUNDING * one.entry.exposed_comm_s:
+        empty = dict.fromkeys(("hidden", "under_way", "bubble"), "")
+        yield {
+            "strategy": one.name,
+            "axis": "no call under way",
+            "exposed": format_seconds(left),
+            **empty,
+        }
+
+
+def _both(mean_s: float, most_s: float) -> str:
+    return f"{format_seconds(mean_s)} · {format_seconds(most_s)}"
 
 
 SECTION = Section("parts", 30, _shown)
