@@ -22,12 +22,11 @@ PLAIN = Software(
     name="plain",
     title="",
     source="",
-    attention="unfused",
     footprint=Footprint(
         logit_bytes=4, workspace_bytes=0, context_bytes=0, communicator_bytes=0, fragments=0
     ),
 )
-"""What the simulated step assumes."""
+"""What the simulated step assumes: no framework, and attention that is fused."""
 
 SHARED = [
     {"tensor": 2, "sequence_parallel": True},

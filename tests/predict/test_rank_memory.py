@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from steptime.plan.express import Case, expressed
 from steptime.plan.rows import shipped_rows
+from steptime.predict.kept import blocks_of
 from steptime.predict.layouts import LAYOUT, PRECISIONS, RECOMPUTES, SCHEDULES, Layouts
 from steptime.predict.memory import CATEGORIES, RankMemory, memory
 from steptime.predict.possible import REASONS, cannot_run, reasons_of
@@ -117,6 +118,39 @@ def test_scores_are_kept_where_attention_is_not_fused_and_nothing_recomputes_the
     # One block's at a time are there while it is recomputed.
     again = of(memory(TINY, some, unfused), "activations")
     assert again - of(without, "activations") == scores / 4
+
+
+def of_block(**said: object) -> float:
+    """What Megatron-LM of 2022 keeps of a block of GPT-3, in sbh."""
+    found = blocks_of(GPT3, layouts(tokens=2048, **said), software_named("megatron-2021"))
+    return float(found[0].kept[0]) / (2048 * GPT3.hidden)
+
+
+def test_unfused_attention_keeps_what_the_formulas_say() -> None:
+    """arXiv 2205.05198, table 2; a, s, h and t are its letters."""
+    scores, t = 5 * GPT3.heads * 2048 / GPT3.hidden, 8
+    some, full = RECOMPUTES.index("selective"), RECOMPUTES.index("full")
+    assert of_block() == pytest.approx(34 + scores)
+    assert of_block(tensor=t) == pytest.approx(10 + 24 / t + scores / t)
+    assert of_block(tensor=t, sequence_parallel=True) == pytest.approx((34 + scores) / t)
+    assert of_block(tensor=t, recompute=some) == pytest.approx(10 + 24 / t)
+    assert of_block(tensor=t, sequence_parallel=True, recompute=some) == pytest.approx(34 / t)
+    assert of_block(recompute=full) == pytest.approx(2)
+
+
+def test_selective_recomputation_spares_70_percent_of_gpt3() -> None:
+    """arXiv 2205.05198, section 5."""
+    spared = 1 - of_block(recompute=RECOMPUTES.index("selective")) / of_block()
+    assert spared == pytest.approx(0.70, abs=0.005)
+
+
+def test_a_window_keeps_fewer_scores() -> None:
+    unfused = replace(BARE, attention="unfused")
+    kept = [
+        of(memory(replace(TINY, window=window), layouts(), unfused), "activations")
+        for window in (4, 8, 16, 0)
+    ]
+    assert kept[0] < kept[1] < kept[2] == kept[3]
 
 
 def test_full_recomputation_keeps_an_input_a_block_and_one_block_at_work():

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from steptime.runs.figures import Spread, StepFigures, WouldFit, fastest
+from steptime.runs.figures import Spread, StepFigures, UnderSoftware, WouldFit, fastest
 from steptime.runs.memory import memory_lines, memory_of, misfit, misfits
 from steptime.workloads.model_memory import Memory
 
@@ -55,3 +55,12 @@ def test_the_fastest_is_one_that_fits_if_any_does():
     stuck = {"a": entry(2.0, SMALL), "b": entry(1.0, SMALL)}
     assert fastest(stuck) == "b"
     assert misfits(stuck).startswith("none of the strategies; of the least a rank keeps")
+
+
+def test_what_fits_without_a_framework_alone_is_told():
+    tight = replace(FITS, too_much=UnderSoftware(software="megatron", total=3 * 10**9))
+    assert list(memory_lines(tight))[-2:] == [
+        "  under megatron 3.00 GB, more than the 2.00 GB of its device:",
+        "  buffers, copies of logits and fragments are not counted above",
+    ]
+    assert misfit(tight) == ""

@@ -30,7 +30,7 @@ TIGHT = {
     "tensor, on too few ranks": ("dgx-h100", StepSpec(model="llama3-70B", tensor=8)),
     "tensor": ("dgx-h100-pod", StepSpec(model="llama3-70B", tensor=8)),
     "replicas": ("dgx-h100-pod", StepSpec(model="llama3-8B", ranks=8, strategy="replicated")),
-    "rows": ("dgx-h100", StepSpec(model="gpt2-124M", batch=1024, strategy="overlapped")),
+    "rows": ("dgx-h100", StepSpec(model="gpt2-124M", batch=2048, strategy="overlapped")),
     "pipeline": ("dgx-h100-pod", StepSpec(model="gpt3-175B", ranks=64, tensor=8, pipeline=4)),
 }
 
@@ -60,10 +60,10 @@ def test_no_more_ranks_are_asked_for_where_these_will_do():
 
 def test_the_same_batch_in_more_micro_batches():
     cluster = cluster_named("dgx-h100")
-    step = step_of(StepSpec(model="gpt2-124M", batch=1024, strategy="replicated"), cluster)
+    step = step_of(StepSpec(model="gpt2-124M", batch=2048, strategy="replicated"), cluster)
     first = with_fits(memory_on(step, cluster), step, cluster).would_fit[0]
-    assert first.options == "--rows 64"
-    assert step_of(applied(step.asked, first.options), cluster).spec.batch == 1024
+    assert first.options == "--rows 128"
+    assert step_of(applied(step.asked, first.options), cluster).spec.batch == 2048
 
 
 def test_a_model_beyond_all_that_is_tried_has_no_answer():

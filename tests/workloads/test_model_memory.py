@@ -65,25 +65,17 @@ def block(name, *, tensor=1, sequence_parallel=False, recompute="none", rows=1, 
     return Activations(model=model, cut=step.cut, recompute=recompute).of_unit(model.units[1])
 
 
-def test_activations_of_a_block_are_those_of_the_formulas():
-    """arXiv 2205.05198, table 2; s, b, h, a and t are its letters."""
+def test_activations_of_a_block_are_those_of_the_formulas_without_scores():
+    """arXiv 2205.05198, table 2; s, b, h and t are its letters. Attention is fused."""
     model = model_named("gpt3-175B")
-    s, b, h, a, t = 2048, 2, model.hidden, model.heads, 8
-    sbh, scores = s * b * h, 5 * a * s / h
-    assert block("gpt3-175B", rows=b) == sbh * (34 + scores)
+    s, b, h, t = 2048, 2, model.hidden, 8
+    sbh = s * b * h
+    assert block("gpt3-175B", rows=b) == 34 * sbh
     split = {"tensor": t, "rows": b}
-    assert block("gpt3-175B", **split) == sbh * (10 + 24 / t + scores / t)
-    assert block("gpt3-175B", **split, sequence_parallel=True) == sbh / t * (34 + scores)
+    assert block("gpt3-175B", **split) == sbh * (10 + 24 / t)
+    assert block("gpt3-175B", **split, sequence_parallel=True) == 34 * sbh / t
     assert block("gpt3-175B", **split, recompute="selective") == sbh * (10 + 24 / t)
-    both = {"sequence_parallel": True, "recompute": "selective"}
-    assert block("gpt3-175B", **split, **both) == 34 * sbh / t
     assert block("gpt3-175B", rows=b, recompute="full") == 2 * sbh
-
-
-def test_selective_recomputation_spares_70_percent_of_gpt3():
-    """arXiv 2205.05198, section 5."""
-    both = [block("gpt3-175B", recompute=how) for how in ("none", "selective")]
-    assert 1 - both[1] / both[0] == pytest.approx(0.70, abs=0.005)
 
 
 def test_context_ranks_keep_a_share_of_all_but_gathered_keys_and_values():
@@ -136,7 +128,7 @@ def test_what_is_recomputed_is_there_for_one_block_at_a_time():
         Hybrid(model, mesh=Mesh(), micro_batches=1, recompute=how).memory[0].activations
         for how in ("full", "selective", "none")
     ]
-    assert kept[0] < kept[1] < kept[2]
+    assert kept[0] < kept[1] == kept[2]
     whole = block("gpt2-1.5B")
     assert kept[0] >= whole + (model.layers - 1) * block("gpt2-1.5B", recompute="full")
 
@@ -148,7 +140,7 @@ def test_a_block_that_is_recomputed_takes_all_that_it_would_keep(how):
     step = Hybrid(model, mesh=Mesh(), micro_batches=1, recompute=how)
     kept = Activations(model=model, cut=step.cut, recompute=how)
     again = block("gpt2-1.5B") - block("gpt2-1.5B", recompute=how)
-    assert (again > 0) == (how != "none")
+    assert (again > 0) == (how == "full")
     assert step.memory[0].activations == sum(map(kept.of_unit, model.units)) + again
 
 

@@ -1,7 +1,7 @@
 """What a plan is asked for, with every default filled in and checked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast, get_args
 
@@ -12,12 +12,13 @@ from steptime.errors import UsageError
 from steptime.nearest import mend
 from steptime.plan.options import PlanOptions
 from steptime.plan.space import Space, layouts_in
-from steptime.predict.layouts import Layouts
+from steptime.predict.layouts import Layouts, spec_of
 from steptime.predict.machine import Machine, machine_of
 from steptime.predict.possible import cannot_run, reasons_of
 from steptime.predict.software import Software
 from steptime.workloads.models import Model, Transformer, transformer_of
-from steptime.workloads.spec import Precision
+from steptime.workloads.precision import element_bytes
+from steptime.workloads.spec import Precision, StepSpec
 
 _TOKENS = 4 << 20
 _TOKENS_A_RANK = 1 << 10
@@ -72,6 +73,12 @@ class Asked:
                 f"{reasons_of(why[:1])[0]}"
             )
         return np.asarray(rows[why == 0])
+
+    def spec(self, layout: np.void) -> StepSpec:
+        """The step of one layout, its gradients as wide as the software sums them."""
+        spec = spec_of(self.name, layout)
+        narrow = self.software.gradient_bytes == element_bytes("bf16")
+        return replace(spec, reduce_dtype="bf16") if narrow else spec
 
 
 def asked_of(

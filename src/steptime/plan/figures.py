@@ -7,7 +7,7 @@ from steptime.plan.asked import Asked
 from steptime.plan.why import bound_of
 from steptime.predict.estimate import estimate
 from steptime.predict.expected import ExpectedError, expected_error
-from steptime.predict.layouts import Layouts, ranks_of, spec_of, tokens_of
+from steptime.predict.layouts import Layouts, ranks_of, tokens_of
 from steptime.predict.memory import memory
 from steptime.runs.plan import LayoutFigures
 from steptime.workloads.spec import StepSpec
@@ -15,7 +15,7 @@ from steptime.workloads.spec import StepSpec
 _AXES = ("data", "tensor", "pipeline", "expert", "context")
 _TOLD = (
     *(*_AXES, "sequence_parallel", "schedule", "interleave", "micro_batches", "rows"),
-    *("recompute", "zero", "precision"),
+    *("recompute", "zero", "precision", "reduce_dtype"),
 )
 _HOUR = 3600.0
 
@@ -45,7 +45,7 @@ def _figures(
     kept: Mapping[str, int],
     price: float | None,
 ) -> LayoutFigures:
-    spec = spec_of(asked.name, layout[0])
+    spec = asked.spec(layout[0])
     step, ranks, tokens = sum(terms.values()), int(ranks_of(layout[0])), int(tokens_of(layout)[0])
     rate = asked.model.flops_per_token(asked.tokens) * tokens / step / ranks
     watts = asked.cluster.device.watts

@@ -7,16 +7,14 @@ from functools import partial
 import numpy as np
 
 from steptime.arrays import Floats
-from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.plan.asked import Asked
 from steptime.points.codec import Typed
 from steptime.points.options import SweepOptions
 from steptime.points.sweep import points
-from steptime.predict.layouts import Layouts, spec_of
+from steptime.predict.layouts import Layouts
 from steptime.runs.plan import Agreement
 from steptime.simulate.step import simulate
-from steptime.workloads.models import Transformer
 from steptime.workloads.step import step_of
 
 ALONE = SweepOptions()
@@ -50,12 +48,12 @@ def with_simulated(
     found: list[float | None] = []
     with sweep.executor() as executor:
         swept = points(
-            partial(_attempt, name=asked.name, model=asked.model, cluster=asked.cluster),
+            partial(_attempt, asked=asked),
             list(layouts),
             Typed(Attempt),
             executor=executor,
             cache=sweep.kept(),
-            identities=lambda one: (asked.name, asked.model, asked.cluster, _said(one)),
+            identities=lambda one: (asked.spec(one), asked.model, asked.cluster),
         )
         while len(found) < len(layouts):
             if time.perf_counter() - began > budget_s:
@@ -68,18 +66,13 @@ def with_simulated(
     return Simulated(seconds=tuple(found), wall_s=time.perf_counter() - began, why=why)
 
 
-def _attempt(layout: np.void, *, name: str, model: Transformer, cluster: Cluster) -> Attempt:
+def _attempt(layout: np.void, *, asked: Asked) -> Attempt:
     try:
-        step = step_of(spec_of(name, layout), cluster, model=model)
-        done = simulate(step.program, cluster, fidelity="collective", steps=_STEPS)
+        step = step_of(asked.spec(layout), asked.cluster, model=asked.model)
+        done = simulate(step.program, asked.cluster, fidelity="collective", steps=_STEPS)
     except UsageError as error:
         return Attempt(None, str(error))
     return Attempt(float(done.step_s[-1]))
-
-
-def _said(layout: np.void) -> dict[str, object]:
-    """The layout by the names of its fields."""
-    return dict(zip(layout.dtype.names or (), layout.item(), strict=True))
 
 
 def agreement(estimated: Floats, simulated: Simulated) -> Agreement | None:

@@ -14,10 +14,10 @@ from steptime.predict.layouts import PRECISIONS, RECOMPUTES, Layouts
 from steptime.predict.passes import tokens_held, tokens_of_rank
 from steptime.predict.software import Software
 from steptime.predict.stages import Kinds, block_units
+from steptime.workloads.kept import kept_of_token
 from steptime.workloads.models import Transformer, Unit
 
-_NORMS_AND_PRODUCTS = 4  # inputs of the hidden width: of two norms, and of what follows each
-_GATHERED = 2  # of those, what follows a norm
+_GATHERED = 2  # inputs of the hidden width: what follows a norm
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,18 +55,15 @@ def _beside_scores(model: Transformer, unit: Unit, layouts: Layouts, software: S
     width, hidden = width_of(layouts), model.hidden
     footprint, tensor = software.footprint, layouts["tensor"]
     tokens, held = tokens_of_rank(layouts), tokens_held(layouts)
-    masks = 2 * hidden * model.architecture.dropout
-    whole = width * (_NORMS_AND_PRODUCTS * hidden + sum(part.kept_whole for part in unit.parts))
-    split = sum(part.kept for part in unit.parts) + footprint.copies * hidden
-    routed = any(t.expert for t in unit.tensors)
-    mixes = 2 * model.top_k * hidden * routed  # tokens sent to experts, and back
+    each = kept_of_token(model, unit)
+    split = each.split + footprint.copies * hidden
     keeps = {"never": False, "alone": layouts["pipeline"] == 1, "always": True}
     gathered = _GATHERED * hidden * (tokens - held) * keeps[footprint.gathered]
     row_tokens, context = layouts["rows"] * layouts["tokens"], layouts["context"]
     others_keys = row_tokens * model.kv_width / tensor * (context - 1) / context
     return np.asarray(
-        held * (whole + masks)
-        + (tokens * (split / tensor + mixes) + gathered + others_keys) * width
+        held * (width * each.whole + each.mask_bytes)
+        + (tokens * (split / tensor + each.routed) + gathered + others_keys) * width
     )
 
 

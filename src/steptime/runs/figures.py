@@ -162,10 +162,20 @@ class WouldFit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnderSoftware:
+    """Bytes that a rank keeps under a framework, those of the framework counted."""
+
+    software: str
+    total: int
+    source: Source = "computed"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelMemory:
     """Bytes that the rank that keeps the most of the model keeps, and those of its device.
 
-    ``would_fit``: the nearest changes with which it would fit, where it does not.
+    ``would_fit``: the nearest changes with which it would fit, where it does not. ``too_much``:
+    what it would keep under a framework, where that alone is more than its device has.
     """
 
     total: int
@@ -177,6 +187,7 @@ class ModelMemory:
     device_bytes: int | None = None
     fits: bool | None = None
     would_fit: Sequence[WouldFit] = ()
+    too_much: UnderSoftware | None = None
     source: Source = "computed"
 
 

@@ -4,11 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from steptime.cluster import Cluster
-from steptime.runs.figures import ModelMemory, StepFigures, WouldFit
+from steptime.predict.layouts import SCHEDULES, layouts_of
+from steptime.predict.memory import memory as predicted
+from steptime.predict.software import software_named
+from steptime.runs.figures import ModelMemory, StepFigures, UnderSoftware, WouldFit
 from steptime.units import format_bytes
 from steptime.workloads.fitting import Tight, nearest_fits
 from steptime.workloads.model_memory import Memory
+from steptime.workloads.models import Transformer
+from steptime.workloads.precision import element_bytes
 from steptime.workloads.step import Step
+
+_SOFTWARE = "megatron"  # plan's, where nothing else is said
 
 
 def memory_of(memory: Sequence[Memory], device_bytes: float | None = None) -> ModelMemory:
@@ -26,8 +33,26 @@ def memory_of(memory: Sequence[Memory], device_bytes: float | None = None) -> Mo
 
 
 def memory_on(step: Step, cluster: Cluster | None) -> ModelMemory:
-    """What the rank that keeps most of a step's model keeps, on a cluster's devices if given."""
-    return memory_of(step.memory, cluster.device.memory if cluster else None)
+    """What the rank that keeps most of a step's model keeps, on a cluster's devices if given.
+
+    Where that fits, and it would not under the framework that ``plan`` takes, that is told too.
+    """
+    if cluster is None:
+        return memory_of(step.memory)
+    found, device = memory_of(step.memory, cluster.device.memory), cluster.device.memory
+    total = _under_software(step) if found.fits else 0
+    more = UnderSoftware(software=_SOFTWARE, total=total) if total > device else None
+    return replace(found, too_much=more)
+
+
+def _under_software(step: Step) -> int:
+    """What a rank keeps of a step under ``_SOFTWARE``; 0 where no closed form knows it."""
+    spec, model = step.spec, step.model
+    if not isinstance(model, Transformer) or spec.schedule not in (None, *SCHEDULES):
+        return 0
+    summed = element_bytes(str(spec.reduce_dtype))
+    software = replace(software_named(_SOFTWARE), gradient_bytes=summed)
+    return round(float(predicted(model, layouts_of([spec]), software).total[0]))
 
 
 def with_fits(memory: ModelMemory, step: Step, cluster: Cluster, **said: str) -> ModelMemory:
@@ -61,6 +86,12 @@ def memory_lines(memory: ModelMemory) -> Iterator[str]:
     yield f"  {', '.join(told[:3])}{',' * (len(told) > 3)}"
     if told[3:]:
         yield f"  {', '.join(told[3:])}"
+    if memory.too_much:
+        yield (
+            f"  under {memory.too_much.software} {format_bytes(memory.too_much.total)}, more than "
+            f"the {format_bytes(memory.device_bytes or 0)} of its device:"
+        )
+        yield "  buffers, copies of logits and fragments are not counted above"
 
 
 def misfit(memory: ModelMemory | None) -> str:

@@ -1,17 +1,16 @@
 """Memory of a rank in a step, computed from the model and how it is divided.
 
 Parameters, gradients and optimizer state as in ZeRO (Rajbhandari et al., arXiv 1910.02054, section
-3); activations as in Korthikanti et al. (arXiv 2205.05198, section 4), of any width of the MLP and
-any number of key heads, and without dropout's masks where a model has none. Attention with dropout
-is taken to keep its scores unless they are recomputed, as that paper's does; attention without is
-fused and keeps none (FlashAttention, arXiv 2205.14135).
+3); activations as in Korthikanti et al. (arXiv 2205.05198, section 4) but for attention's scores:
+it is fused, as it is priced, and keeps none (FlashAttention, arXiv 2205.14135). What frameworks
+that keep them need is told by ``predict.memory``.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 from steptime.workloads.context import keys_bytes
+from steptime.workloads.kept import kept_of_token
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Model, Transformer, Unit
 from steptime.workloads.precision import element_bytes, state_bytes
@@ -57,7 +56,7 @@ class Activations:
         if _is_block(unit):
             if self.recompute == "full":
                 return cut.activation_bytes(cut.tokens_held)
-            return self._all_but_scores(unit) + (self._scores if self.recompute == "none" else 0)
+            return self._block(unit)
         if unit.name == "embedding":
             return cut.tokens_held * model.hidden * model.architecture.dropout
         logits = cut.tokens * model.vocabulary * _LOGIT_BYTES // cut.mesh.tensor
@@ -65,38 +64,19 @@ class Activations:
 
     def passing(self, units: Iterable[Unit]) -> int:
         """Bytes of the largest block in ``units`` while backward recomputes it."""
-        return max(
-            self._all_but_scores(unit) + self._scores - self.of_unit(unit)
-            for unit in units
-            if _is_block(unit)
-        )
+        return max(self._block(unit) - self.of_unit(unit) for unit in units if _is_block(unit))
 
-    def _all_but_scores(self, unit: Unit) -> int:
-        """Inputs of norms and products; within a half tensor-parallel ranks divide them."""
-        model, cut = self.model, self.cut
+    def _block(self, unit: Unit) -> int:
+        """Bytes of a block of which nothing is recomputed."""
+        cut, each = self.cut, kept_of_token(self.model, unit)
         width = element_bytes(cut.dtype)
-        routed = any(tensor.expert for tensor in unit.tensors)
-        mixes = 2 * model.top_k if routed else 0  # tokens sent to experts, and back
-        whole = model.hidden * (4 * width + 2 * model.architecture.dropout)
-        whole += sum(part.kept_whole for part in unit.parts) * width
-        split = sum(part.kept for part in unit.parts) * width
         others_keys = keys_bytes(cut) * (cut.mesh.context - 1) // cut.mesh.context
         return (
-            cut.tokens_held * whole
-            + cut.tokens * split // cut.mesh.tensor
-            + cut.activation_bytes(cut.tokens * mixes)
+            cut.tokens_held * (each.whole * width + each.mask_bytes)
+            + cut.tokens * each.split * width // cut.mesh.tensor
+            + cut.tokens * each.routed * width
             + others_keys
         )
-
-    @cached_property
-    def _scores(self) -> int:
-        """Attention's scores: of every head, for each token and each token it attends to."""
-        model, cut = self.model, self.cut
-        if not model.architecture.dropout:
-            return 0
-        each = 2 * element_bytes(cut.dtype) + 1
-        seen = min(cut.row, model.window or cut.row)
-        return cut.tokens * seen * model.heads * each // cut.mesh.tensor
 
 
 def _is_block(unit: Unit) -> bool:

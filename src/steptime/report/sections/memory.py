@@ -46,6 +46,9 @@ def _sentence(subject: Subject, memory: ModelMemory | None) -> str:
     if memory.device_bytes:
         fits = "fits in" if memory.fits else "does not fit in"
         model += f", which {fits} the {format_bytes(memory.device_bytes)} of its device"
+    if memory.too_much:
+        more = format_bytes(memory.too_much.total)
+        model += f", but not under {memory.too_much.software}, where it would keep {more}"
     return f"{buffers}{model}."
 
 
