@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline
-from steptime.timeline.waits import last_arrivals, with_waits
+from steptime.timeline.waits import Party, last_arrivals, with_waits
 
 parts = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=20
@@ -60,3 +60,18 @@ def test_the_nth_call_of_a_name_in_a_step_is_that_of_the_others():
 
 def test_a_timeline_without_calls_has_no_waits():
     assert with_waits(talking()).intervals.size == 0
+
+
+def test_ranks_of_a_party_wait_for_each_other_alone():
+    names = {"a": Party("together", np.array([0, 1])), "b": Party("message", np.array([0, 0]))}
+    line = with_waits(
+        talking((0, 0, 0, 1, 5), (1, 0, 0, 3, 5), (0, 0, 1, 6, 9), (1, 0, 1, 8, 9)),
+        names.__getitem__,
+    )
+    assert line.intervals["ready"].tolist() == [1, 3, 8, 8]
+
+
+def test_calls_of_two_names_may_be_one():
+    both = Party("message", np.array([0, 0]))
+    line = with_waits(talking((0, 0, 0, 1, 5), (1, 0, 1, 3, 5)), lambda _: both)
+    assert line.intervals["ready"].tolist() == [3, 3]
