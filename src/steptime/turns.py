@@ -1,9 +1,10 @@
 """Options of what takes turns: frozen, checked, and free of NumPy."""
 
+import math
 from dataclasses import dataclass
 
 from steptime.errors import UsageError
-from steptime.units import parse_percentage
+from steptime.units import parse_percentage, parse_seconds
 
 MOST_TURNS = 10
 """Without a word about them: with ten the interval is hardly wider than with more of them."""
@@ -20,11 +21,18 @@ class TurnOptions:
     see: str | None = None
     """Go on until a difference of this much would nearly always be told, as 5%."""
 
+    within: str | None = None
+    """With --see, end with the turn in which this time is over, as 10min."""
+
     def __post_init__(self) -> None:
         if self.turns is not None and self.turns < 1:
             raise UsageError(f"--turns is {self.turns}: it must be at least 1")
         if self.part == 0:
             raise UsageError("--see is 0%, which no number of turns would show: write more, as 5%")
+        if self.within is not None and self.see is None:
+            raise UsageError("--within is about --see, and there is none: leave it out")
+        if self.limit_s == 0:
+            raise UsageError("--within is no time at all: write more, as 10min")
         if self.part is not None and self.turns is not None:
             from steptime.ratios import LEAST_PAIRS
 
@@ -38,6 +46,11 @@ class TurnOptions:
     def part(self) -> float | None:
         """The difference to see, relative."""
         return None if self.see is None else parse_percentage(self.see, "see")
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which no further turn begins."""
+        return math.inf if self.within is None else parse_seconds(self.within)
 
     def blocks(self, steps: int, option: str = "--steps") -> list[int]:
         """How many of the timed steps that ``option`` asks for each turn has.

@@ -106,6 +106,14 @@ def test_it_goes_on_until_a_difference_is_seen(tmp_path):
     assert len(contest["turns"]) in (8, 9), "8 are the least that tell whether they suffice"
 
 
+def test_no_turn_begins_when_the_time_is_over(tmp_path):
+    words = "bench -b 4 -e 4 --see 0.01% --within 1us --algorithms ring,builtin --json"
+    ended = run(*words.split(), *MPI[:2], "--ranks", "2", folder=tmp_path)
+    assert ended.code == 0, ended.err
+    (contest,) = ended.json["contests"]
+    assert len(contest["turns"]) == 1
+
+
 def test_the_columns_are_those_of_nccl_tests(tmp_path):
     ended = run(
         "bench", "all_gather", "-b", "1K", "-e", "64K", "-d", "double", *MPI, folder=tmp_path

@@ -203,6 +203,15 @@ def test_turns_go_on_until_a_difference_would_be_told(text: Path, tmp_path: Path
 
 
 @pytest.mark.slow
+def test_no_turn_begins_when_the_time_is_over(text: Path, tmp_path: Path) -> None:
+    words = tiny(text, ranks=2, steps=1, warmup=0, strategies="replicated,sliced", json=True)
+    ended = run("compare", *words, "--see", "0.001%", "--within", "1us", folder=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.json["turns"]["steps"] == 1
+    assert ended.json["winner"] is None  # one turn tells nothing
+
+
+@pytest.mark.slow
 def test_a_strategy_named_twice_runs_once(text: Path, tmp_path: Path) -> None:
     words = tiny(text, ranks=1, strategies="sliced,replicated,sliced", json=True, out="run")
     ended = run("compare", *words, folder=tmp_path)

@@ -67,6 +67,7 @@ def bench(
     root: int = 0,
     turns: int | None = None,
     see: str | None = None,
+    within: str | None = None,
     seed: int = 0,
     timeout: float | str = "5min",
 ) -> Benchmark:
@@ -78,7 +79,8 @@ def bench(
     from ``minbytes`` to ``maxbytes``, each ``stepfactor`` times the last.
 
     Several algorithms take ``turns``, ten unless told otherwise, in orders drawn from ``seed``;
-    with ``see="5%"`` as many as it takes to nearly always tell a difference of that much.
+    with ``see="5%"`` as many as it takes to nearly always tell a difference of that much,
+    of which with ``within="10min"`` none begins later.
 
     Raises what ``st.run`` raises, UsageError where this cannot be measured, and SteptimeError where
     a result is wrong.
@@ -98,7 +100,7 @@ def bench(
         root=root,
         seed=seed,
     )
-    how = TurnOptions(turns=turns, see=see)
+    how = TurnOptions(turns=turns, see=see, within=within)
     if backend == "none":
         raise UsageError("bench measures what communicates: choose gloo, nccl or steptime")
     from steptime.measure.place import check_place

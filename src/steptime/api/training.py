@@ -36,6 +36,7 @@ def compare(
     data: str | Path | None = None,
     turns: int | None = None,
     see: str | None = None,
+    within: str | None = None,
     seed: int = 0,
     timeout: float | str = "1h",
 ) -> Run:
@@ -43,8 +44,9 @@ def compare(
 
     ``model``: a GPT-2 by its name or file. ``strategies``: names, or all that can run here.
     ``batch``: rows of the global batch; ``steps`` of each are timed after ``warmup``, in so many
-    ``turns``, or with ``see="5%"`` as many as would nearly always tell such a difference; ``data``:
-    text to train on, by default the Python standard library's own sources.
+    ``turns``, or with ``see="5%"`` as many as would nearly always tell such a difference, of which
+    with ``within="10min"`` none begins later. ``data``: text to train on, by default the Python
+    standard library's own sources.
 
     Raises what ``st.run`` raises, and UsageError where this cannot be trained.
 
@@ -64,7 +66,7 @@ def compare(
         warmup=warmup,
         seed=seed,
     )
-    how = TurnOptions(turns=turns, see=see)
+    how = TurnOptions(turns=turns, see=see, within=within)
     chosen = chosen_strategies(strategies)
     check_comparison(options, how, chosen, backend, ranks)
     names = [one.name for one in chosen or possible(backend, one_host=True)]

@@ -1,5 +1,6 @@
 """``diff``: Did the step time change?"""
 
+import math
 import os
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from steptime.cli.options import Flat, OutputOptions
 from steptime.cli.printing import say, say_json, writing
 from steptime.errors import UsageError
 from steptime.runs import run_folder
-from steptime.units import parse_percentage
+from steptime.units import parse_percentage, parse_seconds
 
 if TYPE_CHECKING:
     from steptime.study.diff import Diff
@@ -24,6 +25,7 @@ def diff(
     against: str | None = None,
     pairs: int | None = None,
     see: str | None = None,
+    within: str | None = None,
     strategy: str | None = None,
     fail_over: str | None = None,
     run_to_run: str | None = None,
@@ -46,6 +48,8 @@ def diff(
         With --against, how often each runs; default: 15, and with --see 60 at most.
     see
         With --against, run until a difference of this much would nearly always be told, as 5%.
+    within
+        With --see, end with the pair in which this time is over, as 10min.
     strategy
         The one to compare, where the runs have several.
     fail_over
@@ -57,18 +61,21 @@ def diff(
     limit = None if fail_over is None else parse_percentage(fail_over, "fail-over")
     floor = None if run_to_run is None else parse_percentage(run_to_run, "run-to-run")
     if against is None:
-        _refuse(("pairs", pairs), ("see", see), need="--against")
+        _refuse(("pairs", pairs), ("see", see), ("within", within), need="--against")
         found = _two(words, strategy, floor)
         if output.out is None:
             return _answer(found, limit, output, {})
         with run_folder.created(output.out) as out:
             return _answer(found, limit, output, {"run": str(out)}, out)
     _refuse(("run-to-run", run_to_run), need="one run of each")
+    if see is None:
+        _refuse(("within", within), need="--see")
     from steptime.ratios import MOST_PAIRS
 
     part = None if see is None else parse_percentage(see, "see")
     most = pairs if pairs is not None else _PAIRS if part is None else MOST_PAIRS
-    return _against(against, words, most, part, strategy, limit, output)
+    limit_s = math.inf if within is None else parse_seconds(within)
+    return _against(against, words, most, part, limit_s, strategy, limit, output)
 
 
 def _refuse(*given: tuple[str, Any], need: str) -> None:
@@ -98,6 +105,7 @@ def _against(
     words: tuple[str, ...],
     pairs: int,
     see: float | None,
+    limit_s: float,
     strategy: str | None,
     limit: float | None,
     output: OutputOptions,
@@ -145,7 +153,7 @@ def _against(
         with writing(out):
             folders = take_turns(sides, words, pairs, out, tell)
             runs = ((read_run(of["a"], strategy), read_run(of["b"], strategy)) for of in folders)
-            found = compared(runs, see)
+            found = compared(runs, see, limit_s)
     facts = {"run": str(out), "against": revision, "commit": commit, "command": list(words)}
     asked = {} if see is None else {"see": see}
     return _answer(found, limit, output, facts | asked, out)

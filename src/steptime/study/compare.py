@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -73,6 +74,7 @@ def take_turns(
     contestants = {one.name: Contestant(job, one, steps, kept=kept) for one in chosen}
     hear = {one.name: partial(on_step, one) for one in chosen}
     before = read_clocks(peers)
+    began = perf_counter()
     order: list[list[str]] = []
     times: list[list[float]] = []
     with no_collection():
@@ -84,7 +86,8 @@ def take_turns(
                     contestants[name].take_turn(timed, hear[name])
             if how.part is not None:
                 times.append(_of_all_ranks([c.last_steps(timed) for c in contestants.values()]))
-                if enough(np.array(times), how.part):
+                late = perf_counter() - began >= how.limit_s
+                if _rank_0_has(late or enough(np.array(times), how.part)):
                     break
         with baton:
             pass
@@ -114,6 +117,13 @@ def _of_all_ranks(steps_s: list[list[float]]) -> list[float]:
     dist.all_gather_object(everyone, steps_s)
     medians: list[float] = np.median(np.array(everyone).max(axis=0), axis=1).tolist()
     return medians
+
+
+def _rank_0_has(seen: bool) -> bool:
+    """Whether rank 0 has: clocks differ, and all must go on or none."""
+    told = [seen]
+    dist.broadcast_object_list(told, src=0)
+    return told[0]
 
 
 def _all_fit(job: Job, trainings: int) -> bool:

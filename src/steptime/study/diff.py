@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -164,18 +165,24 @@ def diff(
     return _one_of_each(a[0], b[0], run_to_run)
 
 
-def compared(pairs: Iterable[tuple[TimedRun, TimedRun]], see: float | None) -> Diff:
+def compared(
+    pairs: Iterable[tuple[TimedRun, TimedRun]], see: float | None, limit_s: float = math.inf
+) -> Diff:
     """Compare runs that take turns as they come: all, or until there are enough.
 
     ``see``: enough are those that would nearly always tell a difference of this part of A's step.
+    ``limit_s``: then these two pairs or more are all, whatever they tell.
     Raises UsageError as ``diff`` does.
     """
     a: list[TimedRun] = []
     b: list[TimedRun] = []
+    began = perf_counter()
     for one, other in pairs:
         a.append(one)
         b.append(other)
         if see is not None and len(a) >= LEAST_PAIRS and diff(a, b, in_pairs=True).sees(see):
+            break
+        if len(a) >= 2 and perf_counter() - began >= limit_s:
             break
     return diff(a, b, in_pairs=True)
 
