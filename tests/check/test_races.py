@@ -76,6 +76,26 @@ for wrap in (DistributedDataParallel, fully_shard):
 dist.destroy_process_group()
 """
 
+# A script that compiles nothing must not wait for the compiler to be imported: calls end meanwhile.
+LATE = """
+import sys
+t = torch.ones(1 << 20)
+handle = dist.all_reduce(t, async_op=True)  # reduces
+t.sum()  # reads
+if "torch._dynamo" in sys.modules:
+    raise SystemExit("the compiler was imported")
+handle.wait()
+compiled = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+for _ in range(2):
+    handle = dist.all_reduce(t, async_op=True)
+    compiled(torch.ones(2, 4)).sum().backward()
+    handle.wait()
+from torch._dynamo.utils import counters
+if counters["frames"] != {"total": 1, "ok": 1}:
+    raise SystemExit(f"other frames were compiled too: {counters}")
+dist.destroy_process_group()
+"""
+
 
 def test_each_race_is_found_at_its_lines(tmp_path: Path) -> None:
     found = [one for one in findings_of(tmp_path, FAULTS) if one.kind is FindingKind.RACE]
@@ -96,3 +116,8 @@ def test_each_race_is_found_at_its_lines(tmp_path: Path) -> None:
 
 def test_calls_that_are_waited_for_are_no_race(tmp_path: Path) -> None:
     assert [one.what for one in findings_of(tmp_path, TWINS) if one.kind is FindingKind.RACE] == []
+
+
+def test_to_watch_an_operator_needs_no_compiler(tmp_path: Path) -> None:
+    found = [one for one in findings_of(tmp_path, LATE) if one.kind is FindingKind.RACE]
+    assert [sorted(marked(one)) for one in found] == [["reads", "reduces"]]

@@ -59,6 +59,12 @@ class _Mode(TorchDispatchMode):
         """Let torch.compile go on as if nobody watched."""
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: that imports torch._dynamo at the first operator, for seconds in which calls end."""
+        return False
+
+    @compat.left_alone
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
