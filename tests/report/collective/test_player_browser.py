@@ -97,16 +97,19 @@ def test_keys_and_buttons_go_round_by_round(open_page: Callable[..., Any]) -> No
 
 
 def test_it_plays_to_the_end_and_can_be_paused(open_page: Callable[..., Any]) -> None:
-    page = open_page(named("all_reduce/recursive_doubling", 4))
-    page.locator("#speed").select_option("4")
+    page = open_page(named("all_reduce/ring", 32))
+    page.locator("#speed").select_option("0.5")  # three minutes: the click on pause comes in time
     page.get_by_role("button", name="play", exact=True).click()
     page.get_by_role("button", name="pause").click()
-    before = page.evaluate("player.at")
-    assert 0 <= before < 2
+    assert 0 <= page.evaluate("player.at") < 62
+    assert not page.evaluate("player.playing")
+    page.get_by_role("button", name="end").click()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#speed").select_option("4")
     page.keyboard.press("Escape")
     page.locator("body").press(" ")
-    until(page, "!player.playing && player.at === 2")
-    assert "after 2 rounds" in told(page)
+    until(page, "!player.playing && player.at === 62")
+    assert "after 62 rounds" in told(page)
 
 
 def test_times_follow_the_size_and_the_price(open_page: Callable[..., Any]) -> None:

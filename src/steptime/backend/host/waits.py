@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LENGTH = 4  # bytes of the length in front of the text
-_LINGER_S = 2.0  # how long one in a deadlock is told after it raised: the others soon do as well
+_LINGER_S = 30.0  # how long one in a deadlock is told after it raised: the others do as well
 
 
 @dataclass(frozen=True, eq=False)
