@@ -52,23 +52,26 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text: dict[str, list[str]] = {}
-        self.open = ""
+        self.packed: dict[str, str] = {}
+        self.open, self.id = "", ""
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self.open = tag
+        self.open, self.id = tag, dict(attrs).get("id") or ""
 
     def handle_data(self, data: str) -> None:
         self.text.setdefault(self.open, []).append(data)
+        if self.open == "script" and self.id:
+            self.packed[self.id] = self.packed.get(self.id, "") + data
 
     def count(self, tag: str) -> int:
         return sum(name == tag for name, _ in self.tags)
 
     def figures(self) -> dict[str, Any]:
-        at = next(i for i, text in enumerate(self.text["script"]) if text.startswith("{"))
-        return json.loads(self.text["script"][at], parse_constant=pytest.fail)
+        content = zlib.decompress(unpacked_bytes(self.packed["figures"]))
+        return json.loads(content, parse_constant=pytest.fail)
 
 
 @pytest.fixture

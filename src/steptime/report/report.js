@@ -2,7 +2,6 @@
 
 /* The page: its figures in the colours of light, dark and paper, and the strategy that is chosen. */
 
-const figures = JSON.parse(document.getElementById("figures").textContent);
 const config = { displayModeBar: false, responsive: true, doubleClick: false };
 const linksFigure = document.getElementById("links-figure");
 const matrixFigures = document.getElementById("matrix-figures");

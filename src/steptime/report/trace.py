@@ -17,10 +17,10 @@ from steptime.timeline.critical_path import critical_path
 from steptime.units import format_seconds
 
 MAX_INTERVALS = 600_000
-"""Of all steps of a page together: about 3.5 MB of it."""
+"""Of all steps of a page together: very many are alike, or MAX_BYTES cuts them."""
 
-MAX_BYTES = 4_600_000
-"""Of all traces of a page, packed: beside plotly.js it stays below 7 MB."""
+MAX_BYTES = 1_300_000
+"""Of all traces of a page, packed: beside plotly.js and the figures it stays below 2 MB."""
 
 MAX_STEPS = 200
 _FEW = 20_000  # messages of a step
