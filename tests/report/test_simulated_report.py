@@ -125,11 +125,12 @@ def test_the_page_says_which_ranks_stand_for_all(
         entry["ranks"] = [entry["ranks"][0] | {"rank": rank} for rank in range(4096)]
     some = replace(timeline, intervals=timeline.intervals[timeline.intervals["rank"] % 2 == 0])
     assert context(run, some)["representatives"] == (
-        "Of 4,096 ranks the timeline holds 2, one of each kind of work: 0, 2."
+        "Of 4,096 ranks the timeline holds 2, one of each kind of work: 0, 2. "
+        "Its rows are named for all ranks with the same figures."
     )
     run |= {"winner": "server", "strategies": {"server": run["strategies"]["server"]}}
     shown = context(run, some)["figures"]["parts"]["layout"]["yaxis"]["ticktext"]
-    assert [label.partition("<")[0] for label in shown] == ["server", "ranks 0, 2 on a"]
+    assert [label.partition("<")[0] for label in shown] == ["server", "ranks 0–4095 on a"]
 
 
 def test_bytes_of_thousands_of_ranks_are_a_few_bars(
