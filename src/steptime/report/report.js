@@ -45,10 +45,10 @@ function drawAll() {
 function drawOfStrategy() {
   if (linksFigure) {
     const figure = figures.links[strategy];
-    linksFigure.hidden = !figure;
+    linksFigure.hidden = !figure?.data;
     document.getElementById("links-note").textContent =
       figure?.note ?? "Nothing is known of the links under this strategy.";
-    if (figure) draw(linksFigure, figure, paperWidth);
+    if (figure?.data) draw(linksFigure, figure, paperWidth);
   }
   if (matrixFigures) drawMatrix(figures.matrix[strategy]);
   for (const table of document.querySelectorAll("[data-of]")) {

@@ -117,8 +117,10 @@ class Trace {
     if (!step.talks) {
       step.talks = this.ranks.map(() => []);
       for (const track of step.tracks) {
-        const talks = track.last > track.first && this.phase(track.first) === COMMUNICATION;
-        if (talks) step.talks[this.rankOf(track.row)].push(track);
+        // A call that waits first begins with an interval of waiting.
+        let i = track.first;
+        while (i < track.last && this.phase(i) === WAIT) i++;
+        if (i < track.last && this.phase(i) === COMMUNICATION) step.talks[this.rankOf(track.row)].push(track);
       }
     }
     const own = step.talks[rank];
