@@ -96,9 +96,9 @@ def _shown_parts(entry: Parts) -> tuple[str, ...]:
 
 
 def _named(ranks: Sequence[RankFigures], entry: StepFigures) -> str:
-    """Some ranks, and their host where they share it."""
-    hosts = {rank.host for rank in ranks}
-    where = f" on {ranks[0].host}" if len(hosts) == 1 and ranks[0].host else ""
+    """Some ranks, and the host that they share, where nothing else is told of their places."""
+    hosts = {rank.host for rank in ranks} if not entry.placement else {""}
+    where = f" on {ranks[0].host}" if len(hosts) == 1 and all(hosts) else ""
     return name_of([rank.rank for rank in ranks], entry) + where
 
 
