@@ -44,6 +44,12 @@ def hybrid(path: Path) -> None:
     run.report(path)
 
 
+def wide(path: Path) -> None:
+    """A model on more ranks than have a row each, calls simulated and no messages."""
+    axes = {"ranks": 256, "tensor": 8, "pipeline": 4}
+    st.simulate("gpt3-13B", "dgx-h100-pod", **axes, fidelity="collective").report(path)
+
+
 def unfit(path: Path) -> None:
     """A model that no rank can hold."""
     st.simulate("llama3-8B", "dgx-a100", ranks=8, strategy="replicated").report(path)
@@ -110,6 +116,7 @@ PAGES: Mapping[str, Callable[[Path], None]] = {
     "live": live,
     "simulated": simulated,
     "hybrid": hybrid,
+    "wide": wide,
     "unfit": unfit,
     "several": several,
     "scale": scale,

@@ -14,6 +14,7 @@ from rich.console import Console
 from report.typed import figures, record
 from steptime.report import write_report
 from steptime.report.page import context as context_of_runs
+from steptime.report.section import Page
 from steptime.report.sections.bounds import bounds_of
 from steptime.report.sections.bytes import MAX_BARS, bytes_figure
 from steptime.report.sections.links import OVERBOOKED, link_figures
@@ -125,11 +126,12 @@ def test_the_page_says_which_ranks_stand_for_all(
         entry["ranks"] = [entry["ranks"][0] | {"rank": rank} for rank in range(4096)]
     some = replace(timeline, intervals=timeline.intervals[timeline.intervals["rank"] % 2 == 0])
     assert context(run, some)["representatives"] == (
-        "Of 4,096 ranks the timeline holds 2, one of each kind of work: 0, 2."
+        "Of 4,096 ranks the timeline holds 2, one of each kind of work: 0, 2. "
+        "Its rows are named for all ranks with the same figures."
     )
     run |= {"winner": "server", "strategies": {"server": run["strategies"]["server"]}}
     shown = context(run, some)["figures"]["parts"]["layout"]["yaxis"]["ticktext"]
-    assert [label.partition("<")[0] for label in shown] == ["server", "ranks 0, 2 on a"]
+    assert [label.partition("<")[0] for label in shown] == ["server", "ranks 0–4095 on a"]
 
 
 def test_bytes_of_thousands_of_ranks_are_a_few_bars(
@@ -145,13 +147,21 @@ def test_bytes_of_thousands_of_ranks_are_a_few_bars(
     assert "16.4 kB into rank 16383" in context(run, timeline)["bytes_sentence"]
 
 
+def links_of(run: dict[str, Any], timeline: Timeline | None = None) -> dict[str, Any]:
+    page = Page([Run("run", record(run), timeline)])
+    return {
+        one.name: figure
+        for one, figure in zip(page.subjects, link_figures(page.subjects), strict=True)
+    }
+
+
 def test_the_heat_map_of_links_is_one_that_plotly_knows(make_simulated: MakeRun) -> None:
     run = make_simulated(*NAMES)
     strategies = run["strategies"]
     strategies["server"]["link_use"] = None
-    nothing, figure, _ = link_figures(figures(run), NAMES)
-    assert nothing is None
-    assert figure is not None
+    found = links_of(run)
+    assert found["server"] is None
+    figure = found["replicated"]
     drawn = json.dumps({part: figure[part] for part in ("data", "layout")})
     go.Figure(json.loads(re.sub(r'"--\w+"', '"#123456"', drawn)))
     (heat,) = figure["data"]
@@ -166,14 +176,32 @@ def test_the_heat_map_of_links_is_one_that_plotly_knows(make_simulated: MakeRun)
     )
 
 
+def test_links_whose_use_does_not_vary_are_told_and_not_drawn(make_simulated: MakeRun) -> None:
+    run = make_simulated("replicated")
+    use = run["strategies"]["replicated"]["link_use"]
+    use["utilisation"] = [[0.2, 0.2, 0.2, 0.2], [0.1, 0.3, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
+    figure = links_of(run)["replicated"]
+    assert figure["data"][0]["z"] == [[0.1, 0.3, 0.0, 0.0]]
+    assert "2 whose use does not vary are not shown." in figure["note"]
+    use["utilisation"] = 3 * [[0.2, 0.2, 0.2, 0.2]]
+    assert "data" not in links_of(run)["replicated"]
+
+
 def test_a_link_that_carries_more_than_it_can_is_owned_up_to(make_simulated: MakeRun) -> None:
     run = make_simulated("replicated")
     assert OVERBOOKED not in " ".join(printed(run).split())
     run["strategies"]["replicated"]["link_use"]["utilisation"] = [[1.2], [0.1], [0.0]]
     assert OVERBOOKED in " ".join(printed(run).split())
-    (figure,) = link_figures(figures(run), ["replicated"])
-    assert figure is not None
-    assert OVERBOOKED in figure["note"]
+    assert OVERBOOKED in links_of(run)["replicated"]["note"]
+
+
+def test_links_known_on_average_alone_say_so(make_simulated: MakeRun) -> None:
+    run = make_simulated("replicated")
+    run["strategies"]["replicated"]["link_use"]["utilisation"] = [[0.2], [0.2], [0.1]]
+    figure = links_of(run)["replicated"]
+    assert "data" not in figure, "without a timeline nobody knows what is sent when"
+    assert "20\u00a0% of host0 → switch and 1 like it, 10\u00a0% of" in figure["note"]
+    assert "nobody knows when a link is used" in figure["note"]
 
 
 def test_the_terminal_says_simulated_and_has_no_columns_that_nobody_has(

@@ -1,7 +1,5 @@
 "use strict";
 
-const figures = JSON.parse(document.getElementById("figures").textContent);
-
 /** The page's own colours in place of CSS variables. */
 function themed(figure) {
   const style = getComputedStyle(document.documentElement);

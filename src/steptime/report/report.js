@@ -2,7 +2,6 @@
 
 /* The page: its figures in the colours of light, dark and paper, and the strategy that is chosen. */
 
-const figures = JSON.parse(document.getElementById("figures").textContent);
 const config = { displayModeBar: false, responsive: true, doubleClick: false };
 const linksFigure = document.getElementById("links-figure");
 const matrixFigures = document.getElementById("matrix-figures");
@@ -46,10 +45,10 @@ function drawAll() {
 function drawOfStrategy() {
   if (linksFigure) {
     const figure = figures.links[strategy];
-    linksFigure.hidden = !figure;
+    linksFigure.hidden = !figure?.data;
     document.getElementById("links-note").textContent =
       figure?.note ?? "Nothing is known of the links under this strategy.";
-    if (figure) draw(linksFigure, figure, paperWidth);
+    if (figure?.data) draw(linksFigure, figure, paperWidth);
   }
   if (matrixFigures) drawMatrix(figures.matrix[strategy]);
   for (const table of document.querySelectorAll("[data-of]")) {

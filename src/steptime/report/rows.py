@@ -23,12 +23,14 @@ _STREAMS = ("compute", "comm")
 class Layout:
     """``rows``: each one's rank, by place in ``ranks``, and its label; in order from the top.
 
-    ``streams``: indices into the timeline's, in order. ``merged``: whether the streams but the
-    first share one row a rank.
+    ``ranks``: the first of each of ``kinds``, ranks that share their rows. ``streams``: indices
+    into the timeline's, in order. ``merged``: whether the streams but the first share one row a
+    rank.
     """
 
     all_ranks: NDArray[np.int32]
     ranks: NDArray[np.int32]
+    kinds: list[list[int]]
     streams: tuple[int, ...]
     rows: list[tuple[int, str]]
     merged: bool
@@ -37,6 +39,10 @@ class Layout:
     def _row_of(self) -> dict[int, int]:
         return {stream: min(at, 1) if self.merged else at for at, stream in enumerate(self.streams)}
 
+    @cached_property
+    def _place_of(self) -> dict[int, int]:
+        return {rank: place for place, kind in enumerate(self.kinds) for rank in kind}
+
     @property
     def each(self) -> int:
         """The rows of one rank."""
@@ -44,10 +50,17 @@ class Layout:
 
     def row(self, rank: int, stream: int) -> int:
         """The row of a rank's stream, the first of its rows for an unknown one; -1: not shown."""
-        place = int(np.searchsorted(self.ranks, rank))
-        if place == len(self.ranks) or self.ranks[place] != rank:
-            return -1
-        return place * self.each + self._row_of.get(stream, 0)
+        place = self._place_of.get(rank, -1)
+        return place if place < 0 else place * self.each + self._row_of.get(stream, 0)
+
+    def places(self, ranks: NDArray[np.int32]) -> NDArray[np.int64]:
+        """The place in ``ranks`` of the kind of each of some ranks, the same shape; -1: not shown.
+
+        A timeline may name ranks that it holds nothing of.
+        """
+        known, which = np.unique(ranks, return_inverse=True)
+        found = [self._place_of.get(rank, -1) for rank in known.tolist()]
+        return np.array(found, np.int64)[which]
 
     def placed(
         self, shown: Window
@@ -61,8 +74,11 @@ class Layout:
         return rows, row_of, *lanes(rows, row_of)
 
 
-def layout_of(timeline: Timeline, windows: Sequence[Window]) -> Layout:
-    """The rows of some steps of a strategy, the same for all of them."""
+def layout_of(timeline: Timeline, windows: Sequence[Window], kinds: Sequence[list[int]]) -> Layout:
+    """The rows of some steps of a strategy, the same for all of them.
+
+    ``kinds``: of each rank shown those that do the same.
+    """
     rows = np.concatenate([one.rows for one in windows])
     rows = rows[rows["phase"] != Phase.STEP]
     streams = _in_order(timeline, rows)
@@ -72,7 +88,9 @@ def layout_of(timeline: Timeline, windows: Sequence[Window]) -> Layout:
     if merged:
         labels = [labels[0], "other streams"]
     each = [(place, text) for place in range(len(ranks)) for text in labels]
-    return Layout(windows[0].whole["rank"], ranks, tuple(streams), each, merged)
+    of = {kind[0]: kind for kind in kinds}
+    shown = [of[rank] for rank in ranks.tolist()]
+    return Layout(windows[0].whole["rank"], ranks, shown, tuple(streams), each, merged)
 
 
 def _in_order(timeline: Timeline, rows: NDArray[np.void]) -> list[int]:

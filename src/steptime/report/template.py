@@ -6,7 +6,7 @@ from typing import Any
 
 from steptime.files import write_atomic
 from steptime.report import sections
-from steptime.report.packed import plotly_packed
+from steptime.report.packed import packed_json, plotly_packed
 from steptime.units import format_seconds
 
 _FOLDER = Path(__file__).parent
@@ -30,5 +30,6 @@ def html_page(template: str, context: Mapping[str, Any]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["seconds"] = format_seconds
+    environment.filters["packed"] = packed_json
     environment.globals["plotly_packed"] = plotly_packed
     return environment.get_template(template).render(context)

@@ -53,11 +53,10 @@ function fillGroups() {
   box.hidden = !view.trace.folds;
   const buttons = [];
   for (let group = 0; group < view.trace.groups && view.trace.folds; group++) {
-    const first = view.trace.ranks[group * GROUP];
-    const last = view.trace.ranks[Math.min(view.trace.ranks.length, (group + 1) * GROUP) - 1];
+    const last = Math.min(view.trace.ranks.length, (group + 1) * GROUP);
     const button = document.createElement("button");
     button.type = "button";
-    button.textContent = `ranks ${first}–${last}`;
+    button.textContent = view.trace.span(group * GROUP, last);
     button.setAttribute("aria-pressed", view.unfolded.has(group));
     button.addEventListener("click", () => {
       if (!view.unfolded.delete(group)) view.unfolded.add(group);
@@ -183,20 +182,26 @@ function drawStep() {
   performance.mark("timeline-drawn");
 }
 
+/** The name of a rank's rows; on a narrow page without its stage, which `told` says. */
+function rowLabel(rank) {
+  const text = view.trace.labels[rank];
+  return innerWidth > 560 ? text : text.replace(/ of stage .*/, "");
+}
+
 function rowLabels(place, pitch) {
   const [tickvals, ticktext] = [[], []];
   for (const { rank, first, last, top, height } of place.bands) {
     if (rank === undefined) {
       tickvals.push(top + height / 2);
-      ticktext.push(`ranks ${view.trace.ranks[first]}–${view.trace.ranks[last - 1]}`);
+      ticktext.push(view.trace.span(first, last));
     } else if (pitch < 12 || height === 1) {
       tickvals.push(top + height / 2);
-      ticktext.push(`rank ${view.trace.ranks[rank]}`);
+      ticktext.push(rowLabel(rank));
     } else {
       for (let at = 0; at < height; at++) {
         const stream = view.trace.rows[rank * view.trace.each + at][1];
         tickvals.push(top + at + 0.5);
-        ticktext.push(`${at ? "" : `<b>rank ${view.trace.ranks[rank]}</b>  `}${stream}`);
+        ticktext.push(`${at ? "" : `<b>${rowLabel(rank)}</b>  `}${stream}`);
       }
     }
   }
@@ -307,15 +312,15 @@ function told(i, row) {
   const [, phase, stream, bytes] = trace.kinds[trace.kind[i]];
   const rank = trace.rankOf(row);
   const { to, from } = peers(trace, currentStep(), { i, rank });
-  const named = (map) => [...map.keys()].slice(0, 4).map((at) => trace.ranks[at]).join(", ");
+  const named = (map) => [...map.keys()].slice(0, 4).map((at) => trace.labels[at]).join(", ");
   return [
     trace.name(i),
     PHASES[phase],
-    `rank ${trace.ranks[rank]}`,
+    trace.labels[rank],
     seconds((trace.end[i] - trace.start[i]) * trace.tick),
     bytes ? size(bytes) : "",
-    to.size ? `to rank ${named(to)}${to.size > 4 ? " …" : ""}` : "",
-    from.size ? `from rank ${named(from)}${from.size > 4 ? " …" : ""}` : "",
+    to.size ? `to ${named(to)}${to.size > 4 ? " …" : ""}` : "",
+    from.size ? `from ${named(from)}${from.size > 4 ? " …" : ""}` : "",
     `begins at ${seconds(Math.max(0, trace.start[i] * trace.tick))}`,
     trace.own(currentStep(), row, i) ? "" : "of the step beside",
     onPath(i, row) ? "on the critical path" : "",
@@ -357,9 +362,8 @@ function foldedAt(band, time) {
   const bin = Math.min(band.time[0].length - 1, Math.max(0, Math.floor((time - from) / width)));
   const whole = (band.last - band.first) * width;
   const shares = stack.map((phase, at) => [PHASES[phase], band.time[at][bin] / whole]);
-  const { ranks } = view.trace;
   return [
-    `ranks ${ranks[band.first]}–${ranks[band.last - 1]}`,
+    view.trace.span(band.first, band.last),
     ...shares.filter(([, part]) => part >= 0.005).map(([what, part]) =>
       `${what} on ${Math.round(100 * part)} % of ranks`),
     "folded: the buttons above unfold them",

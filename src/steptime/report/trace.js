@@ -72,6 +72,14 @@ class Trace {
     }
   }
 
+  /** The name of the rows from `first` to before `last`, folded into one. */
+  span(first, last) {
+    const alone = this.labels.every((label) => label.startsWith("rank "));
+    return alone
+      ? `ranks ${this.ranks[first]}–${this.ranks[last - 1]}`
+      : `${last - first} kinds from rank ${this.ranks[first]}`;
+  }
+
   rankOf(row) {
     return Math.floor(row / this.each);
   }
@@ -109,8 +117,10 @@ class Trace {
     if (!step.talks) {
       step.talks = this.ranks.map(() => []);
       for (const track of step.tracks) {
-        const talks = track.last > track.first && this.phase(track.first) === COMMUNICATION;
-        if (talks) step.talks[this.rankOf(track.row)].push(track);
+        // A call that waits first begins with an interval of waiting.
+        let i = track.first;
+        while (i < track.last && this.phase(i) === WAIT) i++;
+        if (i < track.last && this.phase(i) === COMMUNICATION) step.talks[this.rankOf(track.row)].push(track);
       }
     }
     const own = step.talks[rank];
@@ -302,7 +312,8 @@ function messageLines(trace, step, place, [from, to]) {
     if (sent > to || sent + took < from) continue;
     message.rows ??= [src, dst].map((rank) => trace.messageRow(step, rank, message));
     const { rows } = message;
-    if (rows.every((row) => place.top[row] >= 0)) found.push({ message, rows });
+    const apart = src !== dst; // one between ranks that share a row has nowhere to go
+    if (apart && rows.every((row) => place.top[row] >= 0)) found.push({ message, rows });
   }
   const every = Math.max(1, Math.ceil(found.length / MOST_MESSAGES));
   const drawn = found.filter((_, at) => at % every === 0);
@@ -369,10 +380,9 @@ function size(bytes) {
 function pathNote(trace, path) {
   const spent = new Map();
   let [whole, hops, before] = [0, 0, null];
-  for (const [row, begin, end, phase] of path) {
+  for (const [, begin, end, phase, rank] of path) {
     spent.set(phase, (spent.get(phase) ?? 0) + end - begin);
     whole += end - begin;
-    const rank = trace.rankOf(row);
     if (before !== null && rank !== before) hops++;
     before = rank;
   }
@@ -384,6 +394,6 @@ function pathNote(trace, path) {
   const often = hops === 1 ? "once" : `${hops} times`;
   const where = hops
     ? `it goes from one rank to another ${often}`
-    : `all of it on rank ${trace.ranks[trace.rankOf(path[0][0])]}`;
+    : `all of it on rank ${path[0][4]}`;
   return `The critical path is ${parts.join(", ")}; ${where}.`;
 }

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.report.kinds import kinds_of, name_of, with_like
 from steptime.report.packed import packed
 from steptime.report.rows import Layout, layout_of
 from steptime.report.steps import Window, by_rank, default_step, window
+from steptime.runs.figures import StepFigures
 from steptime.timeline import Phase, Timeline
 from steptime.timeline.critical_path import critical_path
 from steptime.units import format_seconds
 
 MAX_INTERVALS = 600_000
-"""Of all steps of a page together: about 3.5 MB of it."""
+"""Of all steps of a page together: very many are alike, or MAX_BYTES cuts them."""
 
-MAX_BYTES = 4_600_000
-"""Of all traces of a page, packed: beside plotly.js it stays below 7 MB."""
+MAX_BYTES = 1_300_000
+"""Of all traces of a page, packed: beside plotly.js and the figures it stays below 2 MB."""
 
 MAX_STEPS = 200
 _FEW = 20_000  # messages of a step
@@ -40,17 +42,22 @@ class Traced:
     note: str
 
 
-def traces(timelines: Mapping[str, tuple[Timeline, str]]) -> list[Traced]:
+def traces(
+    timelines: Mapping[str, tuple[Timeline, str]], entries: Mapping[str, StepFigures] | None = None
+) -> list[Traced]:
     """The steps of each strategy that its timeline holds: every one, or as many as a page can hold.
 
-    ``timelines``: by the name to show, the timeline and the name of the steps in it.
+    ``timelines``: by the name to show, the timeline and the name of the steps in it. ``entries``:
+    by the same names the figures, which tell what the ranks are.
     """
+    known = entries or {}
     tables = {name: by_rank(line.steps_named(step)) for name, (line, step) in timelines.items()}
     held = [name for name, table in tables.items() if table is not None]
     room = MAX_INTERVALS
     while held:
         found = [
-            _traced(name, timelines[name][0], tables[name], room // len(held)) for name in held
+            _traced(name, timelines[name][0], tables[name], known.get(name), room // len(held))
+            for name in held
         ]
         size = sum(len(one.packed) for one in found)
         if size <= MAX_BYTES:
@@ -59,22 +66,34 @@ def traces(timelines: Mapping[str, tuple[Timeline, str]]) -> list[Traced]:
     return []
 
 
-def _traced(name: str, timeline: Timeline, table: NDArray[np.void] | None, room: int) -> Traced:
+def _traced(
+    name: str,
+    timeline: Timeline,
+    table: NDArray[np.void] | None,
+    entry: StepFigures | None,
+    room: int,
+) -> Traced:
     assert table is not None  # noqa: S101
     first = default_step(table, timeline.source)
     whole = window(timeline, table, first)
-    shown, left_out = sampled(whole, room)
+    kinds = kinds_of(timeline, table, whole.length / _TICKS or 1e-9)
+    firsts = np.array([kind[0] for kind in kinds], np.int32)
+    shown, left_out = sampled(whole.of_ranks(firsts), room)
     order = _in_order(table.shape[1], first)
     windows = [shown]
     for step in order[1:]:
         room -= len(windows[-1].rows)
-        another, missing = sampled(window(timeline, table, step), room)
+        another, missing = sampled(window(timeline, table, step).of_ranks(firsts), room)
         if missing or left_out:
             break
         windows.append(another)
     windows.sort(key=lambda one: one.number)
-    layout = layout_of(timeline, windows)
-    packed = _packed(timeline, name, windows, layout, windows.index(shown))
+    layout = layout_of(timeline, windows, kinds)
+    labels = [name_of(kind, entry) for kind in (with_like(kinds, entry) if entry else kinds)]
+    of = dict(zip(firsts.tolist(), labels, strict=True))
+    head = {"title": name, "first": windows.index(shown)}
+    head["labels"] = [of[rank] for rank in layout.ranks.tolist()]
+    packed = _packed(timeline, head, windows, layout)
     return Traced(name, packed, _note(timeline, name, shown, len(windows), left_out))
 
 
@@ -95,7 +114,8 @@ def sampled(shown: Window, room: int) -> tuple[Window, str]:
     kept = max(1, int(len(counts) * room / counts.sum()))
     places = np.unique(np.linspace(0, len(counts) - 1, kept).round().astype(int))
     some = shown.of_ranks(shown.ranks[places])
-    words = f"{len(places):,} of its {len(counts):,} ranks, spread evenly" * (kept < len(counts))
+    what = "ranks" if len(shown.whole) == len(shown.ranks) else "kinds of ranks"
+    words = f"{len(places):,} of its {len(counts):,} {what}, spread evenly" * (kept < len(counts))
     if len(some.rows) > room:
         longest = np.argsort(some.rows["start"] - some.rows["end"], kind="stable")[:room]
         words += " and " * bool(words) + f"the {room:,} longest of {len(some.rows):,} intervals"
@@ -117,19 +137,21 @@ def _note(timeline: Timeline, name: str, shown: Window, steps: int, left_out: st
 
 
 def _packed(
-    timeline: Timeline, name: str, windows: Sequence[Window], layout: Layout, first: int
+    timeline: Timeline, told: Mapping[str, Any], windows: Sequence[Window], layout: Layout
 ) -> str:
-    """Two deflated parts, JSON and then columns, behind the length of the first."""
+    """Two deflated parts, JSON and then columns, behind the length of the first.
+
+    ``told``: what the JSON says beside the steps.
+    """
     tick = max(one.length for one in windows) / _TICKS or 1e-9
     kinds: dict[tuple[int, int, int, int], int] = {}
     columns: list[NDArray[np.int64]] = []
     steps = [_step(timeline, one, layout, tick, kinds, columns) for one in windows]
     table = np.concatenate(columns, axis=1) if columns else np.empty((3, 0), np.int64)
     head = {
-        "title": name,
+        **told,
         "source": timeline.source,
         "tick": tick,
-        "first": first,
         "ranks": layout.ranks.tolist(),
         "streams": [timeline.streams[stream] for stream in layout.streams],
         "rows": layout.rows,
@@ -220,7 +242,7 @@ def _kinds(
 
 
 def _path(timeline: Timeline, shown: Window, layout: Layout, tick: float) -> list[list[int]]:
-    """The critical path: row, begin and end in ticks, and phase, -1 where nothing is known.
+    """The critical path: row, begin and end in ticks, phase, -1 where nothing is known, and rank.
 
     None of a step of very many intervals, for walking back takes time as their square.
     """
@@ -234,20 +256,26 @@ def _path(timeline: Timeline, shown: Window, layout: Layout, tick: float) -> lis
         if row >= 0:
             begin, done = (round((time - shown.start) / tick) for time in (start, end))
             phase = -1 if interval is None else int(interval["phase"])
-            found.append([row, begin, done, phase])
+            found.append([row, begin, done, phase, rank])
     return found
 
 
 def _messages(timeline: Timeline, shown: Window, layout: Layout, tick: float) -> list[list[int]]:
-    """Of each message its ranks, by place, when it was sent, how long it took, and its bytes."""
+    """Of each message its ranks, by place, when it was sent, how long it took, and its bytes.
+
+    Those between the same two kinds of ranks that are alike in all this are one.
+    """
     sent = timeline.messages
     end = shown.start + shown.length
     sent = sent[(sent["sent"] >= shown.start) & (sent["sent"] < end)]
-    sent = sent[np.isin(sent["src"], layout.ranks) & np.isin(sent["dst"], layout.ranks)]
+    sent = sent[(layout.places(sent["src"]) >= 0) & (layout.places(sent["dst"]) >= 0)]
     if len(sent) > _FEW:
         sent = sent[np.sort(np.argsort(-sent["bytes"], kind="stable")[:_FEW])]
     begin = np.round((sent["sent"] - shown.start) / tick).astype(np.int64)
     took = np.round((sent["received"] - sent["sent"]) / tick).astype(np.int64)
-    places = (np.searchsorted(layout.ranks, sent[field]) for field in ("src", "dst"))
-    found: list[list[int]] = np.stack([*places, begin, took, sent["bytes"]], axis=1).tolist()
-    return found
+    places = (layout.places(sent[field]) for field in ("src", "dst"))
+    found = np.stack([begin, *places, took, sent["bytes"]], axis=1)
+    if len(layout.kinds) < len(layout.all_ranks):
+        found = np.unique(found, axis=0)
+    in_order: list[list[int]] = found[:, [1, 2, 0, 3, 4]].tolist()
+    return in_order

@@ -15,11 +15,14 @@ function inflated(bytes) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")));
 }
 
-/** Resolves once plotly.js is there. */
-const plotlyLoaded = inflated(bytesOf(document.getElementById("plotly").textContent))
-  .text()
-  .then((code) => {
-    const script = document.createElement("script");
-    script.textContent = code;
-    document.head.append(script);
-  });
+const textIn = (id) => inflated(bytesOf(document.getElementById(id).textContent)).text();
+
+let figures;
+
+/** Resolves once plotly.js and the page's figures are there. */
+const plotlyLoaded = Promise.all([textIn("plotly"), textIn("figures")]).then(([code, json]) => {
+  figures = JSON.parse(json);
+  const script = document.createElement("script");
+  script.textContent = code;
+  document.head.append(script);
+});

@@ -5,24 +5,28 @@ from math import isnan
 from typing import Any
 
 from steptime.program import PIPELINE
-from steptime.report.alike import alike, ranks_text
+from steptime.report.alike import alike
 from steptime.report.figures import Figure, axis, label, layout, rows_axis
+from steptime.report.kinds import name_of
 from steptime.report.palette import PARTS, Part, parts_of
 from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
-from steptime.runs.figures import Parts, RankFigures
+from steptime.runs.figures import Parts, RankFigures, StepFigures
 from steptime.runs.record import RunRecord
 from steptime.units import format_seconds
 
 _FEW_ROWS = 12  # whose labels have two lines
-_MOST_PARTS = 32
+_MOST_ROWS = 33  # rows: of a strategy, and of its ranks
 _ROUNDING = 1e-6  # of what is exposed: what is less comes from adding up times
 
 
 def _shown(page: Page) -> Mapping[str, Any]:
     rows = _parts_rows(page.subjects)
+    left_out = max(0, len(rows) - _MOST_ROWS) if len(page.subjects) == 1 else 0
+    rows = rows[: len(rows) - left_out]
     parts = parts_of([entry for _, _, entry in rows])
     return {
+        "parts_left_out": left_out,
         "parts_key": [(part.color, part.label) for part in parts],
         "axes": _axes(page.record) if page.single else [],
         "by_axis": by_axis(page.subjects),
@@ -71,8 +75,7 @@ def parts_figure(rows: Sequence[tuple[str, str, Parts]], parts: Sequence[Part]) 
 def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Parts]]:
     """A row a strategy; of one strategy alone its ranks too, so that a slow one stands out.
 
-    Of its ranks those that the timeline holds, for of very many they stand for all; those that are
-    alike share a row.
+    Those of its ranks that are alike share a row.
     """
     rows: list[tuple[str, str, Parts]] = [
         (one.name, format_seconds(one.entry.step_time_s.median), one.entry) for one in found
@@ -80,18 +83,10 @@ def _parts_rows(found: Sequence[Subject]) -> list[tuple[str, str, Parts]]:
     if len(rows) > 1:
         return rows
     one = found[0]
-    held: set[int] = set()
-    if one.timeline is not None:
-        held = set(one.timeline.steps_named(one.step)["rank"].tolist())
-    ranks = [
-        rank
-        for rank in one.entry.ranks
-        if not isnan(rank.compute_s) and (not held or rank.rank in held)
-    ]
+    ranks = [rank for rank in one.entry.ranks if not isnan(rank.compute_s)]
     same = alike(ranks, lambda rank: (format_seconds(rank.step_time_s), *_shown_parts(rank)))
     return rows + [
-        (_named(group), format_seconds(group[0].step_time_s), group[0])
-        for group in same[:_MOST_PARTS]
+        (_named(group, one.entry), format_seconds(group[0].step_time_s), group[0]) for group in same
     ]
 
 
@@ -100,11 +95,11 @@ def _shown_parts(entry: Parts) -> tuple[str, ...]:
     return tuple(format_seconds(getattr(entry, part.field) or 0.0) for part in PARTS)
 
 
-def _named(ranks: Sequence[RankFigures]) -> str:
-    """Some ranks, and their host where they share it."""
-    hosts = {rank.host for rank in ranks}
-    where = f" on {ranks[0].host}" if len(hosts) == 1 and ranks[0].host else ""
-    return ranks_text([rank.rank for rank in ranks]) + where
+def _named(ranks: Sequence[RankFigures], entry: StepFigures) -> str:
+    """Some ranks, and the host that they share, where nothing else is told of their places."""
+    hosts = {rank.host for rank in ranks} if not entry.placement else {""}
+    where = f" on {ranks[0].host}" if len(hosts) == 1 and all(hosts) else ""
+    return name_of([rank.rank for rank in ranks], entry) + where
 
 
 def _axes(run: RunRecord) -> list[tuple[str, str, str, str]]:

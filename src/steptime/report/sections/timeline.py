@@ -26,7 +26,7 @@ def _shown(page: Page) -> Mapping[str, Any]:
 def _traces(found: Sequence[Subject]) -> list[Traced | None]:
     """The packed steps of each subject, None for one whose timeline holds none."""
     held = {one.name: (one.timeline, one.step) for one in found if one.timeline is not None}
-    by_name = {one.name: one for one in traces(held)}
+    by_name = {one.name: one for one in traces(held, {one.name: one.entry for one in found})}
     return [by_name.get(one.name) for one in found]
 
 
@@ -41,7 +41,8 @@ def _representatives(found: Sequence[Subject]) -> str:
             ranks = ", ".join(f"{rank:,}" for rank in held[:_RANKS_NAMED].tolist())
             return (
                 f"Of {count:,} ranks the timeline holds {len(held)}, one of each "
-                f"kind of work: {ranks}{' …' * (len(held) > _RANKS_NAMED)}."
+                f"kind of work: {ranks}{' …' * (len(held) > _RANKS_NAMED)}. "
+                "Its rows are named for all ranks with the same figures."
             )
     return ""
 
