@@ -166,17 +166,14 @@ def test_pages_are_compared_word_by_word_and_with_what_they_leave_out():
     assert len(SHOWN) > 15
 
 
+TINY = "--layers 1 --heads 2 --hidden 32 --tokens 32 --batch 8"
 LIVE = {
     "record": ["record --ranks 2 examples/ddp.py"],
-    "compare": ["compare --ranks 2 --steps 2 --warmup 1 --strategies server,replicated"],
-    "train": ["train --ranks 2 --steps 3"],
-    "scale": ["scale --ranks 1,2 --batch 8 --steps 2 --warmup 1"],
+    "compare": [f"compare --ranks 2 {TINY} --steps 2 --strategies server,replicated"],
+    "train": [f"train --ranks 2 {TINY} --steps 3"],
+    "scale": [f"scale --ranks 1,2 {TINY} --steps 2"],
     "bench": ["bench all_reduce --ranks 2 --backend gloo -b 1K -e 1K --algorithms builtin,ring"],
-    "diff": [
-        "train --ranks 2 --steps 12 --out a",
-        "train --ranks 2 --steps 12 --out b",
-        "diff a b",
-    ],
+    "diff": [f"train --ranks 2 {TINY} --steps 12 --out {run}" for run in "ab"] + ["diff a b"],
 }
 """Of each verb that measures, what prints the tables that pages show of it, in little time."""
 UNITS = re.compile(r"\b(?:[nµm]?s|[kMGT]?B)(?= |$)")
