@@ -1,18 +1,25 @@
 """What the site does to the pages as it is built, so that they stay plain Markdown on GitHub.
 
 MkDocs calls the functions named ``on_…``. The first use of a glossary's term on a page becomes a
-link; a link to a file of the repository beyond docs/ leads to a copy of it in the site; and
-``<!-- play NAME -->`` becomes the player of that collective algorithm.
+link; a link to a file of the repository beyond docs/ leads to a copy of it in the site. A picture
+of something that moves is replaced by the thing itself: below ``<!-- play NAME -->`` by the player
+of that collective algorithm, below ``<!-- report: COMMAND -->`` by the page that the command
+leaves, which is run for it and so must be simulated or computed, the same on every machine.
 """
 
 import posixpath
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
@@ -25,14 +32,20 @@ RANKS_THAT_PLAY = 8
 SILENT = {"a", "code", "pre", "h1", "h2", "h3", "h4", "h5", "h6", "th", "svg", "script", "style"}
 """Elements whose text gets no link."""
 
+LIVE = re.compile(
+    r"^<!-- (?P<kind>play|report:) (?P<what>.+) -->\n"
+    r"!\[(?P<title>[^\]]+)\]\((?P<picture>[^)]*?(?P<name>[\w-]+)\.png)\)$",
+    re.M,
+)
+"""What a page embeds, and the picture that stands for it elsewhere."""
+
 _LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)#\s]*)(#[^)\s]*)?\)")
-_PLAY = re.compile(r"^<!-- play (\w+) -->$", re.M)
 _TAG = re.compile(r"(<!--.*?-->|<[^>]*>)", re.S)
 _NAME = re.compile(r"</?([a-z][a-z0-9]*)")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add what pages lead to and docs/ does not hold: files of the repository, players."""
+    """Add what pages lead to and docs/ does not hold: files of the repository, what they embed."""
     docs = Path(config.docs_dir)
     for page in list(files.documentation_pages()):
         text = page.content_string
@@ -41,14 +54,13 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
             source = docs.parent / (path or "")
             if path and source.is_file():
                 _add(files, File.generated(config, _copy(path), abs_src_path=str(source)))
-        for name in _PLAY.findall(text):
-            played = st.show(name, ranks=RANKS_THAT_PLAY).page()
-            _add(files, File.generated(config, _player(name), content=played))
+        for name, made in embedded(text).items():
+            _add(files, File.generated(config, _live(name), content=made))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links beyond docs/ to the copies, of folders keep the words alone; place players."""
+    """Lead links beyond docs/ to the copies, of folders keep the words alone; embed what moves."""
     del config
     here = page.file.src_uri
 
@@ -61,11 +73,42 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
             return text
         return f"[{text}]({_relative(_copy(path), here)})"
 
-    def played(found: re.Match[str]) -> str:
-        source = get_relative_url(_player(found[1]), page.url)
-        return f'<iframe class="player" title="{found[1]}, step by step" src="{source}"></iframe>'
+    def framed(found: re.Match[str]) -> str:
+        live = _live(found["name"])
+        source = get_relative_url(live, page.url)
+        frame = f'<iframe class="live" title="{found["title"]}" src="{source}"></iframe>'
+        return f"{frame}\n\n[Open it on its own]({_relative(live, here)})"
 
-    return _PLAY.sub(played, _LINK.sub(led, markdown))
+    return LIVE.sub(framed, _LINK.sub(led, markdown))
+
+
+def embedded(text: str) -> Mapping[str, str]:
+    """The pages that a page of the site embeds, by the name of the picture that each replaces."""
+    return {
+        found["name"]: _player_of(found["what"])
+        if found["kind"] == "play"
+        else report_of(found["what"])
+        for found in LIVE.finditer(text)
+    }
+
+
+def _player_of(algorithm: str) -> str:
+    return st.show(algorithm, ranks=RANKS_THAT_PLAY).page()
+
+
+@cache
+def report_of(command: str) -> str:
+    """The page that a command of ``steptime`` leaves in the folder of its run."""
+    with TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command), "--out", "run"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise PluginError(f"cannot embed the page of {command!r}: {done.stderr.strip()}")
+        return Path(folder, "run", "report.html").read_text(encoding="utf-8")
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -148,8 +191,9 @@ def _copy(path: str) -> str:
     return f"repository/{path}.txt"
 
 
-def _player(name: str) -> str:
-    return f"players/{name}.html"
+def _live(name: str) -> str:
+    """Where the site keeps a page that it embeds."""
+    return f"live/{name}.html"
 
 
 def _relative(target: str, page: str) -> str:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,80 @@ def test_pages_are_compared_word_by_word_and_with_what_they_leave_out():
     assert not renew.agree(["…", "b 13 ms", "a 12 ms", "…"], printed)
     assert not renew.agree(["a 12 ms", "b 14 ms", "…"], printed)
     assert len(SHOWN) > 15
+
+
+TINY = "--layers 1 --heads 2 --hidden 32 --tokens 32 --batch 8"
+LIVE = {
+    "record": ["record --ranks 2 examples/ddp.py"],
+    "compare": [f"compare --ranks 2 {TINY} --steps 2 --strategies server,replicated"],
+    "train": [f"train --ranks 2 {TINY} --steps 3"],
+    "scale": [f"scale --ranks 1,2 {TINY} --steps 2"],
+    "bench": ["bench all_reduce --ranks 2 --backend gloo -b 1K -e 1K --algorithms builtin,ring"],
+    "diff": [f"train --ranks 2 {TINY} --steps 12 --out {run}" for run in "ab"] + ["diff a b"],
+}
+"""Of each verb that measures, what prints the tables that pages show of it, in little time."""
+UNITS = re.compile(r"\b(?:[nµm]?s|[kMGT]?B)(?= |$)")
+
+
+def headings(lines: Sequence[str]) -> set[str]:
+    """The headings of the tables that a command printed, whatever their widths and units."""
+    above = [
+        f"{lines[at - 2]} {lines[at - 1]}" for at, line in enumerate(lines) if line[:9] == "─" * 9
+    ]
+    told = [line for line in lines if line.startswith("#   ")]
+    return {" ".join(UNITS.sub("unit", one.strip()).split()) for one in above + told}
+
+
+def shown_by(verb: str) -> set[str]:
+    """The headings of the tables that the pages show of a verb that measures."""
+    blocks = [
+        block
+        for page in PAGES
+        if page not in renew.APART
+        for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.S | re.M)
+    ]
+    printed = [
+        piece.splitlines()
+        for block in blocks
+        for piece in re.split(r"^\$ ", block, flags=re.M)
+        if piece.startswith(f"steptime {verb} ") and "--cluster" not in piece.partition("\n")[0]
+    ]
+    return set().union(*map(headings, printed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", LIVE)
+def test_pages_show_the_tables_that_a_live_verb_prints_now(verb, tmp_path):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for command in LIVE[verb]:
+        done = run(f"steptime {command}", tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert set() < shown_by(verb) <= headings(done.stdout.splitlines())
+
+
+JUDGED = sorted(
+    {
+        (page, command, lines)
+        for page in PAGES
+        for command, lines in renew.BLOCK.findall(page.read_text())
+        if command.startswith("steptime check --ranks 2 examples/")
+    }
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "command", "lines"), JUDGED, ids=lambda one: one.stem if isinstance(one, Path) else ""
+)
+def test_pages_show_the_findings_that_check_prints_but_for_their_figures(
+    page, command, lines, tmp_path
+):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    shown, printed = (
+        re.sub(r"\d[\d.]*", "#", text).splitlines()
+        for text in (lines, run(command, tmp_path).stdout)
+    )
+    assert renew.agree(shown, printed), page
 
 
 def options(app: App) -> set[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from mkdocs.exceptions import PluginError
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -17,6 +18,8 @@ sys.path.insert(0, str(DOCS))
 import hooks  # noqa: E402  # it lies beside the pages
 
 LARGEST_PAGE = 300_000  # bytes, without pictures
+LARGEST_REPORT = 2_000_000
+LARGEST_PICTURE = 150_000
 LOADED = {"img": "src", "script": "src", "link": "href", "iframe": "src", "source": "src"}
 TERMS = hooks.terms_of("### bubble\n### all_reduce, all-reduce\n### GOAL\n### world size\n")
 
@@ -74,6 +77,22 @@ def test_a_page_opens_with_its_question_and_ends_with_what_to_read_next(page):
     assert "](" in last
 
 
+def test_what_moves_stands_where_its_picture_does():
+    pictures = []
+    for page in DOCS.rglob("*.md"):
+        text = page.read_text()
+        found = list(hooks.LIVE.finditer(text))
+        assert len(found) == len(re.findall(r"^<!-- (?:play|report)", text, re.M)), page
+        pictures += [(page.parent / one["picture"]).resolve() for one in found]
+    assert sorted(pictures) == sorted((DOCS / "pictures").glob("*.png"))
+    assert all(one.stat().st_size <= LARGEST_PICTURE for one in pictures)
+
+
+def test_a_report_that_cannot_be_made_ends_the_build_in_a_sentence():
+    with pytest.raises(PluginError, match=r"'steptime simulate gpt5': .* nothing says on which"):
+        hooks.report_of("steptime simulate gpt5")
+
+
 class Page(HTMLParser):
     """What a page of the site has: anchors, links, and what a browser loads with it."""
 
@@ -128,7 +147,8 @@ def test_the_site_is_whole_small_and_needs_no_network(site):
     pages = {file: Page(file) for file in sorted(site.rglob("*.html")) if file.name != "404.html"}
     assert {file.stem for file in pages} >= {page.stem for page in DOCS.rglob("*.md")}
     for file in pages:
-        assert file.stat().st_size <= LARGEST_PAGE, file
+        live = file.parent.name == "live"
+        assert file.stat().st_size <= (LARGEST_REPORT if live else LARGEST_PAGE), file
     for file, target, anchor in (*own(pages, "links"), *own(pages, "loaded")):
         assert target.is_file(), f"{file.name} leads to {target}"
         if anchor and target in pages:

@@ -45,5 +45,18 @@ def test_pages_fit_a_telephone(site, open_html, scheme):
 
 def test_the_player_plays_within_its_guide(site, open_html):
     page = open_html(site / "guides" / "which-collective.html")
-    player = page.frame_locator("iframe.player")
+    player = page.frame_locator("iframe.live")
     player.get_by_role("heading", name="all_reduce ring on 8 ranks").wait_for()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_report_stands_whole_within_its_guide(site, open_html, width):
+    page = open_html(site / "guides" / "which-layout.html", width=width)
+    report = page.frame_locator("iframe.live")
+    report.get_by_role("heading", name="The best of 5,346 layouts").wait_for()
+    widths = report.locator("html").evaluate("root => [root.scrollWidth, innerWidth]")
+    assert widths[0] <= widths[1]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    with page.expect_navigation():
+        page.get_by_role("link", name="Open it on its own").click()
+    page.get_by_role("heading", name="The best of 5,346 layouts").wait_for()

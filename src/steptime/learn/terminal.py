@@ -41,7 +41,13 @@ class Teacher:
         where = f"lesson {lesson.number} · {lesson.minutes} minutes"
         if 0 < first < len(lesson.parts):
             where += f" · from part {first + 1} of {len(lesson.parts)}"
-        self._console.print(Rule(f"{lesson.title} · {where}", align="left", characters="─"))
+        self._console.print(f"{lesson.title} · {where}", style="bold")
+        self._console.print(Rule(characters="─"), width=min(_WIDTH, self._console.width))
+        if self._console.width < _WIDTH:
+            self._console.print(
+                f"Tables wider than {self._console.width} columns are cut: {_WIDTH} show them "
+                "whole.\n"
+            )
         for done, part in enumerate(lesson.parts[first:], first + 1):
             self._take(part)
             progress.done = done
