@@ -21,10 +21,9 @@ from steptime.simulate.simulation import Fidelity
 
 NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
 
-_TIMES_BYTES = 16  # of each rank op and step
-_OTHER_BYTES = (
-    100  # of each rank op: its part in an instance, and what is held while calls are matched
-)
+_TIMES_BYTES = 16  # of each rank op and step, at fidelity message
+_OTHER_BYTES = 100  # of each rank op there: its part in an instance, and what it waits for
+_RANK_BYTES = 1000  # of each rank at fidelity collective: its groups, and its paths to them
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,7 +68,7 @@ def prepare(
     check(program)
     program = with_costs(program, cluster)
     devices = cluster.placed(program.ranks)
-    _require_memory(program, steps if fidelity == "message" else 0)
+    _require_memory(program, steps, fidelity)
     matching = match_calls(program)
     check_algorithms(matching, algorithms)
     queued = queues(program, cluster.device, cluster.speed[devices])
@@ -89,12 +88,17 @@ def prepare(
     )
 
 
-def _require_memory(program: Program, kept_steps: int) -> None:
-    """Raise UsageError where the ops of all ranks, in ``kept_steps`` steps, do not fit."""
+def _require_memory(program: Program, steps: int, fidelity: Fidelity) -> None:
+    """Raise UsageError where what is kept of all ranks does not fit.
+
+    At fidelity ``collective`` that is what each sends whom; ``priced`` knows of how many kinds they
+    are, and with it how many ops are timed.
+    """
     sizes = np.array([len(ops) for ops in program.lists], np.int64)
-    instances = float(sizes[program.class_of].sum())
+    rank_ops = float(sizes[program.class_of].sum())
+    by_message = rank_ops * (steps * _TIMES_BYTES + _OTHER_BYTES)
     require_memory(
-        instances * (kept_steps * _TIMES_BYTES + _OTHER_BYTES),
-        f"{program.name} on {program.ranks} ranks, {instances:,.0f} ops in all,",
+        by_message if fidelity == "message" else float(program.ranks * _RANK_BYTES),
+        f"{program.name} on {program.ranks} ranks, {rank_ops:,.0f} ops in all,",
         "ask for fewer ranks",
     )

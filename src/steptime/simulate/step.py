@@ -71,7 +71,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
     else:
         times = _by_messages(prepared.queues, matching, prepared.plan, network, prepared.steps)
         kept = _messages(network, devices, cluster) if keep_messages else kept
-    carried = load(prepared.plan, matching, cluster, devices)
+    carried = load(prepared.plan, cluster, devices)
     some = ranks_to_show(program)
     line = timeline(program, times, some, kept, prepared.ideal.bubble)
     if not keep_messages:
@@ -124,8 +124,7 @@ def _point_to_point(
     program: Program, matching: Matching, rows: NDArray[Any], some: Ints
 ) -> NDArray[Any]:
     """The messages of Sends between the ranks ``some``, from their intervals, dtype INTERVAL."""
-    ends = message_ends(program, matching)
-    ends = ends[np.isin(ends["src"], some) & np.isin(ends["dst"], some)]
+    ends = message_ends(program, matching, some)
     steps = int(rows["step"].max(initial=-1)) + 1
     if not 0 < ends.size * steps <= MOST_MESSAGES:
         return np.empty(0, MESSAGE)
