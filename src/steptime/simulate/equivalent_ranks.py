@@ -120,19 +120,19 @@ def _quotient(
     used = 0
     for meeting, of_group in zip(matching.meetings, groups, strict=True):
         examples = np.unique(of_group, return_index=True)[1]
-        firsts = matching.class_of[meeting.groups[examples, 0]].tolist()
-        starts = {}  # the first instance of each kind of groups
-        for example, first in zip(examples.tolist(), firsts, strict=True):
-            starts[int(of_group[example])] = used
-            calls = meeting.calls.get(first, np.empty(0, np.int32))
-            takes.append(_seconds_of_group(matching, example, calls, seconds))
-            used += calls.size
+        firsts = matching.class_of[meeting.groups[examples, 0]]
+        starts = np.zeros(int(of_group.max()) + 1, np.int64)  # of each kind its first instance
+        for of_class, calls in meeting.calls.items():
+            own = examples[firsts == of_class]
+            starts[of_group[own]] = used + np.arange(own.size) * calls.size
+            takes.append(_seconds_of_groups(matching, own, calls, seconds).ravel())
+            used += own.size * calls.size
         for role in meeting.roles:
-            met = of_group[role.group[ranks]].tolist()
-            for place, (own, group) in enumerate(zip(class_of.tolist(), met, strict=True)):
-                if own in role.parts:
-                    parts = role.parts[own]
-                    instance[parts_of[place] + parts] = starts[group] + np.arange(parts.size)
+            for of_class, parts in role.parts.items():
+                places = np.flatnonzero(class_of == of_class)
+                begin = starts[of_group[role.group[ranks[places]]]]
+                own_parts = parts_of[places][:, None] + parts
+                instance[own_parts] = begin[:, None] + np.arange(parts.size)
     rank_ops = np.diff(queues.rank_ops_of)[ranks]
     return EquivalentRanks(
         of=kind,
@@ -150,13 +150,13 @@ def _quotient(
     )
 
 
-def _seconds_of_group(
-    matching: Matching, group: int, calls: Ints, seconds: Sequence[Floats]
+def _seconds_of_groups(
+    matching: Matching, groups: Longs, calls: Ints, seconds: Sequence[Floats]
 ) -> Floats:
-    """What the calls of a group of a meeting take, in their order, shape (calls,)."""
+    """What some groups' calls take, all the same and in their order, shape (groups, calls)."""
     distinct, which = np.unique(calls, return_inverse=True)
     takes = [
-        seconds[call][np.searchsorted(matching.callers[call].which, group)]
+        seconds[call][np.searchsorted(matching.callers[call].which, groups)]
         for call in distinct.tolist()
     ]
-    return np.array(takes, np.float64)[which]
+    return np.stack(takes, axis=1)[:, which]
