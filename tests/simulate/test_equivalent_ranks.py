@@ -72,6 +72,14 @@ def uneven():
     return program(calls(2, 1.0), calls(1, 1.1), class_of=[0] * 6 + [1] * 6, data=6, pipe=2)
 
 
+def of_instances(matching, seconds):
+    """What each instance takes, from what each call takes each group that makes it."""
+    found = np.empty(matching.call.size)
+    for made, of_call in zip(matching.instances, seconds, strict=True):
+        found[made.numbers] = of_call[made.group]
+    return found
+
+
 def ends(chosen, prices, steps=2):
     """When each rank op of each rank ends, of as many lists as there are ranks."""
     ranks, rank_ops = chosen.class_of.size, int(chosen.rank_ops_of[-1])
@@ -102,7 +110,13 @@ def test_a_rank_fares_as_its_kind(one, cluster, slow, order):
     seconds = make_plan(cluster, matching, devices, {}, priced=True).seconds
     queued = queues(one, cluster.device, speed[devices])
     alone = ends(
-        queued, Prices(np.diff(matching.first), matching.parts_of, matching.instance, seconds)
+        queued,
+        Prices(
+            np.diff(matching.first),
+            matching.parts_of,
+            matching.instance,
+            of_instances(matching, seconds),
+        ),
     )
     kinds = kinds_of_ranks(queued, matching, seconds)
     of_kind = ends(kinds.queues, kinds.prices)

@@ -15,7 +15,7 @@ from steptime.program.chakra.read import read_chakra
 from steptime.program.check import check
 from steptime.program.program import Compute
 from steptime.program.stored import read_programs
-from steptime.simulate.priced import priced
+from steptime.simulate.priced import nothing, priced
 from steptime.simulate.queues import queues
 
 _NO_DEVICE = Device(name="", flops={}, memory=0.0, memory_bandwidth=np.inf)
@@ -54,7 +54,7 @@ def program_findings(program: Program) -> Iterator[Finding]:
     try:
         timeless = _timeless(program)
         queued = queues(timeless, _NO_DEVICE, np.ones(program.ranks))
-        priced(timeless, queued, matching, np.zeros(matching.call.size), 1)
+        priced(timeless, queued, matching, nothing(matching), 1)
     except UsageError as error:
         yield _finding(FindingKind.DEADLOCK, str(error))
 

@@ -2,7 +2,8 @@
 
 from steptime.program.check import check
 from steptime.program.kernel import Kernel
-from steptime.program.matching import Call, Instances, Matching, match_calls
+from steptime.program.matching import Callers, Matching, match_calls
+from steptime.program.meetings import Call
 from steptime.program.program import (
     MAIN,
     PIPELINE,
@@ -19,9 +20,9 @@ __all__ = [
     "MAIN",
     "PIPELINE",
     "Call",
+    "Callers",
     "Collective",
     "Compute",
-    "Instances",
     "Kernel",
     "Matching",
     "Op",

@@ -1,10 +1,10 @@
 """Checking a program for contradictions before it is used."""
 
 from collections.abc import Sequence
-from math import isfinite, prod
+from math import inf, prod
 
 from steptime.errors import UsageError
-from steptime.program.kernel import check_kernel
+from steptime.program.kernel import Kernel, check_kernel
 from steptime.program.program import Collective, Compute, Op, Program, Recv, Send
 
 
@@ -25,32 +25,35 @@ def check(program: Program) -> None:
             f"rank {rank} of {program.name} is of class {program.class_of[rank]}, and there are "
             f"{len(program.lists)} lists of ops"
         )
+    known: dict[int, tuple[Kernel, ...]] = {}  # those checked, by id: many ops share them
     for ops in program.lists:
         for place, op in enumerate(ops):
             _check_order(program, ops, place)
             if isinstance(op, Compute):
                 _check_compute(program, op)
+                if id(op.kernels) not in known:
+                    known[id(op.kernels)] = op.kernels
+                    for kernel in op.kernels:
+                        check_kernel(kernel)
             elif isinstance(op, Collective | Send | Recv):
                 _check_communication(program, op)
 
 
 def _check_order(program: Program, ops: Sequence[Op], place: int) -> None:
-    if any(not -len(ops) <= other < place for other in ops[place].after):
+    after = ops[place].after
+    if after and not -len(ops) <= min(after) <= max(after) < place:
         raise UsageError(
             f"{ops[place].name!r} of {program.name} waits for an op that does not come before it"
         )
 
 
 def _check_compute(program: Program, op: Compute) -> None:
-    figures = {"seconds": op.seconds or 0.0, "flops": op.flops, "nbytes": op.nbytes}
-    for what, value in figures.items():
-        if not isfinite(value) or value < 0:
+    for what, value in (("seconds", op.seconds or 0.0), ("flops", op.flops), ("nbytes", op.nbytes)):
+        if not 0 <= value < inf:
             raise UsageError(
                 f"{op.name!r} of {program.name} has {what} of {value}: it must be a number of at "
                 "least 0"
             )
-    for kernel in op.kernels:
-        check_kernel(kernel)
 
 
 def _check_communication(program: Program, op: Collective | Send | Recv) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.arrays import Floats
+from steptime.arrays import Floats, Ints
 from steptime.program.matching import Matching
 from steptime.program.program import Collective, Program, Recv, Send
 from steptime.timeline import MESSAGE
@@ -24,29 +24,38 @@ ENDS = np.dtype(
 )
 
 
-def message_ends(program: Program, matching: Matching) -> NDArray[np.void]:
-    """The Sends of ``program`` with their Recvs, by its ``matching``: dtype ENDS."""
-    is_message = np.array([not call.kind for call in matching.calls], np.bool_)
-    numbers = np.flatnonzero(is_message[matching.call])
-    ends = np.zeros(numbers.size, ENDS)
-    first = matching.first[numbers]
-    ends["src"], ends["dst"] = matching.members[first], matching.members[first + 1]
-    ends["bytes"] = np.array([call.nbytes for call in matching.calls], np.int64)[
-        matching.call[numbers]
-    ]
-    number_of = np.full(matching.call.size, -1)
-    number_of[numbers] = np.arange(numbers.size)
+def message_ends(
+    program: Program, matching: Matching, among: Ints | None = None
+) -> NDArray[np.void]:
+    """The Sends of ``program`` with their Recvs, by its ``matching``: dtype ENDS.
+
+    ``among``: those between these ranks alone. In the order of sender, receiver, and as they match.
+    """
     places = [
         np.array([at for at, op in enumerate(ops) if isinstance(op, Collective | Send | Recv)], int)
         for ops in program.lists
     ]
-    for rank, kind in enumerate(program.class_of.tolist()):
-        own = slice(matching.parts_of[rank], matching.parts_of[rank + 1])
-        which, place = number_of[matching.instance[own]], matching.place[own]
-        for end, field in ((0, "send"), (1, "recv")):
-            here = (which >= 0) & (place == end)
-            ends[field][which[here]] = places[kind][here]
-    return ends
+    nbytes = np.array([call.nbytes for call in matching.calls], np.int64)
+    ranks = np.arange(program.ranks, dtype=np.int32) if among is None else np.sort(among)
+    found = [np.zeros(0, ENDS)]
+    for meeting in matching.meetings:
+        if not meeting.ordered:
+            continue
+        sends, recvs = (role.parts for role in meeting.roles)
+        both = meeting.groups[ranks]
+        both = both[np.isin(both[:, 1], ranks)]
+        for src, dst in both.tolist():
+            sender, receiver = int(program.class_of[src]), int(program.class_of[dst])
+            if sender not in sends:
+                continue
+            ends = np.zeros(sends[sender].size, ENDS)
+            ends["src"], ends["dst"] = src, dst
+            ends["send"] = places[sender][sends[sender]]
+            ends["recv"] = places[receiver][recvs[receiver]]
+            ends["bytes"] = nbytes[meeting.calls[sender]]
+            found.append(ends)
+    every = np.concatenate(found)
+    return every[np.lexsort((every["dst"], every["src"]))]
 
 
 def messages_of_step(ends: NDArray[np.void], times: Mapping[int, Floats]) -> NDArray[np.void]:

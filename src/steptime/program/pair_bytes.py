@@ -20,13 +20,12 @@ def program_bytes(program: Program, matching: Matching) -> Floats:
     Computed: collectives as ``pair_bytes`` takes them.
     """
     sent = np.zeros((program.ranks, program.ranks))
-    for call, when in zip(matching.calls, matching.instances, strict=True):
-        times = np.bincount(when.group, minlength=len(when.groups))
+    for call, made in zip(matching.calls, matching.callers, strict=True):
         if not call.kind:
-            np.add.at(sent, (when.groups[:, 0], when.groups[:, 1]), times * call.nbytes)
+            np.add.at(sent, (made.groups[:, 0], made.groups[:, 1]), made.times * call.nbytes)
             continue
-        each = pair_bytes(call.kind, call.nbytes, when.groups.shape[1], call.root)
-        for group, count in zip(when.groups, times.tolist(), strict=True):
+        each = pair_bytes(call.kind, call.nbytes, made.groups.shape[1], call.root)
+        for group, count in zip(made.groups, made.times.tolist(), strict=True):
             sent[np.ix_(group, group)] += count * each
     return sent
 

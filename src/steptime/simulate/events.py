@@ -43,7 +43,7 @@ class Loop:
         self._rank_ops_of = queues.rank_ops_of.tolist()
         self._speed = queues.speed.tolist()
         self._class_of = queues.class_of.tolist()
-        self._group_of, self._ends_of = _groups_of(plan), _ends_of(plan)
+        self._group_of, self._ends_of = _groups_of(plan, matching), _ends_of(plan, matching)
         self._done = [[0] * streams for _ in range(ranks)]  # ops, of all steps
         self._ended = [[0] * self._ops.sizes[kind] for kind in self._class_of]  # steps of each op
         self._busy = [[False] * streams for _ in range(ranks)]
@@ -162,22 +162,24 @@ def _split(values: Ints, bounds: Ints) -> list[list[int]]:
     return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
 
 
-def _groups_of(plan: Plan) -> dict[int, tuple[Assignment, int]]:
+def _groups_of(plan: Plan, matching: Matching) -> dict[int, tuple[Assignment, int]]:
     """The Assignment of each instance of a collective, and the number of its group."""
-    return {
-        instance: (assignment, group)
-        for assignment in plan.assignments
-        for instance, group in zip(
-            assignment.instances.tolist(), assignment.group.tolist(), strict=True
-        )
-    }
+    found = {}
+    for assignment in plan.assignments:
+        made = matching.instances[assignment.number]
+        group_of = dict(zip(assignment.own.tolist(), range(assignment.own.size), strict=True))
+        for instance, group in zip(made.numbers.tolist(), made.group.tolist(), strict=True):
+            if group in group_of:
+                found[instance] = assignment, group_of[group]
+    return found
 
 
-def _ends_of(plan: Plan) -> dict[int, tuple[int, int, float]]:
+def _ends_of(plan: Plan, matching: Matching) -> dict[int, tuple[int, int, float]]:
     """By instance of a message: devices of sender and receiver, and its effective bytes."""
-    return {
-        instance: (src, dst, nbytes)
-        for instance, (src, dst), nbytes in zip(
-            plan.messages.tolist(), plan.ends.tolist(), plan.effective_bytes.tolist(), strict=True
-        )
-    }
+    found = {}
+    for one in plan.messages:
+        made = matching.instances[one.number]
+        ends = one.devices[made.group].tolist()
+        for instance, (src, dst) in zip(made.numbers.tolist(), ends, strict=True):
+            found[instance] = src, dst, float(one.effective_bytes)
+    return found

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -72,7 +73,8 @@ def by_library(
     for number, pattern in enumerate(patterns):
         own = np.flatnonzero(which.reshape(-1) == number).astype(np.int32)
         with suppress(UsageError):
-            carried.append(Carried(own, *_sent(call, pattern)))
+            sent = _sent(call.kind, call.nbytes, call.root, pattern.tobytes())
+            carried.append(Carried(own, *sent))
     if len(carried) < len(patterns):
         return None
     on_hosts = patterns.max(axis=1).astype(np.int64)[which.reshape(-1)] + 1
@@ -81,14 +83,20 @@ def by_library(
     return carried, seconds_on_hosts(network, call.kind, nbytes, members, on_hosts)
 
 
-def _sent(call: Call, hosts: Ints) -> tuple[Schedule, Pairs]:
+@lru_cache(maxsize=32)  # those of a step, for its variations
+def _sent(kind: str, nbytes: int, root: int, pattern: bytes) -> tuple[Schedule, Pairs]:
+    """The schedule by which the bytes of a call are counted, and these.
+
+    ``pattern``: the host of each rank, as the bytes of Ints.
+    """
+    hosts = np.frombuffer(pattern, np.int32)
     members = hosts.size
-    if call.kind in PASSES:
-        ring = schedule(find_algorithm(call.kind, "ring"), members)
-        return ring, ring_pairs(hosts, PASSES[call.kind], call.nbytes)
-    named = find_algorithm(call.kind, _MESSAGES[call.kind])
-    one = schedule(named, members, root=call.root, blocks=blocks_for(call.nbytes))
-    return one, pairs(one, call.nbytes)
+    if kind in PASSES:
+        ring = schedule(find_algorithm(kind, "ring"), members)
+        return ring, ring_pairs(hosts, PASSES[kind], nbytes)
+    named = find_algorithm(kind, _MESSAGES[kind])
+    one = schedule(named, members, root=root, blocks=blocks_for(nbytes))
+    return one, pairs(one, nbytes)
 
 
 def ring_pairs(hosts: Ints, passes: float, nbytes: float) -> Pairs:

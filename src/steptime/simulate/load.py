@@ -6,7 +6,6 @@ import numpy as np
 
 from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
-from steptime.program import Matching
 from steptime.program.pair_bytes import MOST_PAIRED
 from steptime.simulate.plan import Plan
 
@@ -28,12 +27,12 @@ class Load:
     pairs: Floats | None
 
 
-def load(plan: Plan, matching: Matching, cluster: Cluster, devices: Ints) -> Load:
+def load(plan: Plan, cluster: Cluster, devices: Ints) -> Load:
     """The load of a step whose ranks are on ``devices``, shape (ranks,)."""
     ranks = devices.size
     sent, received = np.zeros(ranks), np.zeros(ranks)
     links = np.zeros(cluster.links.bandwidth.size)
-    messages = float(plan.messages.size)
+    messages = float(sum(int(one.times.sum()) for one in plan.messages))
     pairs = np.zeros((ranks, ranks)) if ranks <= MOST_PAIRED else None
 
     def add(src: Ints, dst: Ints, nbytes: Floats) -> None:
@@ -49,14 +48,13 @@ def load(plan: Plan, matching: Matching, cluster: Cluster, devices: Ints) -> Loa
             carried = np.repeat(nbytes[some], path.shape[1])
             links[:] += np.bincount(path.ravel() + 1, carried, minlength=links.size + 1)[1:]
 
-    first = matching.first[plan.messages]
-    add(matching.members[first], matching.members[first + 1], plan.nbytes)
+    for one in plan.messages:
+        add(one.ranks[:, 0], one.ranks[:, 1], np.asarray(one.times * one.nbytes, np.float64))
     for assignment in plan.assignments:
-        times = np.bincount(assignment.group, minlength=len(assignment.ranks))
-        messages += assignment.sent.messages * float(times.sum())
+        messages += assignment.sent.messages * float(assignment.times.sum())
         src, dst = (
             assignment.ranks[:, assignment.sent.src],
             assignment.ranks[:, assignment.sent.dst],
         )
-        add(src.ravel(), dst.ravel(), np.outer(times, assignment.sent.nbytes).ravel())
+        add(src.ravel(), dst.ravel(), np.outer(assignment.times, assignment.sent.nbytes).ravel())
     return Load(sent, received, links, round(messages), pairs)

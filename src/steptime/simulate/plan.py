@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from steptime.arrays import Floats, Ints
+from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import MESSAGE, Cluster
 from steptime.collectives.algorithm import schedule
 from steptime.collectives.collective import collective_named
@@ -14,7 +14,7 @@ from steptime.collectives.lookup import find_algorithm, is_own
 from steptime.collectives.schedule import Schedule
 from steptime.collectives.selection import blocks_for
 from steptime.collectives.verification import check_right
-from steptime.program import Call, Instances, Matching
+from steptime.program import Call, Callers, Matching
 from steptime.simulate.choice import chosen
 from steptime.simulate.library_calls import (
     LIBRARY,
@@ -35,8 +35,8 @@ class Assignment:
 
     ``effective_bytes``: the bytes as which the call's vector counts on the links, see ``measured``.
     ``sent``: what the members send each other. ``ranks`` of the groups and their ``devices``: shape
-    (groups, members). ``instances``: the numbers of the call's instances that run so, shape (n,),
-    and ``group``: the group that runs each, shape (n,).
+    (groups, members). ``number``: that of the call, ``own``: which of the groups that make it these
+    are, and ``times``: how often each does so in a step, both of shape (groups,).
     """
 
     call: Call
@@ -45,27 +45,40 @@ class Assignment:
     sent: Pairs
     ranks: Ints
     devices: Ints
-    instances: Ints
-    group: Ints
+    number: int
+    own: Ints
+    times: Longs
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """The messages of a call, of ``nbytes`` that count as ``effective_bytes`` on the links.
+
+    ``number``: that of the call. Of each pair of sender and receiver the ``ranks`` and their
+    ``devices``, shape (pairs, 2), and how many ``times`` they do so in a step, shape (pairs,).
+    """
+
+    number: int
+    nbytes: int
+    effective_bytes: int
+    ranks: Ints
+    devices: Ints
+    times: Longs
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How all instances of the calls of a step are carried out.
+    """How the calls of a step are carried out.
 
-    ``assignments``: those of collectives of at least two ranks. ``messages``: the instances that
-    are a message, shape (messages,). Of each message ``ends``, the devices of sender and receiver,
-    shape (messages, 2), and ``nbytes`` and ``effective_bytes``, shape (messages,). ``seconds``:
-    what each instance takes, shape (instances,), where that was asked for. ``library``: the library
-    whose closed forms price some of the collectives, empty where none does.
+    ``assignments``: those of collectives of at least two ranks; ``messages``: those of messages.
+    ``seconds``: of each call what it takes each group that makes it, shape (groups,), where that
+    was asked for. ``library``: the library whose closed forms price some of the collectives, empty
+    where none does.
     """
 
     assignments: tuple[Assignment, ...]
-    messages: Ints
-    ends: Ints
-    nbytes: Floats
-    effective_bytes: Floats
-    seconds: Floats
+    messages: tuple[Messages, ...]
+    seconds: tuple[Floats, ...]
     library: str = ""
 
 
@@ -76,12 +89,12 @@ def check_algorithms(matching: Matching, named: Mapping[str, str]) -> None:
     """
     for kind, name in named.items():
         find_algorithm(kind, name)
-    for call, when in zip(matching.calls, matching.instances, strict=True):
+    for call, made in zip(matching.calls, matching.callers, strict=True):
         if not call.kind:
             continue
         collective_named(call.kind)
         name = named.get(call.kind, call.algorithm)
-        members = when.groups.shape[1]
+        members = made.groups.shape[1]
         if name and members > 1:
             algorithm = find_algorithm(call.kind, name)
             schedule(algorithm, members, root=call.root)
@@ -92,7 +105,7 @@ def check_algorithms(matching: Matching, named: Mapping[str, str]) -> None:
 def make_plan(
     cluster: Cluster, matching: Matching, devices: Ints, named: Mapping[str, str], *, priced: bool
 ) -> Plan:
-    """Plan the instances of ranks that are on ``devices``, shape (ranks,).
+    """Plan the calls of ranks that are on ``devices``, shape (ranks,).
 
     A collective takes the algorithm that is ``named`` for its kind, else its own, else that of the
     cluster's library, else the ``cheapest``. ``priced``: fill in ``seconds``; where the library is
@@ -101,25 +114,22 @@ def make_plan(
 
     Raises UsageError where an algorithm cannot be simulated.
     """
-    seconds = np.zeros(matching.call.size)
-    nbytes = np.array([call.nbytes for call in matching.calls], np.float64)
-    effective = nbytes.copy()
-    messages, ends = np.empty(0, np.int32), np.empty((0, 2), np.int32)
+    seconds: list[Floats] = []
+    messages: list[Messages] = []
     assignments: list[Assignment] = []
     kinds = link_kinds(cluster)
     library = library_network(cluster) if priced else None
     used = ""
-    for number, (call, when) in enumerate(zip(matching.calls, matching.instances, strict=True)):
-        instances, group = when.numbers, when.group
-        groups = devices[when.groups]
+    for number, (call, made) in enumerate(zip(matching.calls, matching.callers, strict=True)):
+        groups = devices[made.groups]
         members = groups.shape[1]
         own_name = named.get(call.kind, call.algorithm)
         nbytes_on_links = call.nbytes if own_name else effective_bytes(cluster, call, members)
         counts_as = replace(call, nbytes=nbytes_on_links)
-        effective[number] = counts_as.nbytes
         network = None if own_name or cluster.calls.get(call.kind or MESSAGE) else library
         if not call.kind:
-            messages, ends = np.append(messages, instances), np.append(ends, groups[group], axis=0)
+            both = call.nbytes, counts_as.nbytes
+            messages.append(Messages(number, *both, made.groups, groups, made.times))
             taken = message_seconds(cluster, groups[:, 0], groups[:, 1], counts_as.nbytes)
             if network:
                 at_least = library_message_seconds(network, cluster, groups, call.nbytes)
@@ -139,29 +149,29 @@ def make_plan(
             else:
                 carried, taken = by
                 used = LIBRARY
-            assignments += [_assigned(counts_as, one, call, when, groups) for one in carried]
+            assignments += [
+                _assigned(number, counts_as, one, call, made, groups) for one in carried
+            ]
         else:
-            continue
-        seconds[instances] = taken[group]
-    of_message = matching.call[messages]
-    own, counted = nbytes[of_message], effective[of_message]
-    return Plan(tuple(assignments), messages, ends, own, counted, seconds, used)
+            taken = np.zeros(len(groups))
+        seconds.append(taken)
+    return Plan(tuple(assignments), tuple(messages), tuple(seconds), used)
 
 
 def _assigned(
-    counts_as: Call, one: Carried, call: Call, when: Instances, groups: Ints
+    number: int, counts_as: Call, one: Carried, call: Call, made: Callers, groups: Ints
 ) -> Assignment:
-    """The instances that some groups of devices, shape (groups, members), carry out alike."""
-    taking_part = np.isin(when.group, one.own)
+    """A call as some of its groups of devices, shape (groups, members), carry it out alike."""
     return Assignment(
         call=call,
         effective_bytes=counts_as.nbytes,
         schedule=one.schedule,
         sent=one.sent,
-        ranks=when.groups[one.own],
+        ranks=made.groups[one.own],
         devices=groups[one.own],
-        instances=when.numbers[taking_part],
-        group=np.searchsorted(one.own, when.group[taking_part]).astype(np.int32),
+        number=number,
+        own=one.own,
+        times=made.times[one.own],
     )
 
 

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import get_args
 
@@ -21,31 +22,37 @@ from steptime.simulate.simulation import Fidelity
 
 NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
 
-_TIMES_BYTES = 16  # of each rank op and step
-_OTHER_BYTES = (
-    100  # of each rank op: its part in an instance, and what is held while calls are matched
-)
+_TIMES_BYTES = 16  # of each rank op and step, at fidelity message
+_OTHER_BYTES = 100  # of each rank op there: its part in an instance, and what it waits for
+_RANK_BYTES = 1000  # of each rank at fidelity collective: its groups, and its paths to them
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
     """A program that was checked for simulation on a cluster, and the plan of its step.
 
-    ``program``: with what the cluster adds to it. ``devices``: that of each rank, shape (ranks,).
-    ``ideal``: the step where calls take no time.
+    ``asked``: the program as it was given, and ``program`` with what the cluster adds to it.
+    ``algorithms``: those named by collective. ``devices``: that of each rank, shape (ranks,).
     ``wall_s``: how long preparing took.
     """
 
+    asked: Program
     program: Program
     cluster: Cluster
     fidelity: Fidelity
+    algorithms: Mapping[str, str]
     steps: int
     devices: Ints
     queues: Queues
     matching: Matching
     plan: Plan
-    ideal: Ideal
+    ideal_if_known: Ideal | None
     wall_s: float
+
+    @cached_property
+    def ideal(self) -> Ideal:
+        """The step where calls take no time."""
+        return self.ideal_if_known or ideal_step(self.program, self.queues, self.matching)
 
 
 def prepare(
@@ -67,34 +74,70 @@ def prepare(
     if steps < 1:
         raise UsageError(f"{steps} steps cannot be simulated: ask for at least 1")
     check(program)
-    program = with_costs(program, cluster)
+    asked, program = program, with_costs(program, cluster)
     devices = cluster.placed(program.ranks)
-    _require_memory(program, steps if fidelity == "message" else 0)
+    _require_memory(program, steps, fidelity)
     matching = match_calls(program)
     check_algorithms(matching, algorithms)
     queued = queues(program, cluster.device, cluster.speed[devices])
     ideal = ideal_step(program, queued, matching)
     plan = make_plan(cluster, matching, devices, algorithms, priced=fidelity == "collective")
     return Prepared(
+        asked=asked,
         program=program,
         cluster=cluster,
         fidelity=fidelity,
+        algorithms=algorithms,
         steps=steps,
         devices=devices,
         queues=queued,
         matching=matching,
         plan=plan,
-        ideal=ideal,
+        ideal_if_known=ideal,
         wall_s=time.perf_counter() - began,
     )
 
 
-def _require_memory(program: Program, kept_steps: int) -> None:
-    """Raise UsageError where the ops of all ranks, in ``kept_steps`` steps, do not fit."""
+def prepare_again(prepared: Prepared, cluster: Cluster) -> Prepared:
+    """The same program on a cluster that differs from that of ``prepared`` in figures alone.
+
+    Where these are the speeds of links and devices, all but its plan is kept, which takes most of
+    the time.
+    """
+    began = time.perf_counter()
+    before = prepared.cluster
+    if cluster.device is not before.device or cluster.calls is not before.calls:
+        return prepare(
+            prepared.asked,
+            cluster,
+            fidelity=prepared.fidelity,
+            algorithms=prepared.algorithms,
+            steps=prepared.steps,
+        )
+    devices = cluster.placed(prepared.program.ranks)
+    priced = prepared.fidelity == "collective"
+    return replace(
+        prepared,
+        cluster=cluster,
+        devices=devices,
+        queues=prepared.queues._replace(speed=cluster.speed[devices]),
+        plan=make_plan(cluster, prepared.matching, devices, prepared.algorithms, priced=priced),
+        ideal_if_known=None,
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def _require_memory(program: Program, steps: int, fidelity: Fidelity) -> None:
+    """Raise UsageError where what is kept of all ranks does not fit.
+
+    At fidelity ``collective`` that is what each sends whom; ``priced`` knows of how many kinds they
+    are, and with it how many ops are timed.
+    """
     sizes = np.array([len(ops) for ops in program.lists], np.int64)
-    instances = float(sizes[program.class_of].sum())
+    rank_ops = float(sizes[program.class_of].sum())
+    by_message = rank_ops * (steps * _TIMES_BYTES + _OTHER_BYTES)
     require_memory(
-        instances * (kept_steps * _TIMES_BYTES + _OTHER_BYTES),
-        f"{program.name} on {program.ranks} ranks, {instances:,.0f} ops in all,",
+        by_message if fidelity == "message" else float(program.ranks * _RANK_BYTES),
+        f"{program.name} on {program.ranks} ranks, {rank_ops:,.0f} ops in all,",
         "ask for fewer ranks",
     )

@@ -1,6 +1,7 @@
 """Queues: the ops of every rank's streams as arrays, on the devices of a cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -56,21 +57,24 @@ def queues(program: Program, device: Device, speed: Floats) -> Queues:
     ops = [op for of_class in program.lists for op in of_class]
     seconds = timer(device)
     streams = {name: number for number, name in enumerate(streams_of(program))}
-    by_stream = [
-        [place for place, op in enumerate(of_class) if streams[op.stream] == stream]
-        for of_class in program.lists
-        for stream in range(len(streams))
-    ]
-    wakes = [on for of_class in program.lists for on in _wakes(of_class, streams)]
+    by_stream: list[list[int]] = []
+    for of_class in program.lists:
+        own: list[list[int]] = [[] for _ in streams]
+        for place, op in enumerate(of_class):
+            own[streams[op.stream]].append(place)
+        by_stream += own
+    wakes = [tuple(on) for of_class in program.lists for on in _wakes(of_class, streams)]
     lengths = np.array([len(of_class) for of_class in program.lists], np.int64)
+    ops_of = _offsets(lengths)
+    code = np.array([_code(op) for op in ops], np.int8)
     ends = _offsets([len(queue) for queue in by_stream])
     classes = np.arange(len(program.lists)) * len(streams)
     return Queues(
         class_of=program.class_of.astype(np.int32),
-        ops_of=_offsets(lengths),
-        code=np.array([_code(op) for op in ops], np.int8),
+        ops_of=ops_of,
+        code=code,
         seconds=np.array([seconds(op) for op in ops], np.float64),
-        part=np.array([n for of_class in program.lists for n in _parts(of_class)], np.int32),
+        part=np.concatenate([_parts(code[slice(*own)]) for own in pairwise(ops_of.tolist())]),
         after_of=_offsets([len(op.after) for op in ops]),
         after=np.array([place for op in ops for place in op.after], np.int32),
         wakes_of=_offsets([len(on) for on in wakes]),
@@ -86,20 +90,20 @@ def _code(op: Op) -> int:
     return COMPUTE if isinstance(op, Compute) else WAIT if isinstance(op, Wait) else COMMUNICATE
 
 
-def _parts(ops: Sequence[Op]) -> Longs:
-    """The number of parts of calls before each op of a list, shape (ops,)."""
-    communicates = np.array([_code(op) == COMMUNICATE for op in ops], np.int64)
-    return np.asarray(np.cumsum(communicates) - communicates)
+def _parts(code: NDArray[np.int8]) -> Ints:
+    """The number of parts of calls before each op of a list, by the ops' codes, shape (ops,)."""
+    communicates = (code == COMMUNICATE).astype(np.int32)
+    return np.asarray(np.cumsum(communicates, dtype=np.int32) - communicates)
 
 
-def _wakes(ops: Sequence[Op], streams: Mapping[str, int]) -> list[set[int]]:
+def _wakes(ops: Sequence[Op], streams: Mapping[str, int]) -> list[Iterable[int]]:
     """For each op of a list the other streams with an op that comes after it."""
-    found: list[set[int]] = [set() for _ in ops]
+    found: dict[int, set[int]] = {}
     for op in ops:
         for place in op.after:
             if ops[place].stream != op.stream:
-                found[place].add(streams[op.stream])
-    return found
+                found.setdefault(place % len(ops), set()).add(streams[op.stream])
+    return [found.get(place, ()) for place in range(len(ops))]
 
 
 def _offsets(sizes: Sequence[int] | Longs) -> Ints:

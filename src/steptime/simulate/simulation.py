@@ -136,9 +136,10 @@ def _template(
 ) -> NDArray[np.void]:
     """The intervals of a list of ops without their times, dtype INTERVAL, shape (ops,)."""
     rows = np.zeros(len(ops), INTERVAL)
-    for row, op in zip(rows, ops, strict=True):
-        row["stream"], row["name"], row["phase"] = streams[op.stream], names[op.name], _phase(op)
-        row["bytes"] = op.nbytes if isinstance(op, Collective | Send | Recv) else 0
+    rows["stream"] = [streams[op.stream] for op in ops]
+    rows["name"] = [names[op.name] for op in ops]
+    rows["phase"] = [_phase(op) for op in ops]
+    rows["bytes"] = [op.nbytes if isinstance(op, Collective | Send | Recv) else 0 for op in ops]
     return rows
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.arrays import Ints
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
 from steptime.program import Matching, Program
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
@@ -18,7 +18,7 @@ from steptime.simulate.load import load
 from steptime.simulate.network.simulator import NetworkSimulator
 from steptime.simulate.plan import Plan
 from steptime.simulate.prepare import NOTHING_NAMED, Prepared, prepare
-from steptime.simulate.priced import priced
+from steptime.simulate.priced import priced, timed
 from steptime.simulate.queues import Queues
 from steptime.simulate.simulation import (
     RANK,
@@ -71,7 +71,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
     else:
         times = _by_messages(prepared.queues, matching, prepared.plan, network, prepared.steps)
         kept = _messages(network, devices, cluster) if keep_messages else kept
-    carried = load(prepared.plan, matching, cluster, devices)
+    carried = load(prepared.plan, cluster, devices)
     some = ranks_to_show(program)
     line = timeline(program, times, some, kept, prepared.ideal.bubble)
     if not keep_messages:
@@ -92,6 +92,23 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         library=prepared.plan.library,
         wall_s=prepared.wall_s + time.perf_counter() - began,
     )
+
+
+def step_seconds(prepared: Prepared) -> Floats:
+    """What each step takes, shape (steps,), and nothing else that ``simulate`` tells.
+
+    With ``prepare_again`` thousands of clusters can be asked about one step.
+    """
+    if prepared.fidelity == "message":
+        return simulate_prepared(prepared).step_s
+    _, _, bounds = timed(
+        prepared.program,
+        prepared.queues,
+        prepared.matching,
+        prepared.plan.seconds,
+        prepared.steps,
+    )
+    return np.asarray(np.diff(bounds, axis=0).max(axis=1))
 
 
 def _by_messages(
@@ -124,8 +141,7 @@ def _point_to_point(
     program: Program, matching: Matching, rows: NDArray[Any], some: Ints
 ) -> NDArray[Any]:
     """The messages of Sends between the ranks ``some``, from their intervals, dtype INTERVAL."""
-    ends = message_ends(program, matching)
-    ends = ends[np.isin(ends["src"], some) & np.isin(ends["dst"], some)]
+    ends = message_ends(program, matching, some)
     steps = int(rows["step"].max(initial=-1)) + 1
     if not 0 < ends.size * steps <= MOST_MESSAGES:
         return np.empty(0, MESSAGE)

@@ -36,10 +36,10 @@ from steptime.runs.record import (
     Timing,
     Work,
 )
-from steptime.simulate.prepare import Prepared, prepare
+from steptime.simulate.prepare import Prepared, prepare, prepare_again
 from steptime.simulate.sensitivity import Probe, Sensitivity, probes, sensitivities
 from steptime.simulate.simulation import Simulation
-from steptime.simulate.step import simulate_prepared
+from steptime.simulate.step import simulate_prepared, step_seconds
 from steptime.study.cases import Asked
 from steptime.study.comparison import Comparison
 from steptime.study.compute_speed import compute_speed
@@ -113,10 +113,11 @@ def probes_of(study: Study, name: str) -> list[Probe]:
 def bounds_of(study: Study, name: str, asked: Sequence[Probe]) -> Iterator[Sensitivity]:
     """How far each probe bounds the step of a case, as the answers come."""
     case = next(case for case in study.asked.cases if case.name == name)
+    prepared = _prepared(case, study.cluster, study.how)
     base = float(study.simulations[name].step_s[-1])
 
     def step_s(cluster: Cluster) -> float:
-        return float(simulate_prepared(_prepared(case, cluster, study.how)).step_s[-1])
+        return float(step_seconds(prepare_again(prepared, cluster))[-1])
 
     return sensitivities(base, asked, step_s)
 

@@ -10,7 +10,7 @@ from steptime.program.program import After
 from steptime.workloads.context import attention
 from steptime.workloads.experts import mixture
 from steptime.workloads.gradient import Summing
-from steptime.workloads.listing import add
+from steptime.workloads.listing import add, called
 from steptime.workloads.models import Unit
 from steptime.workloads.part_kernels import part_kernels
 from steptime.workloads.pipelines import Kind, Pass, Pipeline
@@ -54,6 +54,11 @@ class Stage:
     def segments(self) -> tuple[tuple[tuple[Segment, ...], ...], ...]:
         """The segments of each unit of each chunk, in forward order."""
         return tuple(tuple(segments(self.cut, unit) for unit in chunk) for chunk in self.chunks)
+
+    @cached_property
+    def computed(self) -> dict[tuple[int, Kind], tuple[Compute, ...]]:
+        """What computes each segment, by its id, in each kind of pass: filled in as asked for."""
+        return {}
 
     @property
     def calls(self) -> Iterator[Collective]:
@@ -193,19 +198,25 @@ def _segment(
     }
     before, behind = around[kind]
     for call in before:
-        after = add(ops, replace(call, name=f"{kind} {call.name}", after=after))
-    for one in _computes(stage, segment, kind, label, after, dtype):
-        after = add(ops, one)
+        after = add(ops, called(call, f"{kind} {call.name}", after))
+    key = id(segment), kind
+    if key not in stage.computed:
+        stage.computed[key] = _computes(stage, segment, kind, dtype)
+    for one in stage.computed[key]:
+        add(ops, called(one, f"{kind} {label} {one.name}", after))
+        after = ()  # what else computes it comes next on the same stream
     done = len(ops) - 1
+    after = (done,)
     for call in behind:
-        after = add(ops, replace(call, name=f"{kind} {call.name}", after=after))
+        after = add(ops, called(call, f"{kind} {call.name}", after))
     return after, done
 
 
-def _computes(
-    stage: Stage, segment: Segment, kind: Kind, label: str, after: After, dtype: str
-) -> tuple[Compute, ...]:
-    """The computing of a segment; backward is a gradient of its input and one of its weights."""
+def _computes(stage: Stage, segment: Segment, kind: Kind, dtype: str) -> tuple[Compute, ...]:
+    """The computing of a segment; backward is a gradient of its input and one of its weights.
+
+    Called after its part, whatever the micro-batch.
+    """
     cut, part = stage.cut, segment.part
     forward, weights = part.forward_flops(cut.row), part.weight_flops
     again = part.score_flops(cut.row) if stage.recompute == "selective" else 0.0
@@ -221,11 +232,10 @@ def _computes(
     others = (cut.mesh.tensor - 1) / cut.mesh.tensor
     read = (part.multiplied - part.duplicated) // cut.mesh.tensor + part.duplicated
     op = Compute(
-        name=f"{kind} {label} {part.name}",
+        name=part.name,
         flops=cut.tokens * flops / cut.mesh.tensor + cut.tokens * passes * 2.0 * twice * others,
         nbytes=passes * (read * element_bytes(cut.dtype)),
         dtype=cut.dtype,
         kernels=part_kernels(part, cut.share, kind, again=again > 0),
-        after=after,
     )
     return in_two_dtypes(op, dtype, cut.tokens * (flops - passes * weights) / cut.mesh.tensor)

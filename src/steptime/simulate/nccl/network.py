@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import NO_LINK, Cluster
@@ -120,7 +121,7 @@ def network_of(cluster: Cluster, known: Constants | None = None) -> Network:
     host_devices = cluster.devices // cluster.hosts
     inside, inside_s = _ring(cluster, host_devices) if host_devices > 1 else (np.inf, 0.0)
     far = cluster.hosts > 1
-    between, between_s = _path(cluster, host_devices) if far else (inside, inside_s)
+    between, between_s = _path(cluster, [host_devices], [0]) if far else (inside, inside_s)
     if far and cluster.network is not None:
         between *= cluster.network.ends / cluster.devices  # NICs for each device
     costs = np.isfinite(inside if host_devices > 1 else between) or inside_s or between_s
@@ -160,14 +161,14 @@ def _plain(network: Network, kind: str, groups: Groups) -> Floats:
 
 def _ring(cluster: Cluster, host_devices: int) -> tuple[float, float]:
     """The bytes/s of the slowest path of a ring in a host, and the seconds of the longest."""
-    each = [_path(cluster, (at + 1) % host_devices, at) for at in range(host_devices)]
-    return min(rate for rate, _ in each), max(seconds for _, seconds in each)
+    at = np.arange(host_devices)
+    return _path(cluster, (at + 1) % host_devices, at)
 
 
-def _path(cluster: Cluster, to: int, start: int = 0) -> tuple[float, float]:
-    links: Ints = cluster.paths([start], [to])[0]
-    links = links[links != NO_LINK]
-    return (
-        float(cluster.links.bandwidth[links].min(initial=np.inf)),
-        float(cluster.links.latency[links].sum()),
-    )
+def _path(cluster: Cluster, to: ArrayLike, start: ArrayLike) -> tuple[float, float]:
+    """Of some paths the bytes/s of the slowest, and the seconds of the longest."""
+    links: Ints = cluster.paths(start, to)
+    there = links != NO_LINK
+    rates = np.where(there, cluster.links.bandwidth[links], np.inf)
+    seconds = np.where(there, cluster.links.latency[links], 0.0).sum(axis=1)
+    return float(rates.min(initial=np.inf)), float(seconds.max(initial=0.0))
