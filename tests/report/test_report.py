@@ -453,6 +453,18 @@ def test_a_large_timeline_is_held_whole_in_few_bytes() -> None:
     assert len(one.packed) <= MAX_BYTES
     assert unpacked_count(one.packed) == 256 * 2000
     assert "sample" not in one.note
+    assert "Its times" not in one.note
+
+
+def test_times_become_coarse_before_anything_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline = crowd(16, 200)
+    (fine,) = traces({"s": (timeline, "s")})
+    monkeypatch.setattr("steptime.report.trace.MAX_BYTES", int(0.8 * len(fine.packed)))
+    (one,) = traces({"s": (timeline, "s")})
+    head, (bars,) = unpacked(one.packed)
+    assert len(bars) == 16 * 200
+    assert head["tick"] == pytest.approx(1 / 65536, rel=0.01)
+    assert one.note.endswith("Its times are within 15.3 µs, those of trace.json.gz exact.")
 
 
 def unpacked_count(packed: str) -> int:
