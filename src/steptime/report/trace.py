@@ -107,6 +107,11 @@ def _traced(
     head["labels"] = [of[rank] for rank in layout.ranks.tolist()]
     packed = _packed(timeline, head, windows, layout)
     note = _note(timeline, name, shown, len(windows), left_out)
+    if len(kinds) < len(whole.ranks):
+        note += (
+            f" Ranks that do the same at the same times share a row, {len(whole.ranks):,} ranks "
+            f"{len(kinds):,}; messages between them are not drawn."
+        )
     if room.ticks == _COARSE:
         note += f" Its times are within {format_seconds(tick)}, those of trace.json.gz exact."
     return Traced(name, packed, note)
