@@ -43,6 +43,7 @@ def test_messages_and_the_path_lead_to_the_rows_of_their_ranks() -> None:
     )
     line = timeline_of(12, {7: 1e-3})
     ((one),) = traces({"s": (Timeline(**vars(line) | {"messages": sent}), "s")})
+    assert "share a row, 12 ranks 2; messages between them are not drawn." in one.note
     (step,) = unpacked(one.packed)[0]["steps"]
     assert [(src, dst, nbytes) for src, dst, *_, nbytes in step["messages"]] == [
         (0, 1, 5),  # two that are alike

@@ -15,6 +15,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from report.looking import MOST_BYTES
 from report.packed import Bar, unpacked, unpacked_bytes
 from report.typed import figures, record
 from steptime.report import write_report
@@ -120,7 +121,7 @@ def test_it_is_one_small_file_and_its_sections_are_in_order(
 ) -> None:
     write_report(tmp_path / "report.html", record(make_run(*NAMES)), make_timeline(*NAMES))
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
-    assert (tmp_path / "report.html").stat().st_size < 6e6
+    assert (tmp_path / "report.html").stat().st_size <= MOST_BYTES
     page = Page((tmp_path / "report.html").read_text())
     assert [a["id"] for tag, a in page.tags if tag == "section"] == SECTIONS
     assert "steptime compare --ranks 4 --note 'two words'" in page.text["code"]
@@ -453,6 +454,18 @@ def test_a_large_timeline_is_held_whole_in_few_bytes() -> None:
     assert len(one.packed) <= MAX_BYTES
     assert unpacked_count(one.packed) == 256 * 2000
     assert "sample" not in one.note
+    assert "Its times" not in one.note
+
+
+def test_times_become_coarse_before_anything_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline = crowd(16, 200)
+    (fine,) = traces({"s": (timeline, "s")})
+    monkeypatch.setattr("steptime.report.trace.MAX_BYTES", int(0.8 * len(fine.packed)))
+    (one,) = traces({"s": (timeline, "s")})
+    head, (bars,) = unpacked(one.packed)
+    assert len(bars) == 16 * 200
+    assert head["tick"] == pytest.approx(1 / 65536, rel=0.01)
+    assert one.note.endswith("Its times are within 15.3 µs, those of trace.json.gz exact.")
 
 
 def unpacked_count(packed: str) -> int:

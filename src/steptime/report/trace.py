@@ -4,7 +4,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,20 @@ from steptime.units import format_seconds
 MAX_INTERVALS = 600_000
 """Of all steps of a page together: very many are alike, or MAX_BYTES cuts them."""
 
-MAX_BYTES = 1_300_000
+MAX_BYTES = 1_350_000
 """Of all traces of a page, packed: beside plotly.js and the figures it stays below 2 MB."""
 
 MAX_STEPS = 200
 _FEW = 20_000  # messages of a step
 _MOST_WALKED = 30_000  # intervals of a step whose critical path is drawn
-_TICKS = 1 << 24  # of a step: what times are counted in
+_FINE, _COARSE = 1 << 24, 1 << 16  # ticks of a step, which times are counted in
+
+
+class Room(NamedTuple):
+    """What there is for a strategy: so many intervals, and so many ticks a step."""
+
+    intervals: int
+    ticks: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,21 +55,24 @@ def traces(
     """The steps of each strategy that its timeline holds: every one, or as many as a page can hold.
 
     ``timelines``: by the name to show, the timeline and the name of the steps in it. ``entries``:
-    by the same names the figures, which tell what the ranks are.
+    by the same names the figures, which tell what the ranks are. Where all together are too large,
+    times become coarse before anything is left out.
     """
     known = entries or {}
     tables = {name: by_rank(line.steps_named(step)) for name, (line, step) in timelines.items()}
     held = [name for name, table in tables.items() if table is not None]
-    room = MAX_INTERVALS
+    room, ticks = MAX_INTERVALS, _FINE
     while held:
+        each = Room(room // len(held), ticks)
         found = [
-            _traced(name, timelines[name][0], tables[name], known.get(name), room // len(held))
-            for name in held
+            _traced(name, timelines[name][0], tables[name], known.get(name), each) for name in held
         ]
         size = sum(len(one.packed) for one in found)
         if size <= MAX_BYTES:
             return found
-        room = int(0.9 * room * MAX_BYTES / size)
+        if ticks == _COARSE:
+            room = int(0.9 * room * MAX_BYTES / size)
+        ticks = _COARSE
     return []
 
 
@@ -71,19 +81,20 @@ def _traced(
     timeline: Timeline,
     table: NDArray[np.void] | None,
     entry: StepFigures | None,
-    room: int,
+    room: Room,
 ) -> Traced:
     assert table is not None  # noqa: S101
     first = default_step(table, timeline.source)
     whole = window(timeline, table, first)
-    kinds = kinds_of(timeline, table, whole.length / _TICKS or 1e-9)
+    kinds = kinds_of(timeline, table, whole.length / _FINE or 1e-9)
     firsts = np.array([kind[0] for kind in kinds], np.int32)
-    shown, left_out = sampled(whole.of_ranks(firsts), room)
+    left = room.intervals
+    shown, left_out = sampled(whole.of_ranks(firsts), left)
     order = _in_order(table.shape[1], first)
     windows = [shown]
     for step in order[1:]:
-        room -= len(windows[-1].rows)
-        another, missing = sampled(window(timeline, table, step).of_ranks(firsts), room)
+        left -= len(windows[-1].rows)
+        another, missing = sampled(window(timeline, table, step).of_ranks(firsts), left)
         if missing or left_out:
             break
         windows.append(another)
@@ -91,10 +102,19 @@ def _traced(
     layout = layout_of(timeline, windows, kinds)
     labels = [name_of(kind, entry) for kind in (with_like(kinds, entry) if entry else kinds)]
     of = dict(zip(firsts.tolist(), labels, strict=True))
-    head = {"title": name, "first": windows.index(shown)}
+    tick = max(one.length for one in windows) / room.ticks or 1e-9
+    head = {"title": name, "first": windows.index(shown), "tick": tick}
     head["labels"] = [of[rank] for rank in layout.ranks.tolist()]
     packed = _packed(timeline, head, windows, layout)
-    return Traced(name, packed, _note(timeline, name, shown, len(windows), left_out))
+    note = _note(timeline, name, shown, len(windows), left_out)
+    if len(kinds) < len(whole.ranks):
+        note += (
+            f" Ranks that do the same at the same times share a row, {len(whole.ranks):,} ranks "
+            f"{len(kinds):,}; messages between them are not drawn."
+        )
+    if room.ticks == _COARSE:
+        note += f" Its times are within {format_seconds(tick)}, those of trace.json.gz exact."
+    return Traced(name, packed, note)
 
 
 def _in_order(count: int, first: int) -> list[int]:
@@ -141,9 +161,9 @@ def _packed(
 ) -> str:
     """Two deflated parts, JSON and then columns, behind the length of the first.
 
-    ``told``: what the JSON says beside the steps.
+    ``told``: what the JSON says beside the steps, such as the ``tick`` in seconds.
     """
-    tick = max(one.length for one in windows) / _TICKS or 1e-9
+    tick = told["tick"]
     kinds: dict[tuple[int, int, int, int], int] = {}
     columns: list[NDArray[np.int64]] = []
     steps = [_step(timeline, one, layout, tick, kinds, columns) for one in windows]
@@ -151,7 +171,6 @@ def _packed(
     head = {
         **told,
         "source": timeline.source,
-        "tick": tick,
         "ranks": layout.ranks.tolist(),
         "streams": [timeline.streams[stream] for stream in layout.streams],
         "rows": layout.rows,

@@ -132,6 +132,7 @@ def _heat_map(of: str, names: Sequence[str], sent: Floats) -> Figure:
     every = 1 if len(names) <= _ALL_NAMED else -(-len(names) // _SOME_NAMED)
     shown = list(range(0, len(names), every))
     sides = {"tickvals": shown, "ticktext": [names[i] for i in shown], "showgrid": False}
+    upright = {"tickangle": 90} if every > 1 else {}  # aslant they would touch
     size = f"{len(names)}×{len(names)}"
     return {
         "data": [
@@ -158,8 +159,8 @@ def _heat_map(of: str, names: Sequence[str], sent: Floats) -> Figure:
                 f"to {of}",
                 constrain="domain",
                 range=[-0.5, len(names) - 0.5],
-                tickangle=90 if every > 1 else "auto",  # aslant they would touch
                 **sides,
+                **upright,
             ),
             yaxis=axis(
                 f"from {of}",
