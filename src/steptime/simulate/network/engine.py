@@ -123,9 +123,19 @@ def happen(net: Network, event: int) -> None:
         arrive(net, number)
 
 
+@inner
+def enter(net: Network, parts: Ints, at: Floats) -> None:
+    """Schedule when each part enters its first round."""
+    for place in range(parts.size):
+        net.events[2 * parts[place] + 1].instant = NONE
+        put(net, 2 * parts[place] + 1, at[place])
+
+
 @in_place
-def run(net: Network, until: float, stop: bool) -> int:
-    """Handle events until one of these reasons, which is returned.
+def run(net: Network, parts: Ints, at: Floats, until: float, stop: bool) -> int:
+    """Let ``parts`` enter their first rounds, each ``at`` its time, and handle events.
+
+    It does so until one of these reasons, which is returned.
 
     DONE: with ``stop``, something was done at the instant that is over. ROUNDS: the chains of the
     owner ``without_rounds`` need more messages. ROOM: the log may not have room for the next
@@ -133,6 +143,7 @@ def run(net: Network, until: float, stop: bool) -> int:
     """
     counts = net.counts[0]
     counts.without_rounds = NONE
+    enter(net, parts, at)
     while True:
         if counts.changed and (not counts.heap or net.keys[0] > counts.now * (1 + SAME)):
             share(net)
@@ -228,14 +239,6 @@ def append(
             else:
                 net.flows[part.tail >> 1].following[part.tail & 1] = end
             part.tail = end
-
-
-@in_place
-def enter(net: Network, parts: Ints, at: Floats) -> None:
-    """Schedule when each part enters its first round."""
-    for place in range(parts.size):
-        net.events[2 * parts[place] + 1].instant = NONE
-        put(net, 2 * parts[place] + 1, at[place])
 
 
 @in_place

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.arrays import Floats, Ints
-from steptime.simulate.network.compiled import in_place, inner
+from steptime.simulate.network.compiled import inner
 from steptime.simulate.network.state import BINS, NONE, Network
 
 
@@ -34,18 +34,18 @@ def series_of(network: Network) -> LinkSeries:
     return LinkSeries(width, used, nbytes, nbytes / (width * links["bandwidth"][used]))
 
 
-@in_place
 def give_rows(net: Network, paths: Ints) -> None:
-    """Give all links of some paths a row in the series."""
-    counts = net.counts[0]
-    for path in paths:
-        for number in path:
-            if number != NONE and net.links[number].row == NONE:
-                net.links[number].row = counts.rows
-                counts.rows += 1
+    """Give all links of some paths a row in the series, in the order in which they come."""
+    rows = net.links["row"]
+    new = paths[(rows[paths] == NONE) & (paths != NONE)]
+    if new.size:
+        links = new[np.sort(np.unique(new, return_index=True)[1])]
+        first = net.counts["rows"][0]
+        rows[links] = first + np.arange(links.size)
+        net.counts["rows"] += links.size
 
 
-@in_place
+@inner
 def move(net: Network, time: float) -> None:
     """Advance the time."""
     net.counts[0].now = time

@@ -17,8 +17,8 @@ from steptime.host_memory import require_memory
 from steptime.simulate.network import engine, storage
 from steptime.simulate.network.rounds import Batch, Reader, largest_round
 from steptime.simulate.network.routes import Routes
-from steptime.simulate.network.series import LinkSeries, give_rows, move, series_of
-from steptime.simulate.network.state import NONE, ROOM, ROUNDS
+from steptime.simulate.network.series import LinkSeries, give_rows, series_of
+from steptime.simulate.network.state import FLOWING, NONE, ROOM, ROUNDS
 from steptime.simulate.network.unshared import at_first, follow
 
 _BYTES_OF_TRANSFER = 150  # while a round is made: five wide columns, the round twice, its messages
@@ -99,7 +99,8 @@ class NetworkSimulator:
     @property
     def link_series(self) -> LinkSeries:
         """What the links have carried over time, so far."""
-        engine.tally(self._network)
+        if (self._network.flows["state"] == FLOWING).any():
+            engine.tally(self._network)
         return series_of(self._network)
 
     def send(self, src: int, dst: int, nbytes: float, at: float) -> int:
@@ -217,13 +218,13 @@ class NetworkSimulator:
         for number, batch in enumerate(batches):
             paths, latency = self._paths(collective.devices[batch.ranks])
             reduce = batch.reduced / self._cluster.device.reduction
-            if not follow(self._network, *batch[:3], reduce, latency, paths, progress):
+            rounds = (*batch[:3], reduce, latency, paths)
+            if not follow(self._network, *rounds, progress, batch.last):
                 storage.clear(self._network)
                 if not number:  # most messages that meet do so early
                     collective.batches = chain([batch], batches)
                 return False
         ends = progress.entered
-        move(self._network, float(ends.max()))
         self._entered.clear()
         order = np.argsort(ends, kind="stable")
         rows = self._network.ended[: ends.size]
@@ -235,24 +236,28 @@ class NetworkSimulator:
         if self._sent:
             self._dispatch(*zip(*self._sent, strict=True))
             self._sent.clear()
-        if self._entered:
-            parts, at = map(np.array, zip(*self._entered, strict=True))
-            self._entered.clear()
-            impossible = at[~((at >= self.now) & (at < inf))]
-            if impossible.size:
-                raise UsageError(
-                    f"no rank can enter a collective at {impossible[0]:g} s: it is {self.now:g} s "
-                    "now"
-                )
-            engine.enter(self._network, parts.astype(np.int32), at.astype(float))
+        parts, at = self._entering()
         while True:
-            reason = engine.run(self._network, until, stop)
+            reason = engine.run(self._network, parts, at, until, stop)
+            parts, at = parts[:0], at[:0]
             if reason == ROUNDS:
                 self._feed(self._owned[int(self._network.counts["without_rounds"][0])])
             elif reason == ROOM:
                 self._network = storage.with_log(self._network)
             else:
                 return
+
+    def _entering(self) -> tuple[Ints, Floats]:
+        """The parts that enter collectives since the last call, and when, shape (n,) both."""
+        entered = np.array(self._entered, float).reshape(-1, 2)
+        self._entered.clear()
+        parts, at = entered[:, 0].astype(np.int32), entered[:, 1].copy()
+        impossible = at[~((at >= self.now) & (at < inf))]
+        if impossible.size:
+            raise UsageError(
+                f"no rank can enter a collective at {impossible[0]:g} s: it is {self.now:g} s now"
+            )
+        return parts, at
 
     def _dispatch(
         self, tokens: ArrayLike, src: ArrayLike, dst: ArrayLike, nbytes: ArrayLike, at: ArrayLike

@@ -6,7 +6,7 @@ import numpy as np
 
 from steptime.arrays import Floats, Ints
 from steptime.simulate.network.compiled import in_place
-from steptime.simulate.network.series import record, widen
+from steptime.simulate.network.series import move, record, widen
 from steptime.simulate.network.state import NONE, SAME, Network
 
 
@@ -40,8 +40,11 @@ def follow(
     latency: Floats,
     paths: Ints,
     progress: Progress,
+    last: bool,
 ) -> bool:
     """Let all messages of some rounds arrive; returns False when two would share a link.
+
+    After the ``last`` rounds time moves on to when the last rank is done.
 
     Arrays as of a Batch, with the seconds to ``reduce``, and latencies and paths as Routes has
     them. Without events this takes a fraction of the engine's time.
@@ -79,4 +82,9 @@ def follow(
                     entered[rank] = leaving[rank] + busy[rank]
                     leaving[rank], busy[rank] = -1.0, 0.0
         begin = end
+    if last:
+        now = counts.now
+        for rank in range(entered.size):
+            now = max(now, entered[rank])
+        move(net, now)
     return True
