@@ -94,7 +94,10 @@ def _live_run(
         command = [*one, "--nproc-per-node", str(ranks), *command[1:]]
     path = output.out or run_folder.default_path("record", datetime.now())
     with run_folder.created(path) as out:
-        code = _run(command, recording_environment(os.environ, out, profile))
+        environ = recording_environment(os.environ, out, profile)
+        if ranks is not None and ranks > 1:
+            environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does too, and tells at length
+        code = _run(command, environ)
         _answer(out, output, code)
     return code
 
