@@ -29,10 +29,7 @@ class TurnOptions:
             raise UsageError(f"--turns is {self.turns}: it must be at least 1")
         if self.part == 0:
             raise UsageError("--see is 0%, which no number of turns would show: write more, as 5%")
-        if self.within is not None and self.see is None:
-            raise UsageError("--within is about --see, and there is none: leave it out")
-        if self.limit_s == 0:
-            raise UsageError("--within is no time at all: write more, as 10min")
+        _ = self.limit_s  # refused where it cannot be
         if self.part is not None and self.turns is not None:
             from steptime.ratios import LEAST_PAIRS
 
@@ -50,7 +47,7 @@ class TurnOptions:
     @property
     def limit_s(self) -> float:
         """Seconds after which no further turn begins."""
-        return math.inf if self.within is None else parse_seconds(self.within)
+        return limit_of(self.within, self.see)
 
     def blocks(self, steps: int, option: str = "--steps") -> list[int]:
         """How many of the timed steps that ``option`` asks for each turn has.
@@ -65,3 +62,18 @@ class TurnOptions:
         if turns > steps:
             raise UsageError(f"--turns is {turns} and {option} is {steps}: give fewer turns")
         return [steps // turns + (turn < steps % turns) for turn in range(turns)]
+
+
+def limit_of(within: str | None, see: str | None) -> float:
+    """The seconds of --within, beside --see; without end where it is not given.
+
+    Raises UsageError where it is no time, none at all, or --see is not given.
+    """
+    if within is None:
+        return math.inf
+    if see is None:
+        raise UsageError("--within is about --see, and there is none: leave it out")
+    seconds = parse_seconds(within)
+    if not seconds:
+        raise UsageError("--within is no time at all: write more, as 10min")
+    return seconds

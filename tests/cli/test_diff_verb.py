@@ -103,6 +103,7 @@ def test_lines_fit_the_terminal_without_colour(folder: Path, width: int) -> None
         (("a1", "b1", "--see", "5%"), "--see is about --against"),
         (("a1", "b1", "--within", "5min"), "--within is about --against"),
         (("--against", "HEAD", "--within", "5min", "train"), "--within is about --see"),
+        (("--against", "HEAD", "--see", "5%", "--within", "0s", "train"), "no time at all"),
         (("--against", "HEAD", "--see", "0%", "train"), "no number of runs would show"),
         (("--against", "HEAD", "--see", "5%", "--pairs", "7", "train"), "--see takes 8"),
         (("a1", "b1", "--strategy", "server"), "has no strategy 'server'"),

@@ -1,6 +1,5 @@
 """``diff``: Did the step time change?"""
 
-import math
 import os
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +11,8 @@ from steptime.cli.options import Flat, OutputOptions
 from steptime.cli.printing import say, say_json, writing
 from steptime.errors import UsageError
 from steptime.runs import run_folder
-from steptime.units import parse_percentage, parse_seconds
+from steptime.turns import limit_of
+from steptime.units import parse_percentage
 
 if TYPE_CHECKING:
     from steptime.study.diff import Diff
@@ -68,13 +68,11 @@ def diff(
         with run_folder.created(output.out) as out:
             return _answer(found, limit, output, {"run": str(out)}, out)
     _refuse(("run-to-run", run_to_run), need="one run of each")
-    if see is None:
-        _refuse(("within", within), need="--see")
+    limit_s = limit_of(within, see)
     from steptime.ratios import MOST_PAIRS
 
     part = None if see is None else parse_percentage(see, "see")
     most = pairs if pairs is not None else _PAIRS if part is None else MOST_PAIRS
-    limit_s = math.inf if within is None else parse_seconds(within)
     return _against(against, words, most, part, limit_s, strategy, limit, output)
 
 
