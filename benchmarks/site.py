@@ -31,7 +31,7 @@ def main() -> None:
         took = time.perf_counter() - begun
         pages = list(Path(folder).rglob("*.html"))
         live = [page for page in pages if page.parent.name == "live"]
-        reports = [page for page in live if page.stat().st_size > 1e6]
+        reports = [page for page in live if 'id="plotly"' in page.read_text()]
         every = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
         print(f"pages: {largest([page for page in pages if page not in live])}")
         print(f"players: {largest([page for page in live if page not in reports])}")
