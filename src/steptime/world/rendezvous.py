@@ -18,7 +18,7 @@ from steptime.world.environment import LostContactError, World
 
 _LOOPBACK = "127.0.0.1"
 _POLL_S = 0.05
-_RANK_OF_MPI = (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=")
+_RANK_OF_MPI = (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=", b"FLUX_TASK_RANK=")
 
 
 @dataclass(frozen=True, kw_only=True)
