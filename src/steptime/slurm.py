@@ -1,5 +1,6 @@
 """Slurm as its users have it: sbatch, squeue, scontrol and scancel, and what they say."""
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,9 @@ from steptime.errors import SteptimeError, UsageError
 
 _ANSWER_S = 60.0
 """How long a command of Slurm's may take, which waits for a controller that is busy."""
+
+_OF_JOB = re.compile(r"SLURM_(?!CONF|CLUSTERS)")
+"""Variables of a job within which this runs; one that is sent from there would take them over."""
 
 _UNKNOWN = "Invalid job id"
 _OVER = (
@@ -147,6 +151,7 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
             capture_output=True,
             text=True,
             errors="replace",
+            env={name: value for name, value in os.environ.items() if not _OF_JOB.match(name)},
             timeout=_ANSWER_S,
             check=False,
         )

@@ -48,6 +48,7 @@ def test_what_loses_nothing_waits_again(words: str, requeues: bool, tmp_path: Pa
     [
         ("", "submit what?"),
         ("-- trian", "there is no verb and no program 'trian', did you mean train?"),
+        ("-- mpirun -n 4 hostname", "srun starts the ranks of the job"),
         ("-- train --stepz 5", "--stepz"),
         ("-- train --lr -1", "--lr is -1.0: it must be above 0"),
         ("-- train --help", "see steptime train --help here"),
@@ -104,6 +105,20 @@ def test_a_refusal_of_sbatch_is_one_sentence_and_leaves_no_folder(
         "specified: x); see steptime submit --help\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def test_a_job_that_is_sent_from_within_another_gets_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = f"env > {tmp_path}/environ; echo 12"
+    monkeypatch.setenv("PATH", slurm_that_says(tmp_path / "bin", sbatch=says))
+    kept = {"SLURM_CONF": "/etc/other.conf", "SLURM_CLUSTERS": "far", "SBATCH_PARTITION": "gpu"}
+    for name, value in (kept | {"SLURM_MEM_PER_NODE": "9", "SLURM_NTASKS": "4"}).items():
+        monkeypatch.setenv(name, value)
+    assert here("submit", "--detach", "--", "bench", folder=tmp_path).code == 0
+    lines = (tmp_path / "environ").read_text().splitlines()
+    given = [line for line in lines if line.startswith(("SLURM_", "SBATCH_"))]
+    assert sorted(given) == sorted(f"{name}={value}" for name, value in kept.items())
 
 
 def test_a_job_that_is_sent_alone_is_told_with_its_number(

@@ -87,6 +87,33 @@ def test_mpirun_told_where_to_meet() -> None:
         assert run(MPIEXEC, *where, "-n", "2", *WORKER, "train") == (0, greetings("mpirun", 2), "")
 
 
+SCRIPT = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(4))
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
+def test_a_script_that_knows_torchrun_alone_is_recorded_under(
+    launcher: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if launcher == "mpirun":
+        if not MPIEXEC:
+            pytest.skip("mpiexec (pip install mpich) is missing")
+        start = [MPIEXEC, "-n", "2"]
+    else:
+        start = [*request.getfixturevalue("slurm"), "srun", "-N2", "-n2"]
+    (tmp_path / "script.py").write_text(SCRIPT)
+    out = tmp_path / "out"
+    words = ["record", "--out", str(out), str(tmp_path / "script.py")]
+    code, _, errors = run(*start, sys.executable, "-m", "steptime", *words)
+    assert (code, len([*(out / "record").glob("*.notes")])) == (0, 2), errors
+
+
 @needs_mpiexec
 @pytest.mark.slow
 def test_mpirun_on_several_hosts_asks_mpi_where_to_meet() -> None:

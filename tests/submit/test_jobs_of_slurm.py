@@ -135,3 +135,32 @@ def test_an_array_of_simulated_points(slurm: list[str], tmp_path: Path) -> None:
     by_slurm, by_this = (json.loads(line)["cells"] for line in done.stdout.splitlines())
     assert by_slurm == by_this
     assert len([*(tmp_path / "kept").glob("*.point")]) == 2
+
+
+@pytest.mark.slow
+def test_jobs_of_an_array_that_die_are_told(slurm: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    (tmp_path / "mine.py").write_text(
+        "import os\n"
+        "def died(number):\n    return os._exit(7) if number == 1 else number\n"
+        "def divided(number):\n    return 1 // number\n"
+    )
+    (tmp_path / "sweep.py").write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "import mine\nfrom steptime.errors import SteptimeError\n"
+        "from steptime.points.codec import Pickled\n"
+        "from steptime.points.slurm import slurm_array\n"
+        "from steptime.points.sweep import points\n"
+        "for function in (mine.died, mine.divided):\n"
+        "    try:\n"
+        "        with slurm_array(Path('logs').absolute(), 2) as array:\n"
+        "            list(points(function, [1, 0, 2], Pickled(), executor=array))\n"
+        "    except SteptimeError as error:\n"
+        "        print(error)\n"
+    )
+    script = f"PYTHONPATH=$PWD:${{PYTHONPATH:-}} {sys.executable} sweep.py; squeue --noheader"
+    done = beside(slurm, script, tmp_path)
+    died, divided, *others = done.stdout.splitlines()
+    assert died.startswith("job 1_0 of Slurm ended as FAILED without a result: ")
+    assert re.fullmatch(r"job \d+_1 of Slurm failed: 'ZeroDivisionError: .* by zero'", divided)
+    assert all(" CG " in line for line in others)  # nothing else is left in the queue

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _RUN = "run"
 """Where in the job's folder the run of a verb lies."""
 
+_LAUNCHERS = ("mpirun", "mpiexec", "srun")
+"""Programs whose own ranks would take the variables of the job's for theirs."""
+
 _OF_SCRIPTS = ("record", "check")
 """Verbs whose ranks are those of a script."""
 
@@ -161,6 +164,11 @@ def _goes_on(arguments: Mapping[str, Any]) -> bool:
 def _check_command(words: list[str]) -> None:
     from steptime.cli import verbs
 
+    if Path(words[0]).name in _LAUNCHERS:
+        raise UsageError(
+            f"srun starts the ranks of the job, and each would be {words[0]}: leave that out, and "
+            "give --nodes and --ranks-per-node"
+        )
     if which(words[0]) is None:
         hint = did_you_mean(words[0], verbs())
         raise UsageError(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from steptime.slurm import SilentError, Status, look
-from steptime.submit.words import standing
+from steptime.submit.words import EXPECTED, standing
 
 _TAIL_S = 0.5
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 15.0
@@ -52,8 +52,9 @@ def follow(
             output = output or (Output(status.output) if status.output else None)
             if status.over:
                 break
-        if sentence != told:
-            told, pause = sentence, _FIRST_LOOK_S
+        what = sentence.partition(EXPECTED)[0]  # when it is to start changes all the time
+        if what != told:
+            told, pause = what, _FIRST_LOOK_S
             tell(sentence)
         _tail(output, show, pause, until_any=not runs)
         pause = min(1.3 * pause, _LAST_LOOK_S)

@@ -7,6 +7,7 @@ from steptime.errors import SteptimeError
 from steptime.slurm import Status
 from steptime.submit.script import STOPPED
 
+EXPECTED = "; expected to start at "
 _REASONS = {
     "None": "Slurm has not looked at it yet",
     "Priority": "others come first",
@@ -62,7 +63,7 @@ def standing(job: int, status: Status) -> str:
     if status.state == "PENDING":
         word = _REASONS.get(status.reason, "")
         reason = f"{status.reason}: {word}" if word else status.reason
-        when = "" if status.start == "Unknown" else f"; expected to start at {status.start}"
+        when = "" if status.start == "Unknown" else f"{EXPECTED}{status.start}"
         return f"job {job}{again} waits ({reason}){when}"
     if status.state == "COMPLETING":
         return f"job {job} is being ended"
