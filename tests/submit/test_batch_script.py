@@ -58,6 +58,12 @@ def test_what_is_asked_for_is_what_slurm_is_asked_for() -> None:
     ]
 
 
+def test_each_gpu_has_a_rank_unless_told_otherwise() -> None:
+    assert "--ntasks-per-node=1" in directives()
+    assert "--ntasks-per-node=4" in directives(gpus_per_node=4)
+    assert "--ntasks-per-node=8" in directives(gpus_per_node=4, ranks_per_node=8)
+
+
 def test_what_is_not_asked_for_is_left_to_the_site() -> None:
     named = {line.partition("=")[0] for line in directives()}
     assert named.isdisjoint({"--time", "--partition", "--account", "--gpus-per-node"})

@@ -134,7 +134,7 @@ def _check_ranks(verb: str, arguments: Mapping[str, Any], asked: SubmitOptions) 
     if isinstance(ranks, int) and ranks != asked.ranks:
         raise UsageError(
             f"--ranks {ranks} disagrees with --nodes {asked.nodes} of --ranks-per-node "
-            f"{asked.ranks_per_node}: leave --ranks out, the job has those"
+            f"{asked.ranks_here}: leave --ranks out, the job has those"
         )
     if asked.ranks > 1 and options is None and verb not in _OF_SCRIPTS:
         raise UsageError(

@@ -28,8 +28,8 @@ class SubmitOptions:
     nodes: int = 1
     """Nodes of the job."""
 
-    ranks_per_node: int = 1
-    """Ranks on each node; with GPUs as many as those."""
+    ranks_per_node: int | None = None
+    """Ranks on each node; default: one for each GPU, or 1."""
 
     gpus_per_node: int | None = None
     """GPUs of each node, of which each rank sees all and takes that of its LOCAL_RANK."""
@@ -87,7 +87,12 @@ class SubmitOptions:
     @property
     def ranks(self) -> int:
         """Ranks of the job."""
-        return self.nodes * self.ranks_per_node
+        return self.nodes * self.ranks_here
+
+    @property
+    def ranks_here(self) -> int:
+        """Ranks on each node."""
+        return self.ranks_per_node or self.gpus_per_node or 1
 
     @property
     def notice_s(self) -> int:

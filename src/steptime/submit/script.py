@@ -48,7 +48,7 @@ def _directives(job: Job, asked: SubmitOptions) -> list[str]:
     given = {
         "job-name": job.name,
         "nodes": asked.nodes,
-        "ntasks-per-node": asked.ranks_per_node,
+        "ntasks-per-node": asked.ranks_here,
         "gpus-per-node": asked.gpus_per_node,
         "cpus-per-task": asked.cpus_per_rank,
         "time": asked.limit,
@@ -69,7 +69,7 @@ def _meeting(asked: SubmitOptions) -> list[str]:
         'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         "MASTER_PORT=$((10000 + SLURM_JOB_ID % 50000))",
         f"export MASTER_ADDR MASTER_PORT WORLD_SIZE={asked.ranks} "
-        f"LOCAL_WORLD_SIZE={asked.ranks_per_node}",
+        f"LOCAL_WORLD_SIZE={asked.ranks_here}",
     ]
 
 
