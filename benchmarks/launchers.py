@@ -2,11 +2,12 @@
 
     python benchmarks/launchers.py [--open-mpi PREFIX] [--only WORD] [--ranks 2]
 
-torchrun, also an elastic one; the mpiexec beside this Python (MPICH's wheel) and that in PREFIX (a
-venv with Open MPI's wheel); srun of a Slurm that lives in namespaces for as long (Debian's
-packages). Flux and PALS are not here: two processes get their variables, which says nothing about
-the launchers themselves. ``--only`` takes the rows or columns with that word. The exit code is 1
-where a cell fails, and the last line of what it said stands below the table.
+torchrun, and an elastic one; the mpiexec beside this Python (MPICH's wheel) and that in PREFIX (a
+venv with Open MPI's wheel); srun on two nodes of a Slurm that lives in namespaces for as long
+(Debian's packages), with --mpi=pmi2 where ranks are MPI's. Flux and PALS are not here: processes
+get their variables, which says nothing about the launchers themselves. What only an MPI starts has
+no mark elsewhere. ``--only`` takes the rows or columns with that word. The exit code is 1 where a
+cell fails, and the last line of what it said stands below the table.
 """
 
 import argparse
@@ -38,7 +39,7 @@ VERBS = {
     "tune": f"tune all_gather {SHORT} --algorithms ring,bruck --out OUT",
     "proxy": f"{PROXY} --out OUT",
     "proxy, mpi": f"{PROXY} --backend mpi --out OUT",
-    "replay": "replay step --steps 2 --compute nothing --scale-bytes 1/4096 --out OUT",
+    "replay": "replay step --steps 2 --warmup 1 --out OUT",
     "topo": "topo --measure --out OUT",
     "record": "record --out OUT script.py",
     "check": "check --out OUT script.py",
@@ -61,6 +62,11 @@ class Launcher:
     """How ranks are started: words before the command, or each process with variables."""
 
     words: Sequence[str]
+    """What stands before ``steptime``."""
+
+    mpi: Sequence[str] = ()
+    """The same for ranks of MPI, where it starts such."""
+
     environ: dict[str, str] = field(default_factory=dict)
     each: Callable[[int, int], dict[str, str]] | None = None
 
@@ -70,7 +76,7 @@ class Launcher:
 
 
 def torchrun(*options: str) -> Launcher:
-    return Launcher([str(BIN / "torchrun"), *options, "-m"], {"OMP_NUM_THREADS": "1"})
+    return Launcher([str(BIN / "torchrun"), *options, "-m"], environ={"OMP_NUM_THREADS": "1"})
 
 
 def launchers(ranks: int, open_mpi: Path | None) -> dict[str, Launcher]:
@@ -79,19 +85,23 @@ def launchers(ranks: int, open_mpi: Path | None) -> dict[str, Launcher]:
     rendezvous = ("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--max-restarts=1")
     found = {
         "torchrun": torchrun(f"--nproc-per-node={n}"),
-        "torchrun, elastic": torchrun("--nnodes=1:2", f"--nproc-per-node={n}", *rendezvous),
+        "elastic": torchrun("--nnodes=1:2", f"--nproc-per-node={n}", *rendezvous),
     }
     python = [sys.executable, "-m"]
     if (BIN / "mpiexec").exists():
-        found["MPICH"] = Launcher([str(BIN / "mpiexec"), "-n", n, *python])
+        words = [str(BIN / "mpiexec"), "-n", n, *python]
+        found["MPICH"] = Launcher(words, words)
     if open_mpi:
-        words = [str(open_mpi / "bin" / "mpiexec"), "--oversubscribe", "-n", n]
+        words = [str(open_mpi / "bin" / "mpiexec"), "--oversubscribe", "-n", n, *python]
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         environ = variables_of("openmpi", open_mpi) | root
-        found["Open MPI"] = Launcher([*words, *python], environ)
+        found["Open MPI"] = Launcher(words, words, environ)
     if which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin"):
         slurm = [*NAMESPACES, "bash", str(ROOT / "tests" / "minislurm.sh"), "2", n]
-        found["srun, 2 nodes"] = Launcher([*slurm, "srun", "-N2", f"-n{n}", *python])
+        found["srun"] = Launcher(
+            [*slurm, "srun", "-N2", f"-n{n}", *python],
+            [*slurm, "srun", "--mpi=pmi2", "-N2", f"-n{n}", *python],
+        )
     found["Flux*"] = Launcher(python, each=flux)
     found["PALS*"] = Launcher(python, each=pals)
     return found
@@ -116,7 +126,8 @@ def outcome(launcher: Launcher, verb: str, ranks: int, folder: Path) -> str:
     """Empty where a verb left its run, else the last line of what it said."""
     out = folder / "out" / f"{len(list((folder / 'out').iterdir()))}"
     out.mkdir()
-    command = [*launcher.words, "steptime", *verb.replace("OUT", str(out)).split()]
+    words = launcher.mpi if "--backend mpi" in verb else launcher.words
+    command = [*words, "steptime", *verb.replace("OUT", str(out)).split()]
     jobs = [
         subprocess.Popen(
             command,
@@ -155,7 +166,12 @@ def main() -> int:
     asked.add_argument("--ranks", type=int, default=2)
     given = asked.parse_args()
     columns = launchers(given.ranks, given.open_mpi)
-    cells = [(v, c) for v in VERBS for c in columns if given.only in v or given.only in c]
+    cells = [
+        (verb, name)
+        for verb in VERBS
+        for name, one in columns.items()
+        if (given.only in verb or given.only in name) and ("mpi" not in verb or one.mpi)
+    ]
     failures: dict[tuple[str, str], str] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -171,13 +187,14 @@ def main() -> int:
             said = outcome(columns[column], VERBS[verb], given.ranks, folder)
             if said:
                 failures[verb, column] = said
-    print(f"{'':12}" + "".join(f"{name:>18}" for name in columns))
+    print(f"{'':10}" + "".join(f"{name:>{len(name) + 2}}" for name in columns))
     for verb in VERBS:
         marks = [
             "" if (verb, c) not in cells else "fails" if (verb, c) in failures else "works"
             for c in columns
         ]
-        print(f"{verb:12}" + "".join(f"{mark:>18}" for mark in marks))
+        under = zip(columns, marks, strict=True)
+        print(f"{verb:10}" + "".join(f"{mark:>{len(name) + 2}}" for name, mark in under))
     print("* its variables alone, in processes that this script started")
     for (verb, column), said in failures.items():
         print(f"\n{verb} under {column}: {said}")
