@@ -21,10 +21,15 @@ def test_a_dry_run_prints_the_script_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", ["scale --ranks 2", "record a.py", "topo --measure", "replay a"])
+def test_verbs_of_many_ranks(words: str, tmp_path: Path) -> None:
+    assert "WORLD_SIZE=2 " in dry(tmp_path, "--nodes", "2", "--", *words.split())
+
+
 def test_a_script_of_the_users_is_started_as_it_is_called(tmp_path: Path) -> None:
-    script = dry(tmp_path, "--", "python3", "train.py", "--lr", "0.1", "it's")
-    assert "\n' rank python3 train.py --lr 0.1 'it'\"'\"'s'\n" in script
-    assert "--job-name=steptime-train.py\n" in script
+    script = dry(tmp_path, "--", "python3", "a train.py", "--lr", "0.1", "it's")
+    assert "\n' rank python3 'a train.py' --lr 0.1 'it'\"'\"'s'\n" in script
+    assert "--job-name=steptime-a_train.py\n" in script
 
 
 @pytest.mark.parametrize(

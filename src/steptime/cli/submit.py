@@ -1,5 +1,6 @@
 """``submit``: How does this run as a job of a cluster's scheduler?"""
 
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ _LAUNCHERS = ("mpirun", "mpiexec", "srun")
 
 _OF_SCRIPTS = ("record", "check")
 """Verbs whose ranks are those of a script."""
+
+_OF_MANY = (*_OF_SCRIPTS, "scale")
+"""Verbs that many ranks may call, and that say so by no option of all such verbs."""
 
 
 def submit(
@@ -100,7 +104,7 @@ def _job(words: list[str], asked: SubmitOptions, folder: Path | None) -> "Job":
         name = Path(next((word for word in words if word.endswith(".py")), words[0])).name
         command = words
     return Job(
-        name=asked.name or f"steptime-{name}",
+        name=asked.name or "steptime-" + re.sub(r"[^\w.+-]", "_", name),
         command=tuple(command),
         cwd=Path.cwd(),
         output=f"{folder or Path()}/job-".replace("%", "%%") + "%j.out",
@@ -136,7 +140,7 @@ def _check_ranks(verb: str, arguments: Mapping[str, Any], asked: SubmitOptions) 
             f"--ranks {ranks} disagrees with --nodes {asked.nodes} of --ranks-per-node "
             f"{asked.ranks_here}: leave --ranks out, the job has those"
         )
-    if asked.ranks > 1 and options is None and verb not in _OF_SCRIPTS:
+    if asked.ranks > 1 and options is None and verb not in _OF_MANY:
         raise UsageError(
             f"each of {asked.ranks} ranks would do the same {verb}: leave out --nodes and "
             "--ranks-per-node"
