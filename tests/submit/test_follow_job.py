@@ -44,6 +44,13 @@ def test_each_state_is_told_once() -> None:
     ]
 
 
+def test_an_end_from_which_slurm_may_bring_it_back_is_looked_at_twice() -> None:
+    lost = Status(state="NODE_FAIL", nodes="n1")
+    status, told, _ = seen(RUNS, lost, WAITS, RUNS, lost, lost)
+    assert status == lost
+    assert told[1:3] == ["job 12 is node fail", "job 12 waits (Resources: for free nodes)"]
+
+
 def test_what_it_prints_is_shown_to_the_last_byte(tmp_path: Path) -> None:
     file = tmp_path / "job.out"
 

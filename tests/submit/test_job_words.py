@@ -52,7 +52,11 @@ def test_where_a_job_is(status: Status, sentence: str) -> None:
             1,
             "for want of memory: ask for more with --sb",
         ),
-        (Status(state="NODE_FAIL", nodes="n3"), 1, "lost a node: send it again; with --requeue"),
+        (
+            Status(state="NODE_FAIL", nodes="n3"),
+            1,
+            "lost a node of n3: send it again; with --requeue",
+        ),
         (Status(state="PREEMPTED"), 1, "had to make room for another job"),
         (Status(state="DEADLINE"), 1, "did not end before its deadline"),
     ],

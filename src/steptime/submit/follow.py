@@ -10,6 +10,9 @@ from pathlib import Path
 from steptime.slurm import SilentError, Status, look
 from steptime.submit.words import EXPECTED, standing
 
+_RETURNING = ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL")
+"""Ends after which Slurm may put a job into the queue again, so they are looked at twice."""
+
 _TAIL_S = 0.5
 _FIRST_LOOK_S, _LAST_LOOK_S = 1.0, 15.0
 """How long between two looks at a job: its controller has others to serve."""
@@ -38,7 +41,7 @@ def follow(
     """
     told, pause, answered = "", _FIRST_LOOK_S, float("-inf")
     output = Output(path) if path else None
-    runs = False
+    runs, last = False, None
     while True:
         try:
             status = of_job(job)
@@ -50,8 +53,9 @@ def follow(
             answered = time.monotonic()
             sentence, runs = standing(job, status), status.state == "RUNNING"
             output = output or (Output(status.output) if status.output else None)
-            if status.over:
+            if status.over and (status.state not in _RETURNING or status == last):
                 break
+            last = status
         what = sentence.partition(EXPECTED)[0]  # when it is to start changes all the time
         if what != told:
             told, pause = what, _FIRST_LOOK_S

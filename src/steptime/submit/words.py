@@ -36,8 +36,8 @@ _MEND = {
     "--checkpoint-every, --resume auto and --requeue",
     "OUT_OF_MEMORY": "was ended for want of memory: ask for more with --sbatch --mem=…, or share "
     "the model among more ranks",
-    "NODE_FAIL": "lost a node: send it again; with --requeue it starts by itself",
-    "BOOT_FAIL": "got a node that did not start: send it again",
+    "NODE_FAIL": "lost a node of {nodes}: send it again; with --requeue it starts by itself",
+    "BOOT_FAIL": "got a node that did not start, of {nodes}: send it again",
     "PREEMPTED": "had to make room for another job: send it again; with --requeue it starts by "
     "itself",
     "CANCELLED": "was cancelled",
@@ -67,7 +67,7 @@ def standing(job: int, status: Status) -> str:
         return f"job {job}{again} waits ({reason}){when}"
     if status.state == "COMPLETING":
         return f"job {job} is being ended"
-    return f"job {job}{again} is {status.state.lower()}"
+    return f"job {job}{again} is {status.state.lower().replace('_', ' ')}"
 
 
 def failure(job: int, status: Status) -> JobError | None:
@@ -79,8 +79,7 @@ def failure(job: int, status: Status) -> JobError | None:
 
 def _what(status: Status) -> str:
     if status.state in _MEND:
-        where = f" ({status.nodes})" if status.state in ("NODE_FAIL", "BOOT_FAIL") else ""
-        return f"{_MEND[status.state]}{where}"
+        return _MEND[status.state].format(nodes=status.nodes)
     if status.exit_code == STOPPED:
         return (
             "was stopped by SIGTERM, as before the end of its time; a training with "
