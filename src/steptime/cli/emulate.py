@@ -1,0 +1,87 @@
+"""``emulate``: What if my hosts had these links?"""
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from steptime.cli.options import Flat, PrintOptions
+from steptime.emulate.plan import Start
+from steptime.errors import UsageError
+from steptime.files import json_text
+from steptime.limits import MOST_RANKS_HERE, check_within
+
+
+def emulate(
+    cluster: Annotated[str, Parameter(name="CLUSTER|FILE.toml")],
+    /,
+    *command: Annotated[str, Parameter(name="-- COMMAND", allow_leading_hyphen=True)],
+    ranks: int | None = None,
+    start: Start | None = None,
+    time_dilation: float = 1.0,
+    faults: str = "",
+    output: Flat[PrintOptions] = PrintOptions(),
+) -> int:
+    """What if my hosts had these links?
+
+    Runs a command on hosts that this machine emulates: each is a set of namespaces with a name,
+    an address and a /dev/shm of its own, and its link is shaped to the cluster's rates, both ways.
+    Without a command: a shell on host 0, where steptime on host1 -- COMMAND reaches the others, as
+    ssh does. Needs no root where users may make namespaces. When it ends, all is gone.
+
+    Parameters
+    ----------
+    cluster
+        A cluster that steptime ships, or the file of one; office-10gbe:hosts=4 for fewer hosts.
+    command
+        What to run, after --: a verb, torchrun, mpirun, a script.
+    ranks
+        Ranks of the command, as the cluster places them; default: one on every place.
+    start
+        ranks: start the command as each rank, with torchrun's variables; hosts: once on each host,
+        as torchrun wants it, which learns of the others by itself; once: on host 0 alone, from
+        where mpirun reaches the others. Default: by what the command is.
+    time_dilation
+        By what links are slower than the cluster's. Clocks of steptime's ranks go slower by as
+        much, so that what they tell is the cluster's time.
+    faults
+        What happens to links meanwhile: host3 down at 10s for 5s; link host1 rate/10 at 20s; loss
+        host2 1% at 30s. In seconds of this machine since the command was started.
+
+    """
+    from steptime.cluster import cluster_named
+    from steptime.emulate.emulate import emulate as run
+    from steptime.emulate.faults import parse_faults
+    from steptime.emulate.planning import plan_of
+
+    if ranks is not None:
+        check_within("--ranks", ranks, 1, MOST_RANKS_HERE)
+    if not command and not sys.stdin.isatty():
+        raise UsageError(
+            "no command is given, and this is no terminal for a shell: end with -- COMMAND"
+        )
+    plan = plan_of(
+        cluster_named(cluster),
+        command,
+        ranks=ranks,
+        start=start,
+        dilation=time_dilation,
+        faults=parse_faults(faults),
+    )
+    console = output.console(stderr=True)
+    if not output.quiet and not output.json:
+        from steptime.report.emulated import sentences_before
+
+        for sentence in sentences_before(plan):
+            console.print(sentence)
+    answer = run(plan)
+    if output.json:
+        from steptime.report.emulated import record
+
+        console.file.write(f"{json_text(record(plan, answer))}\n")
+    elif not output.quiet:
+        from steptime.report.emulated import sentences_after
+
+        for sentence in sentences_after(plan, answer):
+            console.print(sentence)
+    return answer.status
