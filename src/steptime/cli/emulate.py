@@ -70,17 +70,17 @@ def emulate(
     )
     console = output.console(stderr=True)
     if not output.quiet and not output.json:
-        from steptime.report.emulated import sentences_before
+        from steptime.emulate.telling import sentences_before
 
         for sentence in sentences_before(plan):
             console.print(sentence)
     answer = run(plan)
     if output.json:
-        from steptime.report.emulated import record
+        from steptime.emulate.telling import record
 
         console.file.write(f"{json_text(record(plan, answer))}\n")
     elif not output.quiet:
-        from steptime.report.emulated import sentences_after
+        from steptime.emulate.telling import sentences_after
 
         for sentence in sentences_after(plan, answer):
             console.print(sentence)

@@ -14,11 +14,11 @@ Start: TypeAlias = Literal["ranks", "hosts", "once"]
 
 MTU = 9000
 _HEADERS = (MTU + 14) / (MTU - 52)  # Ethernet's 14 bytes, and 52 of IP and TCP within the MTU
-_SEGMENT = 1 << 16
-"""The largest piece that TCP hands to a link at once, which a bucket must be able to hold."""
+_FRAMES = 2
+"""The least that a bucket holds: as much passes at once, so that a short message seems fast."""
 
-_TICK_S = 4e-3
-"""A bucket that holds less than this time's bytes loses rate on a busy machine."""
+_LATE_S = 2e-4
+"""How late the kernel's timer may be without loss of rate: so much more a bucket holds."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Shape:
     @property
     def burst(self) -> int:
         """Bytes that the bucket holds."""
-        return max(2 * _SEGMENT, math.ceil(self.wire_rate * _TICK_S))
+        return max(_FRAMES * (MTU + 50), math.ceil(self.wire_rate * _LATE_S))
 
 
 @dataclass(frozen=True)

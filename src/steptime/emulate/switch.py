@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from steptime import clock
 from steptime.emulate.ceiling import check_ceiling, measured_ceiling
 from steptime.emulate.disturbing import Disturbing
 from steptime.emulate.namespaces import bind, mount_memory, new_host
@@ -24,8 +25,6 @@ from steptime.emulate.processes import start, wanted, watch
 from steptime.emulate.remote import HOSTS_VARIABLE, on_terminal
 from steptime.emulate.wires import Wires
 from steptime.errors import SteptimeError
-
-DILATION_VARIABLE = "STEPTIME_TIME_DILATION"
 
 
 def main() -> int:
@@ -83,7 +82,9 @@ def _names(plan: Plan) -> None:
     """Let all hosts know each other's names."""
     shared = "/dev/shm"  # noqa: S108  (the mount point)
     mount_memory(shared)
-    lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in plan.hosts)]
+    lines = ["127.0.0.1 localhost", "::1 localhost", "::ffff:127.0.0.1 localhost"]
+    for host in plan.hosts:  # torch asks who called by the address that an IPv6 socket shows
+        lines += [f"{host.address} {host.name}", f"::ffff:{host.address} {host.name}"]
     file = Path(shared, "hosts")
     file.write_text("".join(f"{line}\n" for line in lines))
     bind(file, "/etc/hosts")
@@ -107,7 +108,7 @@ def environment(plan: Plan, holders: Mapping[str, int]) -> dict[str, str]:
     return {
         **kept,
         HOSTS_VARIABLE: json.dumps(dict(holders)),
-        DILATION_VARIABLE: f"{plan.dilation:g}",
+        clock.VARIABLE: f"{plan.dilation:g}",
         "STEPTIME_PYTHON": sys.executable,
         "STEPTIME_HOSTS": ",".join(host.name for host in plan.hosts),
         "PATH": os.pathsep.join((str(stand_ins), os.environ.get("PATH", os.defpath), programs)),
