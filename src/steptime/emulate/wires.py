@@ -19,10 +19,14 @@ from steptime.emulate.namespaces import enter
 from steptime.emulate.plan import MTU, Host, Shape
 from steptime.errors import SteptimeError, UsageError
 
-_QUEUE_S = 0.05
-"""How long a packet may wait in a bucket's queue before the queue is full, and TCP hears of it."""
+_HOST_QUEUE = 1 << 24
+"""Bytes that wait to leave a host, of all its connections: a host drops nothing of its own."""
 
-_LEAST_QUEUE = 1 << 18  # bytes
+_PORT_QUEUE = 1 << 20
+"""Bytes that wait at a port of the switch; what comes beyond is dropped, and TCP slows down. So
+much one port of a shallow switch may take of its memory (Alizadeh et al., "Data Center TCP",
+SIGCOMM 2010, section 2.3.1, has 700 kB of 4 MB)."""
+
 _BRIDGE = "switch"
 
 
@@ -56,9 +60,9 @@ class Wires:
 
     def shape(self, host: Host) -> None:
         """Give a host's link its rates, anew where it has some."""
-        self._bucket(self._here, _port(host.name), host.back)
+        self._bucket(self._here, _port(host.name), host.back, _PORT_QUEUE)
         with _within(self._holders[host.name]) as there:
-            self._bucket(there, "eth0", host.out)
+            self._bucket(there, "eth0", host.out, _HOST_QUEUE)
 
     def begin(self, fault: Fault, host: Host) -> None:
         """Let a fault happen; raises UsageError where the kernel cannot."""
@@ -91,8 +95,7 @@ class Wires:
             found[host.back.name] = int(seen["tx_bytes"])
         return found
 
-    def _bucket(self, at: IPRoute, name: str, shape: Shape) -> None:
-        queue = max(_LEAST_QUEUE, round(shape.wire_rate * _QUEUE_S))
+    def _bucket(self, at: IPRoute, name: str, shape: Shape, queue: int) -> None:
         try:
             at.tc(
                 "replace",
