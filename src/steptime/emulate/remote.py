@@ -4,7 +4,6 @@ python -m steptime.emulate.remote HOST COMMAND…      as ssh does: the words go
 """
 
 import fcntl
-import json
 import os
 import pty
 import sys
@@ -14,11 +13,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 from steptime.emulate.namespaces import enter
+from steptime.emulated import holders
 from steptime.errors import UsageError
 from steptime.nearest import did_you_mean
-
-HOSTS_VARIABLE = "STEPTIME_EMULATED_HOSTS"
-"""The processes that hold the hosts' namespaces, by the names of the hosts, as JSON."""
 
 _WITH_VALUE = ("-l", "-p", "-o", "-i", "-F", "-J", "-b", "-c", "-e", "-m", "-S", "-W", "-w")
 
@@ -29,15 +26,15 @@ def become(host: str, command: Sequence[str], environ: Mapping[str, str]) -> NoR
     Raises UsageError where this process is on no emulated cluster, the host is none of it, or there
     is no such program.
     """
-    if HOSTS_VARIABLE not in environ:
+    hosts = holders(environ)
+    if not hosts:
         raise UsageError(
             "this is no host of an emulated cluster: start one with steptime emulate CLUSTER"
         )
-    holders = json.loads(environ[HOSTS_VARIABLE])
-    if host not in holders:
-        raise UsageError(f"there is no host {host!r}{did_you_mean(host, holders)}")
+    if host not in hosts:
+        raise UsageError(f"there is no host {host!r}{did_you_mean(host, hosts)}")
     try:
-        enter(holders[host])
+        enter(hosts[host])
         os.execvpe(command[0], list(command), dict(environ))  # noqa: S606  (no shell is wanted)
     except OSError as error:
         raise UsageError(f"cannot run {command[0]} on {host}: {error.strerror}") from None

@@ -9,21 +9,21 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from steptime import clock
+from steptime import clock, emulated
 from steptime.emulate.ceiling import check_ceiling, measured_ceiling
 from steptime.emulate.disturbing import Disturbing
 from steptime.emulate.namespaces import bind, mount_memory, new_host
 from steptime.emulate.plan import Plan
 from steptime.emulate.processes import start, wanted, watch
-from steptime.emulate.remote import HOSTS_VARIABLE, on_terminal
-from steptime.emulate.wires import Wires
+from steptime.emulate.remote import on_terminal
+from steptime.emulate.told import Told, kept_file
+from steptime.emulate.wires import Wires, nft_program
 from steptime.errors import SteptimeError
 
 
@@ -44,6 +44,8 @@ def main() -> int:
 
 def _run(plan: Plan, control: socket.socket) -> dict[str, Any]:
     os.chdir(plan.folder)
+    if any(fault.kind == "loss" for fault in plan.faults):
+        nft_program()
     _names(plan)
     holders = {
         host.name: new_host(host.name, md5(host.name.encode()).hexdigest())  # noqa: S324
@@ -57,8 +59,8 @@ def _run(plan: Plan, control: socket.socket) -> dict[str, Any]:
     for host in plan.hosts:
         wires.shape(host)
     before = wires.carried(plan.hosts)
-    common = environment(plan, holders)
-    disturbing = Disturbing(plan, wires)
+    disturbing = Disturbing(plan, wires, Told(plan, holders))
+    common = environment(plan, disturbing.told)
     if plan.command:
         running = []
         for one in wanted(plan):
@@ -74,7 +76,7 @@ def _run(plan: Plan, control: socket.socket) -> dict[str, Any]:
         "status": status,
         "ceiling": ceiling,
         "bytes": {name: carried[name] - before[name] for name in carried},
-        "faults": disturbing.told,
+        "faults": disturbing.told.faults,
     }
 
 
@@ -90,15 +92,13 @@ def _names(plan: Plan) -> None:
     bind(file, "/etc/hosts")
 
 
-def environment(plan: Plan, holders: Mapping[str, int]) -> dict[str, str]:
+def environment(plan: Plan, told: Told) -> dict[str, str]:
     """What the environment of every process there says: where hosts are, and which link to take.
 
     mpirun reaches hosts by the ``ssh`` that stands first in PATH, and finds their names in a file.
     """
     names = "".join(f"{host.name}:{len(host.ranks)}\n" for host in plan.hosts)
-    hosts = os.memfd_create("hosts")
-    os.write(hosts, names.encode())
-    at = f"/proc/{os.getpid()}/fd/{hosts}"
+    at = kept_file("hosts", names)
     kept = {
         key: text
         for key, text in os.environ.items()
@@ -107,7 +107,7 @@ def environment(plan: Plan, holders: Mapping[str, int]) -> dict[str, str]:
     stand_ins, programs = Path(__file__).parent / "bin", str(Path(sys.executable).parent)
     return {
         **kept,
-        HOSTS_VARIABLE: json.dumps(dict(holders)),
+        emulated.VARIABLE: told.path,
         clock.VARIABLE: f"{plan.dilation:g}",
         "STEPTIME_PYTHON": sys.executable,
         "STEPTIME_HOSTS": ",".join(host.name for host in plan.hosts),

@@ -127,10 +127,7 @@ class Wires:
         )
 
     def _nft(self, host: Host, rules: str) -> None:
-        nft = which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
-        if nft is None:
-            raise UsageError("loss of packets needs nft: install the package nftables")
-        holder = self._holders[host.name]
+        nft, holder = nft_program(), self._holders[host.name]
         done = subprocess.run(
             [nft, rules],
             preexec_fn=lambda: enter(holder),
@@ -148,6 +145,14 @@ class Wires:
         if not found:
             raise SteptimeError(f"the interface {name} of the emulated cluster is gone")
         return int(found[0])
+
+
+def nft_program() -> str:
+    """The program that loses packets; raises UsageError where it is missing."""
+    nft = which("nft", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if nft is None:
+        raise UsageError("loss of packets needs nft: install the package nftables")
+    return nft
 
 
 def _port(host: str) -> str:

@@ -69,6 +69,14 @@ class Recorder:
         step = self.step if step is None else step
         self._spans.append(_Span(stream, name, phase, step, start, end, payload))
 
+    def disturbed(self, what: str, start_s: float, end_s: float) -> None:
+        """Mark a fault of the host's link in every step that it touched."""
+        for step in [span for span in self._spans if span.phase is Phase.STEP]:
+            begin = max(start_s, self._seconds(step.start))
+            end = min(end_s, self._seconds(step.end))
+            if begin < end:
+                self.add("faults", what, Phase.FAULT, begin, end, step=step.step)
+
     def timeline(self, rank: int, ranks: int) -> Timeline:
         """Everything recorded so far, as the measured timeline of one rank."""
         streams = {label: i for i, label in enumerate(dict.fromkeys(s.stream for s in self._spans))}
