@@ -74,8 +74,7 @@ def as_rank(sizes: Sequence[int], turns: int) -> None:
     rank, ranks = transport.rank, transport.ranks
     local = [int(n) for n in transport.gather(np.array(float(_host_number())))]
     found: dict[str, list[float]] = defaultdict(list)
-    if rank < 2:
-        found["round trip"] = _round_trips(transport)
+    found["round trip"] = round_trips(transport)
     for op in OPS:
         operation = operation_named(op)
         for nbytes in sizes:
@@ -121,19 +120,20 @@ def _timed(transport: Any, run: Any) -> float:
     return float(ends.max() - begin) / clock.DILATION
 
 
-def _round_trips(transport: Any) -> list[float]:
-    """Half of each round trip of 4 bytes between ranks 0 and 1, by the dilated clock."""
+def round_trips(transport: Any, first: int = 0, second: int = 1) -> list[float]:
+    """Half of each round trip of 4 bytes between two ranks, by the dilated clock; others: none."""
     from steptime.dtypes import dtype_named
 
     number = transport.empty(1, dtype_named("float32"))
+    here = transport.rank
     found = []
-    for _ in range(ROUND_TRIPS):
+    for _ in range(ROUND_TRIPS if here in (first, second) else 0):
         begin = clock.now()
-        for _ in range(2):
-            if _ == transport.rank:
-                transport.send(number, 1 - transport.rank)()
+        for sender, receiver in ((first, second), (second, first)):
+            if here == sender:
+                transport.send(number, receiver)()
             else:
-                transport.receive(number, 1 - transport.rank)()
+                transport.receive(number, sender)()
         found.append((clock.now() - begin) / 2)
     return found
 
@@ -151,7 +151,7 @@ def measured(cluster: str, ranks: int, asked: argparse.Namespace) -> dict[str, l
     return dict(json.loads(done.stdout))
 
 
-def rows(hosts: int, asked: argparse.Namespace, sizes: Sequence[int]) -> Iterator[Row]:
+def rows(hosts: int, asked: argparse.Namespace) -> Iterator[Row]:
     named = f"{CLUSTER}:hosts={hosts}"
     cluster: Cluster = cluster_named(named)
     found = measured(named, hosts, asked)
@@ -184,7 +184,7 @@ def main() -> None:
         return
     found = []
     for hosts in asked.hosts:
-        for row in rows(hosts, asked, sizes):
+        for row in rows(hosts, asked):
             found.append(row)
             print(
                 f"{row.op + ' ' + row.algorithm:<34}{row.nbytes / 2**20:>6.2f} MiB "

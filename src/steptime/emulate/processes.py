@@ -29,11 +29,11 @@ class Wanted:
 
 def wanted(plan: Plan) -> Iterator[Wanted]:
     """The processes of a command: torchrun's contract tells each rank, or each agent, its place."""
-    first = plan.hosts[0]
-    port = str(_PORT)
+    in_order = sorted(plan.hosts, key=lambda host: host.ranks)  # rank 0 may be on any
+    first, port = in_order[0], str(_PORT)
     if plan.start == "once":
-        yield Wanted(first, {})
-    for number, host in enumerate(plan.hosts if plan.start == "hosts" else ()):
+        yield Wanted(plan.hosts[0], {})
+    for number, host in enumerate(in_order if plan.start == "hosts" else ()):
         yield Wanted(
             host,
             {
@@ -45,7 +45,7 @@ def wanted(plan: Plan) -> Iterator[Wanted]:
                 "PET_RDZV_ENDPOINT": f"{first.name}:{port}",
             },
         )
-    for number, host in enumerate(plan.hosts if plan.start == "ranks" else ()):
+    for number, host in enumerate(in_order if plan.start == "ranks" else ()):
         for local, rank in enumerate(host.ranks):
             yield Wanted(
                 host,
@@ -55,7 +55,7 @@ def wanted(plan: Plan) -> Iterator[Wanted]:
                     "LOCAL_RANK": str(local),
                     "LOCAL_WORLD_SIZE": str(len(host.ranks)),
                     "GROUP_RANK": str(number),
-                    "MASTER_ADDR": plan.hosts[0].name,
+                    "MASTER_ADDR": first.name,
                     "MASTER_PORT": port,
                 },
             )
