@@ -75,8 +75,8 @@ def python(code: str) -> list[str]:
 
 def test_hosts_differ_in_all_that_tells_hosts_apart(cluster: str) -> None:
     look = (
-        "hostname; cat /etc/machine-id; cat /proc/sys/kernel/random/boot_id; ls -A /dev/shm | wc -l;"
-        "readlink /proc/self/ns/ipc; touch /dev/shm/mine"
+        "hostname; cat /etc/machine-id; cat /proc/sys/kernel/random/boot_id;"
+        "ls -A /dev/shm | wc -l; readlink /proc/self/ns/ipc; touch /dev/shm/mine"
     )
     twice = f"sh -c '{look}'"
     done = emulate(cluster, "sh", "-c", f'{twice}; ssh -l me host2 "{look}"')
@@ -168,6 +168,7 @@ def test_what_cannot_be_done_is_one_sentence(cluster: str, tmp_path: Path) -> No
         ([cluster, "true"], "--ranks 99", "99 ranks do not fit on three"),
         ([cluster, "true"], "--time-dilation 1000", "would be of 8.00 kB/s, and less than"),
         ([str(fast), "true"], "", "give --time-dilation "),
+        ([cluster, "true"], "--ranks 2", "2 ranks are all on one host of three"),
         (["laptop", "true"], "", "laptop is one host and has no network to emulate"),
         (["h100-16384", "true"], "--ranks 1024", "links of 128 hosts carry"),
         ([cluster, "true"], "--faults host9_down_at_1s", "write, with semicolons between"),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from steptime.cli.options import Flat, PrintOptions
+from steptime.cli.options import PrintOptions
 from steptime.emulate.plan import Start
 from steptime.errors import UsageError
 from steptime.files import json_text
@@ -20,7 +20,9 @@ def emulate(
     start: Start | None = None,
     time_dilation: float = 1.0,
     faults: str = "",
-    output: Flat[PrintOptions] = PrintOptions(),
+    json: bool = False,
+    quiet: bool = False,
+    no_color: bool = False,
 ) -> int:
     """What if my hosts had these links?
 
@@ -47,12 +49,19 @@ def emulate(
     faults
         What happens to links meanwhile: host3 down at 10s for 5s; link host1 rate/10 at 20s; loss
         host2 1% at 30s. In seconds of this machine since the command was started.
+    json
+        Print one JSON object as the last line on stderr; stdout is the command's.
+    quiet
+        Print nothing beside what the command prints.
+    no_color
+        Print without colour, as NO_COLOR does.
 
     """
     from steptime.cluster import cluster_named
     from steptime.emulate.emulate import emulate as run
     from steptime.emulate.faults import parse_faults
     from steptime.emulate.planning import plan_of
+    from steptime.emulate.telling import record, sentences_after, sentences_before
 
     if ranks is not None:
         check_within("--ranks", ranks, 1, MOST_RANKS_HERE)
@@ -68,20 +77,13 @@ def emulate(
         dilation=time_dilation,
         faults=parse_faults(faults),
     )
-    console = output.console(stderr=True)
-    if not output.quiet and not output.json:
-        from steptime.emulate.telling import sentences_before
-
-        for sentence in sentences_before(plan):
-            console.print(sentence)
+    console = PrintOptions(quiet=quiet, no_color=no_color).console(stderr=True)
+    silent = quiet or json
+    for sentence in () if silent else sentences_before(plan):
+        console.print(sentence)
     answer = run(plan)
-    if output.json:
-        from steptime.emulate.telling import record
-
+    for sentence in () if silent else sentences_after(plan, answer):
+        console.print(sentence)
+    if json:
         console.file.write(f"{json_text(record(plan, answer))}\n")
-    elif not output.quiet:
-        from steptime.emulate.telling import sentences_after
-
-        for sentence in sentences_after(plan, answer):
-            console.print(sentence)
     return answer.status

@@ -35,6 +35,9 @@ class Answer:
     ceiling: float
     """Bytes/s that this machine moved between two hosts before their links were shaped."""
 
+    latency: float
+    """Seconds that one byte took from host to host then: nothing is added to it."""
+
     faults: tuple[Mapping[str, Any], ...]
     """What happened to links, and when, by ``time.perf_counter()``."""
 
@@ -65,7 +68,13 @@ def emulate(plan: Plan) -> Answer:
     found = json.loads(told)
     if "error" in found:
         raise error_of(found["error"], found["exit_code"])
-    return Answer(found["status"], found["bytes"], found["ceiling"], tuple(found["faults"]))
+    return Answer(
+        status=found["status"],
+        bytes_by_link=found["bytes"],
+        ceiling=found["ceiling"],
+        latency=found["latency"],
+        faults=tuple(found["faults"]),
+    )
 
 
 @contextmanager

@@ -45,6 +45,11 @@ def plan_of(
     check_within("--ranks", placed.size, 1, MOST_RANKS_HERE)
     host_of = cluster.host_of[placed]
     used = sorted(set(host_of.tolist()))
+    if len(used) == 1:
+        raise UsageError(
+            f"{placed.size} ranks are all on one host of {cluster.name}, and use no link: ask for "
+            "more --ranks"
+        )
     if len(used) > _MOST_HOSTS:
         raise UsageError(
             f"{len(used)} hosts of {cluster.name} are more than {_MOST_HOSTS}, which one machine "

@@ -54,7 +54,7 @@ def _run(plan: Plan, control: socket.socket) -> dict[str, Any]:
     wires = Wires(holders)
     for host in plan.hosts:
         wires.connect(host)
-    ceiling = measured_ceiling(plan, holders)
+    ceiling, latency = measured_ceiling(plan, holders)
     check_ceiling(plan, ceiling)
     for host in plan.hosts:
         wires.shape(host)
@@ -75,6 +75,7 @@ def _run(plan: Plan, control: socket.socket) -> dict[str, Any]:
     return {
         "status": status,
         "ceiling": ceiling,
+        "latency": latency,
         "bytes": {name: carried[name] - before[name] for name in carried},
         "faults": disturbing.told.faults,
     }

@@ -22,11 +22,6 @@ def sentences_before(plan: Plan) -> Iterator[str]:
         f"{plan.cluster}: {len(hosts)} hosts, {plan.world_size} ranks; "
         f"links of {rates} each way{slower}"
     )
-    if latency := out.latency + back.latency:
-        yield (
-            f"Its latency of {format_seconds(latency)} is not added: a message takes what it takes "
-            "through this kernel, some 50 to 100 us."
-        )
     yield from plan.notes
 
 
@@ -34,6 +29,12 @@ def sentences_after(plan: Plan, answer: Answer) -> Iterator[str]:
     """What crossed the links, and what happened to them."""
     for fault in answer.faults:
         yield f"fault: {fault['what']}"
+    latency = plan.hosts[0].out.latency + plan.hosts[0].back.latency
+    if latency:
+        yield (
+            f"Latency is this machine's: {format_seconds(answer.latency)} from host to host; the "
+            f"{format_seconds(latency)} of the cluster's links were not added."
+        )
     links = answer.bytes_by_link
     total = sum(links[host.out.name] for host in plan.hosts)
     busiest = max(links, key=lambda name: links[name])
@@ -61,6 +62,7 @@ def record(plan: Plan, answer: Answer) -> dict[str, Any]:
         "status": answer.status,
         "time_dilation": plan.dilation,
         "ceiling_bytes_per_s": answer.ceiling,
+        "latency_s": answer.latency,
         "links": [
             {"name": shape.name, "rate": shape.rate}
             for host in plan.hosts
