@@ -1,7 +1,7 @@
 """``emulate``: What if my hosts had these links?"""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -10,6 +10,9 @@ from steptime.emulate.plan import Start
 from steptime.errors import UsageError
 from steptime.files import json_text
 from steptime.limits import MOST_RANKS_HERE, check_within
+
+if TYPE_CHECKING:
+    from steptime.emulate.plan import Plan
 
 
 def emulate(
@@ -58,10 +61,8 @@ def emulate(
 
     """
     from steptime.cluster import cluster_named
-    from steptime.emulate.emulate import emulate as run
     from steptime.emulate.faults import parse_faults
     from steptime.emulate.planning import plan_of
-    from steptime.emulate.telling import record, sentences_after, sentences_before
 
     if ranks is not None:
         check_within("--ranks", ranks, 1, MOST_RANKS_HERE)
@@ -77,13 +78,21 @@ def emulate(
         dilation=time_dilation,
         faults=parse_faults(faults),
     )
-    console = PrintOptions(quiet=quiet, no_color=no_color).console(stderr=True)
-    silent = quiet or json
+    return _told(plan, PrintOptions(json=json, quiet=quiet, no_color=no_color))
+
+
+def _told(plan: "Plan", output: PrintOptions) -> int:
+    """Run the command of a plan, and tell on stderr what was set up and what crossed its links."""
+    from steptime.emulate.emulate import emulate as run
+    from steptime.emulate.telling import record, sentences_after, sentences_before
+
+    console = output.console(stderr=True)
+    silent = output.quiet or output.json
     for sentence in () if silent else sentences_before(plan):
         console.print(sentence)
     answer = run(plan)
     for sentence in () if silent else sentences_after(plan, answer):
         console.print(sentence)
-    if json:
+    if output.json:
         console.file.write(f"{json_text(record(plan, answer))}\n")
     return answer.status
