@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from steptime.cli.options import PrintOptions
-from steptime.emulate.plan import Start
+from steptime.cli.options import Flat, PrintOptions
+from steptime.emulate.options import EmulateOptions
 from steptime.errors import UsageError
 from steptime.files import json_text
-from steptime.limits import MOST_RANKS_HERE, check_within
 
 if TYPE_CHECKING:
     from steptime.emulate.plan import Plan
@@ -19,10 +18,7 @@ def emulate(
     cluster: Annotated[str, Parameter(name="CLUSTER|FILE.toml")],
     /,
     *command: Annotated[str, Parameter(name="-- COMMAND", allow_leading_hyphen=True)],
-    ranks: int | None = None,
-    start: Start | None = None,
-    time_dilation: float = 1.0,
-    faults: str = "",
+    options: Flat[EmulateOptions] = EmulateOptions(),
     json: bool = False,
     quiet: bool = False,
     no_color: bool = False,
@@ -40,18 +36,6 @@ def emulate(
         A cluster that steptime ships, or the file of one; office-10gbe:hosts=4 for fewer hosts.
     command
         What to run, after --: a verb, torchrun, mpirun, a script.
-    ranks
-        Ranks of the command, as the cluster places them; default: one on every place.
-    start
-        ranks: start the command as each rank, with torchrun's variables; hosts: once on each host,
-        as torchrun wants it, which learns of the others by itself; once: on host 0 alone, from
-        where mpirun reaches the others. Default: by what the command is.
-    time_dilation
-        By what links are slower than the cluster's. Clocks of steptime's ranks go slower by as
-        much, so that what they tell is the cluster's time.
-    faults
-        What happens to links meanwhile: host3 down at 10s for 5s; link host1 rate/10 at 20s; loss
-        host2 1% at 30s. In seconds of this machine since the command was started.
     json
         Print one JSON object as the last line on stderr; stdout is the command's.
     quiet
@@ -64,8 +48,6 @@ def emulate(
     from steptime.emulate.faults import parse_faults
     from steptime.emulate.planning import plan_of
 
-    if ranks is not None:
-        check_within("--ranks", ranks, 1, MOST_RANKS_HERE)
     if not command and not sys.stdin.isatty():
         raise UsageError(
             "no command is given, and this is no terminal for a shell: end with -- COMMAND"
@@ -73,10 +55,10 @@ def emulate(
     plan = plan_of(
         cluster_named(cluster),
         command,
-        ranks=ranks,
-        start=start,
-        dilation=time_dilation,
-        faults=parse_faults(faults),
+        ranks=options.ranks,
+        start=options.start,
+        dilation=options.time_dilation,
+        faults=parse_faults(options.faults),
     )
     return _told(plan, PrintOptions(json=json, quiet=quiet, no_color=no_color))
 

@@ -41,8 +41,9 @@ def plan_of(
             "as office-10gbe"
         )
     check_within("--time-dilation", dilation, 1e-3, 1e6)
-    placed = cluster.placed(cluster.order.size if ranks is None else ranks)
-    check_within("--ranks", placed.size, 1, MOST_RANKS_HERE)
+    ranks = cluster.order.size if ranks is None else ranks
+    check_within("--ranks", ranks, 1, MOST_RANKS_HERE)
+    placed = cluster.placed(ranks)
     host_of = cluster.host_of[placed]
     used = sorted(set(host_of.tolist()))
     if len(used) == 1:
