@@ -61,7 +61,8 @@ def main() -> int:
     except Exception as problem:
         error = _told(problem)
         verb = words[0] if words and words[0] in verbs() else ""
-        tell_error(error, verb, as_json="--json" in words)
+        ours = words[: words.index("--")] if "--" in words else words
+        tell_error(error, verb, as_json="--json" in ours)
         return error.exit_code
     return result if isinstance(result, int) else 0
 

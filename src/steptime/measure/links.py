@@ -1,12 +1,12 @@
 """Links: latency and bandwidth of messages between every pair of ranks."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
+from steptime import clock
 from steptime.collectives.execute import Vector
 from steptime.dtypes import Dtype
 from steptime.measure.timing import Effort
@@ -108,7 +108,7 @@ def _median(transport: BenchTransport, run: Run, warmup: int, iterations: int) -
 
 
 def _once(transport: BenchTransport, run: Callable[[], None]) -> float:
-    start = time.perf_counter()
+    start = clock.now()
     run()
     transport.finish()
-    return time.perf_counter() - start
+    return clock.now() - start

@@ -1,12 +1,12 @@
 """Timing an operation: by the conventions of nccl-tests, and one by one by OSU's."""
 
-import time
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime import clock
 from steptime.measure.transport import BenchTransport, Run
 
 Seconds = NDArray[np.float64]
@@ -50,11 +50,11 @@ def back_to_back(transport: BenchTransport, run: Run, effort: Effort) -> Seconds
         run()
     transport.finish()
     transport.barrier()
-    start = time.perf_counter()
+    start = clock.now()
     for _ in range(effort.iterations):
         run()
     transport.finish()
-    seconds = (time.perf_counter() - start) / effort.iterations
+    seconds = (clock.now() - start) / effort.iterations
     return transport.gather(np.array(seconds))
 
 
@@ -66,8 +66,8 @@ def one_by_one(transport: BenchTransport, run: Run, iterations: int) -> Seconds:
     seconds = np.empty(iterations)
     for i in range(iterations):
         transport.barrier()
-        start = time.perf_counter()
+        start = clock.now()
         run()
         transport.finish()
-        seconds[i] = time.perf_counter() - start
+        seconds[i] = clock.now() - start
     return transport.gather(seconds)

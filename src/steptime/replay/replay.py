@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.clock import now
 from steptime.collectives.call_bytes import Traffic
 from steptime.host_memory import resident_bytes
 from steptime.measure.exact import ExactData
@@ -183,12 +183,12 @@ class _Run:
     def steps(self, first: int, count: int) -> list[float]:
         """Run ``count`` steps to their end; when each began and the last ended on MAIN."""
         streams = self.streams
-        bounds = [perf_counter()]
+        bounds = [now()]
         for step in range(first, first + count):
             self.step = step
             streams.add_step(step)
             self._until(streams.main_is_done)
-            bounds.append(perf_counter())
+            bounds.append(now())
         self.step = first + count  # what the last step leaves under way is in no step
         self._until(streams.done)
         return bounds
@@ -204,25 +204,25 @@ class _Run:
 
     def _see_to_calls(self) -> None:
         """Advance calls while nothing computes; the time counts to what the main stream awaits."""
-        start = perf_counter()
+        start = now()
         self.waited_for = self.streams.held_up_by() if self.pending else ""
         if self._advance() and not self.waited_for:
             self.waited_for = self.streams.held_up_by()
-        self.kept.spend(self.waited_for, self.step, perf_counter() - start)
+        self.kept.spend(self.waited_for, self.step, now() - start)
 
     def _await(self) -> None:
-        start, label = perf_counter(), self.streams.held_up_by()
+        start, label = now(), self.streams.held_up_by()
         self.transport.wait_for_any([turn.pending for turn in self.pending])
-        self.kept.spend(label, self.step, perf_counter() - start)
+        self.kept.spend(label, self.step, now() - start)
 
     def _compute(self, turn: Turn) -> None:
-        began = perf_counter()
+        began = now()
         self.streams.begin(turn)
         self.computing = True
         self.compute(self.seconds[turn.place], self._advance)
         self.computing = False
         self.streams.end(turn)
-        ended = perf_counter()
+        ended = now()
         self.kept.ran(turn.place, turn.step.number, began, ended, self.step)
 
     def _advance(self) -> bool:
@@ -246,7 +246,7 @@ class _Run:
             self.streams.end(turn)
             return
         self._prepare(turn)
-        turn.began = perf_counter()
+        turn.began = now()
         block = self.blocking.get(turn.place)
         if block and not self.computing and self.streams.all_wait_for(turn):
             block()
@@ -259,7 +259,7 @@ class _Run:
 
     def _end(self, turn: Turn) -> None:
         step = turn.step.number
-        self.kept.ran(turn.place, step, turn.began, perf_counter(), step)
+        self.kept.ran(turn.place, step, turn.began, now(), step)
         turn.pending = None
         self.streams.end(turn)
 

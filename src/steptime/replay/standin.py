@@ -1,12 +1,13 @@
 """Stand-ins for computing: sleeping, matrix products that keep a core busy, or nothing."""
 
 import ctypes
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
 
 import numpy as np
+
+from steptime import clock
 
 Poll: TypeAlias = Callable[[], bool]
 """Makes communication progress; returns whether any is left that needs polling."""
@@ -32,9 +33,9 @@ def sleep_exactly() -> None:
 
 def sleep(seconds: float, poll: Poll) -> None:
     """The stand-in that sleeps, which leaves the core to others."""
-    end = time.perf_counter() + seconds
-    while (rest := end - time.perf_counter()) > 0:
-        time.sleep(min(rest, _SLICE_S) if poll() else rest)
+    end = clock.now() + seconds
+    while (rest := end - clock.now()) > 0:
+        clock.sleep(min(rest, _SLICE_S) if poll() else rest)
 
 
 def busy() -> StandIn:
@@ -66,7 +67,7 @@ def _shortest(run: Callable[[], None]) -> float:
     run()
     shortest = float("inf")
     for _ in range(_BURSTS):
-        start = time.perf_counter()
+        start = clock.now()
         run()
-        shortest = min(shortest, time.perf_counter() - start)
+        shortest = min(shortest, clock.now() - start)
     return shortest

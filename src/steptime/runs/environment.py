@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from steptime import emulated
+from steptime.emulated import Emulated
 from steptime.version import __version__
 
 ALWAYS: Mapping[str, Any] = {"always": True}
@@ -48,6 +50,8 @@ class Environment:
     versions: Mapping[str, str | None] = field(default_factory=dict)
     git_revision: str | None = field(default=None, metadata=ALWAYS)
     load: Load | None = None
+    emulated: Emulated | None = None
+    """The cluster whose hosts and links this machine played, where it did."""
 
 
 def here(own: int = 1) -> Environment:
@@ -66,6 +70,7 @@ def here(own: int = 1) -> Environment:
         versions={name: _version(name) for name in ("torch", "numpy")},
         git_revision=_git_revision(Path(__file__).parent),
         load=_load(own),
+        emulated=emulated.here(),
     )
 
 

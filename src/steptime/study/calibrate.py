@@ -8,11 +8,11 @@ long as in a benchmark, which makes its calls without a pause.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.clock import now
 from steptime.cluster import MESSAGE, POST
 from steptime.collectives.execute import Vector
 from steptime.measure.transport import BenchTransport
@@ -126,9 +126,9 @@ def _seconds(
                 continue
             if computes:
                 _compute(work, _BETWEEN_S)
-            start = perf_counter()
+            start = now()
             computed_s = calls[vectors[number]]()
-            took[step, computes, number] = perf_counter() - start - (computed_s or 0.0)
+            took[step, computes, number] = now() - start - (computed_s or 0.0)
     everyone = transport.world.gather(took[1:])
     transport.close()
     return np.asarray(everyone[: groups.size].mean(axis=0))
@@ -198,6 +198,6 @@ def _hidden_shift(world: BenchTransport, source: Vector, target: Vector, work: S
 
 def _compute(work: StandIn, seconds: float) -> float:
     """Compute; how long it took, which is longer where ranks share cores."""
-    start = perf_counter()
+    start = now()
     work(seconds, lambda: False)
-    return perf_counter() - start
+    return now() - start

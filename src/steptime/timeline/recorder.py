@@ -1,6 +1,5 @@
 """Recorder: writes a Timeline while a rank runs: two clock readings and one append per interval."""
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from steptime import clock as clocks
 from steptime.timeline.timeline import INTERVAL, MESSAGE, Phase, Timeline
 
 
@@ -25,14 +25,14 @@ class Recorder:
     """Collects the intervals of one rank.
 
     ``clock`` returns a mark and ``seconds`` converts a mark to seconds once the run is over. On a
-    CPU a mark is already ``time.perf_counter()``, which all processes of a host share; on a GPU it
+    CPU a mark is already ``steptime.clock.now()``, which all processes of a host share; on a GPU it
     is an event that is read only at the end, so that recording never waits for the device. Only the
     last ``kept_steps`` steps are kept.
     """
 
     def __init__(
         self,
-        clock: Callable[[], Any] = time.perf_counter,
+        clock: Callable[[], Any] = clocks.now,
         seconds: Callable[[Any], float] = float,
         kept_steps: int = 1000,
     ) -> None:
@@ -69,6 +69,14 @@ class Recorder:
         step = self.step if step is None else step
         self._spans.append(_Span(stream, name, phase, step, start, end, payload))
 
+    def disturbed(self, what: str, start_s: float, end_s: float) -> None:
+        """Mark a fault of the host's link in every step that it touched."""
+        for step in [span for span in self._spans if span.phase is Phase.STEP]:
+            begin = max(start_s, self._seconds(step.start))
+            end = min(end_s, self._seconds(step.end))
+            if begin < end:
+                self.add("faults", what, Phase.FAULT, begin, end, step=step.step)
+
     def timeline(self, rank: int, ranks: int) -> Timeline:
         """Everything recorded so far, as the measured timeline of one rank."""
         streams = {label: i for i, label in enumerate(dict.fromkeys(s.stream for s in self._spans))}
@@ -95,6 +103,15 @@ class Recorder:
             intervals=np.array(rows, dtype=INTERVAL),
             messages=np.empty(0, dtype=MESSAGE),
         )
+
+
+@contextmanager
+def computing(recorder: Recorder | None, name: str, phase: Phase) -> Iterator[None]:
+    """Record the computing inside the ``with`` block; it lasts as long as the clock has it."""
+    with recording(recorder, "compute", name, phase):
+        clocks.COMPUTING.begin()
+        yield
+        clocks.COMPUTING.lap()
 
 
 def recording(

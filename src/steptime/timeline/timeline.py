@@ -14,7 +14,8 @@ Source: TypeAlias = Literal["measured", "simulated", "computed"]
 class Phase(IntEnum):
     """What an interval's time is spent on.
 
-    WAIT is a stream blocked on another; OTHER is any other work, such as reading data.
+    WAIT is a stream blocked on another; OTHER is any other work, such as reading data. FAULT is no
+    work: it marks how long a link of the rank's host was cut, slow or lossy.
     """
 
     STEP = 0
@@ -23,6 +24,7 @@ class Phase(IntEnum):
     UPDATE = 3
     WAIT = 4
     OTHER = 5
+    FAULT = 6
 
 
 INTERVAL = np.dtype(

@@ -18,6 +18,7 @@ from steptime.train.figures import RankRecord
 from steptime.train.job import Job, parameter_hash, read_counters, start_training
 from steptime.train.live import Live
 from steptime.train.loop import StepOutcome, training_steps
+from steptime.world.disturbances import mark_faults
 
 LEAD_IN = 1
 """Untimed steps at the begin of a turn. What another strategy pushed out of the caches comes back,
@@ -120,6 +121,7 @@ class Contestant:
         """The steps of the present training, numbered behind those of the trainings before."""
         training = self._training
         assert training and training.recorder  # noqa: S101
+        mark_faults(training.recorder)
         whole = training.recorder.timeline(training.rank, training.ranks)
         return shown(whole, self._shown, self._numbered)
 

@@ -25,6 +25,7 @@ from steptime.train.training import Training, build_training, new_model
 from steptime.train.weights import load_weights, weights_at
 from steptime.workloads.models import Transformer
 from steptime.world.clock import recorder_for
+from steptime.world.disturbances import mark_faults
 from steptime.world.wire import wire_traffic
 
 _FAMILIES = {True: "GPT-2", False: "Llama"}  # by whether positions are learned
@@ -136,6 +137,7 @@ def bring_home(
     """The record of a training; ``before``: the counters before step ``timed_from``."""
     after = read_counters(training)
     assert training.recorder  # noqa: S101 - only a timed training is brought home
+    mark_faults(training.recorder)
     return RankRecord(
         rank=training.rank,
         host=platform.node(),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steptime.timeline import Phase, recording
+from steptime.timeline import Phase, computing, recording
 from steptime.train.live import Live
 from steptime.train.precision import LossScale
 
@@ -53,7 +53,7 @@ def training_steps(
         rate = training.learning_rate(step)
         with recording(recorder, "step", training.strategy.name, Phase.STEP):
             loss = training.gradients(step + batches_ahead, scale.scale)
-            with recording(recorder, "compute", "update", Phase.UPDATE):
+            with computing(recorder, "update", Phase.UPDATE):
                 norm, divisor = _norm_and_divisor(training, scale.scale, bool(leave_out))
                 left_out = leave_out is not None and leave_out(loss, norm)
                 overflowed = training.precision.scaled and not bool(torch.isfinite(norm))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from steptime.collectives.call_bytes import Traffic
 from steptime.strategies import Strategy
-from steptime.timeline import Phase, Recorder, recording
+from steptime.timeline import Phase, Recorder, computing, recording
 from steptime.train.data import Batches, validation_batches
 from steptime.train.flat import FlatModel, flat_weights, flatten, own_buffers, shared_buffers
 from steptime.train.fp8 import emulate_fp8
@@ -101,9 +101,9 @@ class Training:
         micro_batches = zip(inputs.chunk(parts), targets.chunk(parts), strict=True)
         for index, (x, y) in enumerate(micro_batches):
             self.sync.expect(first=index == 0, last=index == parts - 1)
-            with recording(recorder, "compute", "forward", Phase.COMPUTE):
+            with computing(recorder, "forward", Phase.COMPUTE):
                 loss = self.model(x, y)
-            with recording(recorder, "compute", "backward", Phase.COMPUTE):
+            with computing(recorder, "backward", Phase.COMPUTE):
                 (loss * weight).backward()
             total += loss.detach()
         self.sync.reduce()

@@ -1,6 +1,5 @@
 """Watching over a long training: its log, its bad losses, its checkpoints, its time."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from steptime import clock
 from steptime.errors import SteptimeError, StoppedError
 from steptime.strategies import Strategy
 from steptime.train.job import Job
@@ -158,7 +158,7 @@ class _Log:
         self._first = first
         self._tell = tell
         self._every = max(1, (job.options.steps - first) // 20)
-        self._since = time.perf_counter()
+        self._since = clock.now()
         self._steps = 0
 
     def step(self, outcome: StepOutcome) -> float | None:
@@ -168,7 +168,7 @@ class _Log:
         if done % self._every and done not in (self._first + 1, total):
             return None
         loss = mean_over_ranks(outcome.loss)
-        seconds = (time.perf_counter() - self._since) / self._steps
+        seconds = (clock.now() - self._since) / self._steps
         self._tell(
             f"step {done:>{len(str(total))}}/{total} | loss {loss:.4f} | norm {outcome.norm:.3f}"
             f" | lr {outcome.learning_rate:.2e} | {1e3 * seconds:.1f} ms"
@@ -183,4 +183,4 @@ class _Log:
         self._restart()
 
     def _restart(self) -> None:
-        self._since, self._steps = time.perf_counter(), 0
+        self._since, self._steps = clock.now(), 0

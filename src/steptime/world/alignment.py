@@ -1,11 +1,10 @@
 """Clock alignment: offsets of other hosts' clocks from rank 0's, and timelines put on its clock.
 
-``time.perf_counter()`` is Linux's CLOCK_MONOTONIC: one clock for all ranks of a host, counting from
-its boot, and so another on every host.
+``steptime.clock.now()`` goes with Linux's CLOCK_MONOTONIC: one clock for all ranks of a host, which
+counts from its boot, and so another on every host.
 """
 
 import platform
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from steptime.arrays import Floats
+from steptime.clock import now
 from steptime.timeline import Clock, Timeline
 
 ROUNDS = 40
@@ -92,7 +92,7 @@ class Alignment:
         return replace(timeline, intervals=intervals, clocks=self.clocks())
 
 
-def read_clocks(peers: Peers, clock: Callable[[], float] = time.perf_counter) -> Reading:
+def read_clocks(peers: Peers, clock: Callable[[], float] = now) -> Reading:
     """Read the clocks of all hosts; every rank calls it, and all get the same.
 
     Rank 0 sends a message to one rank of each other host, which answers with its clock's reading.

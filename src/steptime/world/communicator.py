@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime.clock import COMPUTING
 from steptime.collectives.call_bytes import Traffic, member_bytes
 from steptime.timeline import Phase, Recorder, recording
 
@@ -44,10 +45,12 @@ class Work:
         """
         if self._handle is None:
             return
+        COMPUTING.lap()
         with recording(self._recorder, "compute", "wait", Phase.WAIT):
             self._handle.wait()
             if self._finish:  # within: what a rank waited for is over when it goes on
                 self._finish()
+        COMPUTING.begin()
 
 
 class Communicator:
@@ -188,11 +191,14 @@ class Communicator:
     def _begin(
         self, kind: str, payload: int, call: Callable[[], Any], peer: int | None = None
     ) -> Work:
-        if self.recorder is None:
-            return Work(call())
+        COMPUTING.lap()
         words = (kind, self.axis, "" if peer is None else str(peer))
-        finish = _interval(self.recorder, " ".join(filter(None, words)), payload)
+        name = " ".join(filter(None, words))
+        finish = _interval(self.recorder, name, payload) if self.recorder else None
         handle = call()
+        COMPUTING.begin()
+        if finish is None:
+            return Work(handle)
         # The end is told the moment the call completes, which may be long before anyone waits for
         # it. Only gloo's reduce_scatter and its messages have no future: they complete in wait().
         if when_done := getattr(handle, "when_done", None):

@@ -12,6 +12,7 @@ import platform
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steptime.backend.host import segment
@@ -73,6 +74,7 @@ def find_hosts(store: Store, rank: int, ranks: int, timeout_s: float) -> HostMap
             "start": process.start,
             "fd": memory.fd,
             "token": memory.token.hex(),
+            "host": _host(),
         },
         timeout_s,
     )
@@ -121,8 +123,15 @@ def _partition(reach: Sequence[set[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, parts))
 
 
-def _peer(pid: int, start: int, fd: int, token: str) -> Peer | None:
+def _host() -> str:
+    """What all processes of a host have in common, and those of another emulated one have not."""
+    return f"{platform.node()} {Path('/proc/self/ns/net').readlink()}"
+
+
+def _peer(pid: int, start: int, fd: int, token: str, host: str) -> Peer | None:
     """Open the arena of the process with these credentials; None where it is on another host."""
+    if host != _host():
+        return None
     process = Process(pid, start)
     if (known := arena().peers.get(token)) is not None:
         return Peer(process, known)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from steptime.timeline import Phase, Recorder, recording
+from steptime.timeline import Phase, Recorder, computing
 from steptime.train.parallel.lines import Lines
 from steptime.train.parallel.stages import StageModel
 from steptime.train.parallel.sums import StageSums
@@ -60,7 +60,7 @@ class LiveStage:
             if number + 1 < len(passes):
                 coming = runner.receive(passes[number + 1])
             what = f"{run.kind} {self.stage.label(run)}"
-            with recording(self.recorder, "compute", what, Phase.COMPUTE):
+            with computing(self.recorder, what, Phase.COMPUTE):
                 leaves = runner.compute(run, arrived)
             if leaves is not None:
                 runner.send(run, leaves)

@@ -1,0 +1,80 @@
+"""``emulate``: What if my hosts had these links?"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from steptime.cli.options import Flat, PrintOptions
+from steptime.emulate.options import EmulateOptions
+from steptime.errors import UsageError
+from steptime.files import json_text
+
+if TYPE_CHECKING:
+    from steptime.emulate.plan import Plan
+
+
+def emulate(
+    cluster: Annotated[str, Parameter(name="CLUSTER|FILE.toml")],
+    /,
+    *command: Annotated[str, Parameter(name="-- COMMAND", allow_leading_hyphen=True)],
+    options: Flat[EmulateOptions] = EmulateOptions(),
+    json: bool = False,
+    quiet: bool = False,
+    no_color: bool = False,
+) -> int:
+    """What if my hosts had these links?
+
+    Runs a command on hosts that this machine emulates: each is a set of namespaces with a name,
+    an address and a /dev/shm of its own, and its link is shaped to the cluster's rates, both ways.
+    Without a command: a shell on host 0, where steptime on host1 -- COMMAND reaches the others, as
+    ssh does. Needs no root where users may make namespaces. When it ends, all is gone.
+
+    Parameters
+    ----------
+    cluster
+        A cluster that steptime ships, or the file of one; office-10gbe:hosts=4 for fewer hosts.
+    command
+        What to run, after --: a verb, torchrun, mpirun, a script.
+    json
+        Print one JSON object as the last line on stderr; stdout is the command's.
+    quiet
+        Print nothing beside what the command prints.
+    no_color
+        Print without colour, as NO_COLOR does.
+
+    """
+    from steptime.cluster import cluster_named
+    from steptime.emulate.faults import parse_faults
+    from steptime.emulate.planning import plan_of
+
+    if not command and not sys.stdin.isatty():
+        raise UsageError(
+            "no command is given, and this is no terminal for a shell: end with -- COMMAND"
+        )
+    plan = plan_of(
+        cluster_named(cluster),
+        command,
+        ranks=options.ranks,
+        start=options.start,
+        dilation=options.time_dilation,
+        faults=parse_faults(options.faults),
+    )
+    return _told(plan, PrintOptions(json=json, quiet=quiet, no_color=no_color))
+
+
+def _told(plan: "Plan", output: PrintOptions) -> int:
+    """Run the command of a plan, and tell on stderr what was set up and what crossed its links."""
+    from steptime.emulate.emulate import emulate as run
+    from steptime.emulate.telling import record, sentences_after, sentences_before
+
+    console = output.console(stderr=True)
+    silent = output.quiet or output.json
+    for sentence in () if silent else sentences_before(plan):
+        console.print(sentence)
+    answer = run(plan)
+    for sentence in () if silent else sentences_after(plan, answer):
+        console.print(sentence)
+    if output.json:
+        console.file.write(f"{json_text(record(plan, answer))}\n")
+    return answer.status

@@ -1,0 +1,76 @@
+"""Plan: the hosts and shaped links that stand in for a cluster, and what is run on them.
+
+Free of NumPy: a process of several threads, such as NumPy starts, cannot enter a host.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from steptime.emulate.faults import Fault
+
+Start: TypeAlias = Literal["ranks", "hosts", "once"]
+"""How often a command is started: for each rank, on each host, or on host 0 alone."""
+
+MTU = 9000
+_HEADERS = (MTU + 14) / (MTU - 52)  # Ethernet's 14 bytes, and 52 of IP and TCP within the MTU
+_FRAMES = 2
+"""The least that a bucket holds: as much passes at once, so that a short message seems fast."""
+
+_LATE_S = 2e-4
+"""How late the kernel's timer may be without loss of rate: so much more a bucket holds."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One direction of a host's link: ``rate`` in bytes/s of payload, ``latency`` in seconds."""
+
+    name: str
+    rate: float
+    latency: float
+
+    @property
+    def wire_rate(self) -> int:
+        """Bytes/s on the wire, headers included, that carry ``rate`` of payload."""
+        return math.ceil(self.rate * _HEADERS)
+
+    @property
+    def burst(self) -> int:
+        """Bytes that the bucket holds."""
+        return max(_FRAMES * (MTU + 50), math.ceil(self.wire_rate * _LATE_S))
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host: its name, address, ranks and cores, and its link out and in."""
+
+    name: str
+    address: str
+    ranks: tuple[int, ...]
+    cores: tuple[int, ...]
+    """The cores that are its own; empty where hosts share this machine's."""
+
+    out: Shape
+    back: Shape
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is set up here, and what is run there."""
+
+    cluster: str
+    hosts: tuple[Host, ...]
+    dilation: float
+    """How many times slower than the cluster's the links are, and so everything that is timed."""
+
+    command: tuple[str, ...]
+    start: Start
+    folder: str
+    faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What of the cluster is not emulated, each in a sentence."""
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are on all hosts."""
+        return sum(len(host.ranks) for host in self.hosts)

@@ -1,0 +1,310 @@
+"""Hosts that this machine emulates: real namespaces, real packets, real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+CLUSTER = """
+title = "Hosts for tests"
+source = "a test"
+[device]
+name = "a core"
+flops = { fp32 = "1GFLOP/s" }
+memory = "1GB"
+memory_bandwidth = "1GB/s"
+[host]
+count = 3
+devices = 2
+[inside]
+kind = "switch"
+bandwidth = "1GB/s"
+latency = "0us"
+[nic]
+bandwidth = "8MB/s"
+latency = "0us"
+[network]
+kind = "switch"
+"""
+RATE = 8e6
+POSSIBLE = subprocess.run(
+    ["unshare", "--user", "--map-root-user", "--net", "ip", "link", "add", "type", "veth"],
+    capture_output=True,
+    check=False,
+)
+pytestmark = pytest.mark.skipif(
+    POSSIBLE.returncode != 0, reason="making a network namespace is not permitted here"
+)
+STEPTIME = [sys.executable, "-m", "steptime"]
+MPIEXEC = which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("cluster") / "three.toml"
+    file.write_text(CLUSTER)
+    return str(file)
+
+
+def emulate(cluster: str, *words: str, options: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*STEPTIME, "emulate", cluster, *options.split(), "--json", "--", *words],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    """The JSON object on the last line of stderr."""
+    return dict(json.loads(done.stderr.splitlines()[-1]))
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_hosts_differ_in_all_that_tells_hosts_apart(cluster: str) -> None:
+    look = (
+        "hostname; cat /etc/machine-id; cat /proc/sys/kernel/random/boot_id;"
+        "ls -A /dev/shm | wc -l; readlink /proc/self/ns/ipc; touch /dev/shm/mine"
+    )
+    twice = f"sh -c '{look}'"
+    done = emulate(cluster, "sh", "-c", f'{twice}; ssh -l me host2 "{look}"')
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    here, there = lines[:5], lines[5:]
+    assert (here[0], there[0]) == ("host0", "host2")
+    assert here[3] == there[3] == "0"  # what one puts there the other does not see
+    assert all(here[at] != there[at] for at in (1, 2, 4))
+    assert not Path("/dev/shm/mine").exists()
+
+
+def test_a_command_is_started_as_every_rank(cluster: str) -> None:
+    told = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
+    code = (
+        "import os, platform, sys; words = [*map(os.environ.get, "
+        f"{told}), platform.node()]; sys.stdout.write(' '.join(words) + chr(10))"
+    )
+    done = emulate(cluster, *python(code), options="--ranks 5")
+    assert sorted(done.stdout.splitlines()) == [
+        "0 5 0 2 host0 host0",
+        "1 5 1 2 host0 host0",
+        "2 5 0 2 host0 host1",
+        "3 5 1 2 host0 host1",
+        "4 5 0 1 host0 host2",
+    ]
+
+
+def test_launchers_start_ranks_on_all_hosts(cluster: str, tmp_path: Path) -> None:
+    script = tmp_path / "who.py"
+    script.write_text(
+        "import os, platform, sys\nenv = os.environ\n"
+        'sys.stdout.write(f\'{env["RANK"]} {env["WORLD_SIZE"]} {platform.node()}\\n\')'
+    )
+    torchrun = str(Path(sys.executable).with_name("torchrun"))
+    done = emulate(cluster, torchrun, str(script), options="--ranks 4")
+    assert sorted(done.stdout.splitlines()) == ["0 4 host0", "1 4 host0", "2 4 host1", "3 4 host1"]
+    if MPIEXEC:
+        done = emulate(cluster, "sh", "-c", f"{MPIEXEC} -n 6 hostname")
+        assert sorted(done.stdout.split()) == ["host0"] * 2 + ["host1"] * 2 + ["host2"] * 2
+
+
+SEND = """
+import socket, subprocess, sys, time
+N = 4_000_000
+if len(sys.argv) > 1:
+    with socket.create_connection(("host0", 5000), timeout=60) as to:
+        to.sendall(bytes(N))
+else:
+    server = socket.create_server(("", 5000))
+    other = subprocess.Popen(["ssh", "host1", sys.executable, sys.argv[0], "send"])
+    came, _ = server.accept()
+    began, got = time.perf_counter(), 0
+    while piece := came.recv(1 << 20):
+        got += len(piece)
+    print(got, time.perf_counter() - began)
+"""
+
+
+def test_links_are_shaped_and_their_bytes_counted(cluster: str, tmp_path: Path) -> None:
+    script = tmp_path / "send.py"
+    script.write_text(SEND)
+    words = ["sh", "-c", f"{sys.executable} {script}"]
+    done = emulate(cluster, *words, options="--time-dilation 2")
+    got, seconds = map(float, done.stdout.split())
+    assert got == 4e6
+    assert seconds > 0.9 * got / (RATE / 2)  # a busy machine makes it longer, none shorter
+    found = answer(done)
+    crossed = {one["name"]: one["bytes"] for one in found["bytes_by_link"]}
+    assert 4e6 < crossed["host1 → switch"] < 4.4e6
+    assert 4e6 < crossed["switch → host0"] < 4.4e6
+    assert crossed["host2 → switch"] < 1e5
+    assert (found["hosts"], found["status"], found["started"]) == (3, 0, "once")
+
+
+def test_the_exit_status_is_the_commands(cluster: str) -> None:
+    assert emulate(cluster, "sh", "-c", "exit 7").returncode == 7
+    assert emulate(cluster, "sh", "-c", "kill -9 $$").returncode == 137
+    # The others sleep, and end with the one that fails.
+    code = "import os, sys, time; time.sleep(600 * (os.environ['RANK'] != '3')); sys.exit(3)"
+    assert emulate(cluster, *python(code), options="--ranks 5").returncode == 3
+
+
+def test_what_cannot_be_done_is_one_sentence(cluster: str, tmp_path: Path) -> None:
+    fast = tmp_path / "fast.toml"
+    fast.write_text(CLUSTER.replace("8MB/s", "900GB/s"))
+    for words, options, said in (
+        ([cluster, "no-such-program"], "", "cannot start no-such-program: No such file"),
+        ([cluster, "true"], "--ranks 99", "99 ranks do not fit on three"),
+        ([cluster, "true"], "--time-dilation 1000", "would be of 8.00 kB/s, and less than"),
+        ([str(fast), "true"], "", "give --time-dilation "),
+        ([cluster, "true"], "--ranks 2", "2 ranks are all on one host of three"),
+        (["laptop", "true"], "", "laptop is one host and has no network to emulate"),
+        (["h100-16384", "true"], "--ranks 1024", "links of 128 hosts carry"),
+        ([cluster, "true"], "--faults host9_down_at_1s", "write, with semicolons between"),
+    ):
+        done = emulate(words[0], *words[1:], options=options)
+        assert done.returncode in (1, 2), said
+        (line,) = [one for one in done.stderr.splitlines() if one.startswith("steptime: ")]
+        assert said in line
+    missing = subprocess.run(
+        [*STEPTIME, "on", "host1", "--", "true"], capture_output=True, text=True, check=False
+    )
+    assert "this is no host of an emulated cluster" in missing.stderr
+
+
+def test_sigterm_reaches_the_command(cluster: str) -> None:
+    command = [*STEPTIME, "emulate", cluster, "--quiet", "--", "sh", "-c"]
+    trap = "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
+    with subprocess.Popen([*command, trap], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        process.terminate()
+        assert process.stdout.read() == "told\n"
+    assert process.returncode == 5
+
+
+def below(mark: str) -> Iterator[int]:
+    """The processes that have ``mark`` in their environment."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and int(process.name) != os.getpid():
+            try:
+                if mark.encode() in (process / "environ").read_bytes():
+                    yield int(process.name)
+            except OSError:
+                continue
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.2])
+def test_nothing_remains_whenever_it_is_killed(
+    cluster: str, number: signal.Signals, after_s: float
+) -> None:
+    mark = f"EMULATED_BY_TEST={os.getpid()}-{number}-{after_s}"
+    name, _, value = mark.partition("=")
+    interfaces = Path("/proc/net/dev").read_text().count("\n")
+    process = subprocess.Popen(
+        [*STEPTIME, "emulate", cluster, "--quiet", "--", "sleep", "600"],
+        env=os.environ | {name: value},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(after_s)
+    process.send_signal(number)
+    process.wait(60)
+    deadline = time.monotonic() + 60
+    while (left := list(below(mark))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+    assert Path("/proc/net/dev").read_text().count("\n") == interfaces
+
+
+ASK = """
+import socket, subprocess, sys, time
+if len(sys.argv) > 1:
+    with socket.create_server(("", 5000)) as server:
+        while True:
+            server.accept()[0].close()
+def reached():
+    try:
+        socket.create_connection(("host1", 5000), timeout=0.2).close()
+    except OSError:
+        return False
+    return True
+server = subprocess.Popen(["ssh", "host1", sys.executable, sys.argv[0], "serve"])
+for wanted in (True, False, True):
+    deadline = time.monotonic() + 60
+    while reached() != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    print(reached() == wanted)
+server.kill()
+"""
+
+
+@pytest.mark.slow
+def test_a_host_is_cut_off_and_comes_back(cluster: str, tmp_path: Path) -> None:
+    script = tmp_path / "ask.py"
+    script.write_text(ASK)
+    done = subprocess.run(
+        [
+            *STEPTIME,
+            *("emulate", cluster, "--json", "--faults", "host1 down at 8s for 4s"),
+            *("--", "sh", "-c", f"{sys.executable} {script}"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.stdout.split() == ["True"] * 3, done.stderr
+    (fault,) = answer(done)["faults"]
+    assert fault["what"] == "host1 cut off"
+    assert fault["until_s"] - fault["at_s"] > 3.9
+
+
+COUNT = """
+import socket, subprocess, sys
+if len(sys.argv) > 1:
+    with socket.socket(type=socket.SOCK_DGRAM) as to:
+        for n in range(400):
+            to.sendto(bytes(10), ("host0", 5000))
+        import time; time.sleep(0.5)
+        for n in range(40):
+            to.sendto(b"end", ("host0", 5000))
+else:
+    with socket.socket(type=socket.SOCK_DGRAM) as at:
+        at.bind(("", 5000))
+        subprocess.Popen(["ssh", "host1", sys.executable, sys.argv[0], "send"])
+        got = 0
+        while at.recv(100) != b"end":
+            got += 1
+        print(got)
+"""
+
+
+@pytest.mark.skipif(not which("nft", path="/usr/sbin:/sbin:/usr/bin"), reason="nft is missing")
+def test_packets_are_lost(cluster: str, tmp_path: Path) -> None:
+    script = tmp_path / "count.py"
+    script.write_text(COUNT)
+    done = subprocess.run(
+        [
+            *STEPTIME,
+            *("emulate", cluster, "--json", "--faults", "loss host0 25% at 0s"),
+            *("--", "sh", "-c", f"sleep 0.2; {sys.executable} {script}"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert 200 < int(done.stdout) < 380, done.stderr  # of 400; 300 are the most likely
