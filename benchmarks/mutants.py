@@ -90,7 +90,7 @@ def main() -> int:
 def copy_of_repository(copy: Path) -> None:
     """Sources and tests, whichever the copy does not have yet."""
     copy.mkdir(parents=True, exist_ok=True)
-    for name in ("src", "tests", "examples", "docs", "pyproject.toml", "README.md"):
+    for name in ("src", "tests", "benchmarks", "examples", "docs", "pyproject.toml", "README.md"):
         if (ROOT / name).is_file():
             shutil.copy2(ROOT / name, copy)
         elif not (copy / name).exists():
@@ -180,6 +180,8 @@ class Judge:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Failed("a file of tests cannot be collected: mend it, or what is copied")
         items: dict[str, list[Any]] = defaultdict(list)
         for item in session.items:
             items[name_of(item)].append(item)
