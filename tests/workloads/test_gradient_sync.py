@@ -133,6 +133,17 @@ def test_buckets_are_reduced_behind_the_last_micro_batch_and_gathered_behind_the
         assert len(late) == len(reduces)
 
 
+def test_a_bucket_is_reduced_as_soon_as_all_its_gradients_are_there_and_not_before():
+    """A bucket a tensor: the head has 2, each block 12, and the embedding 2."""
+    options = {"data": 4, "micro_batches": 1, "strategy": "overlapped", "bucket_bytes": 1}
+    (ops,) = hybrid(TIED, **options).lists
+    reduces = [op for op in of(Collective, ops) if op.kind == "all_reduce" and op.nbytes > 8]
+    behind = Counter(place for op in reduces for place in op.after)
+    backward = [place for place, op in enumerate(ops) if op.name.startswith("backward")]
+    assert [behind[place] for place in backward] == [2, *(0, 12) * 4, 2]
+    assert len({op.name for op in reduces}) == len(reduces)
+
+
 def test_the_tied_table_is_a_bucket_of_its_own_of_which_stages_exchange_their_share():
     options = {"data": 4, "pipeline": 2, "micro_batches": 2, "bucket_bytes": 40_000}
     table = 512 * 64

@@ -99,3 +99,11 @@ def test_a_bert_attends_to_all_tokens() -> None:
     kernels = part_kernels(part("bert-large", 1, "attention"), ALONE, "forward")
     (scores,) = [one.sizes for one in kernels if one.kind == "attention"]
     assert scores[-2:] == (0, 0)
+
+
+@pytest.mark.parametrize(("row", "keys"), [(8192, 4096), (2048, 2048)])
+def test_a_window_holds_no_more_keys_than_the_row(row: int, keys: int) -> None:
+    share = replace(ALONE, row=row)
+    kernels = part_kernels(part("mistral-7B", 1, "attention"), share, "forward")
+    (scores,) = [one.sizes for one in kernels if one.kind == "attention"]
+    assert scores[3] == keys
