@@ -65,6 +65,16 @@ def test_few_tiles_share_k_among_units() -> None:
     assert product_seconds(H100, "bf16", 64, 64, 65536) < alone / 4
 
 
+@pytest.mark.parametrize(("m", "n"), [(512, 64), (64, 512)])
+def test_tiles_that_share_k_are_one_wave_if_there_are_units_for_them(m: int, n: int) -> None:
+    """8 tiles of 64 x 64 in 16 parts of k are 128 of 132; here moving the result costs nothing."""
+    free, kernels = replace(H100, memory_bandwidth=1e18), H100.kernels
+    assert kernels is not None
+    fed = (1 << 18) / 16 * kernels.units * (64 + 64) * 2 / kernels.feed
+    found = product_seconds(free, "bf16", m, n, 1 << 18)
+    assert found == pytest.approx(kernels.start_s + fed, rel=1e-3)
+
+
 def test_a_side_that_16_bytes_do_not_divide_costs_a_third() -> None:
     odd, even = (tflops(H100, "bf16", 16384, n, 4096) for n in (10922, 10944))
     assert odd / even == pytest.approx(273 / 398, rel=0.08)

@@ -1,9 +1,13 @@
-"""Timelines cut to a span of time, and merged."""
+"""Timelines cut to a span of time, merged, and written as tables."""
+
+import sys
 
 import numpy as np
 import pytest
 
+from steptime.errors import UsageError
 from steptime.timeline import INTERVAL, MESSAGE, Phase, Timeline, merge
+from steptime.timeline.tables import write_parquet
 
 
 def timeline_of(*spans: tuple[float, float], source: str = "measured") -> Timeline:
@@ -31,3 +35,9 @@ def test_what_overlaps_a_span_is_kept_and_what_only_touches_it_is_not() -> None:
 def test_timelines_of_different_sources_are_not_merged() -> None:
     with pytest.raises(ValueError, match="different sources"):
         merge([timeline_of((0, 1)), timeline_of((0, 1), source="simulated")])
+
+
+def test_parquet_without_its_package_is_refused_in_a_sentence(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(UsageError, match="needs the package pyarrow"):
+        write_parquet(tmp_path / "a.parquet", {"rank": np.zeros(1)})
