@@ -6,6 +6,7 @@ import pytest
 
 from steptime.collectives import Round, algorithm, algorithm_named, send
 from steptime.collectives.verification import verify
+from steptime.errors import SteptimeError
 
 
 @algorithm("broadcast", chunks=lambda: 1)
@@ -19,6 +20,16 @@ def test_an_algorithm_that_is_right_for_one_root_alone_is_wrong() -> None:
     found = verify(always_from_0, 5, 64)
     assert (found.ok, found.roots, found.root) == (False, (0, 2, 4), 2)
     assert (found.bytes_sent_max, found.bytes_reduced_max) == (0, 0)
+
+
+def test_a_function_that_yields_far_too_many_rounds_is_stopped() -> None:
+    @algorithm("broadcast", chunks=lambda: 1)
+    def again(ranks: int) -> Iterator[Round]:
+        for _ in range(100_000):
+            yield send(0, ranks - 1, 0)
+
+    with pytest.raises(SteptimeError, match="has not ended after"):
+        verify(again, 2, 64)
 
 
 @pytest.mark.parametrize(("kind", "sent", "reduced"), [("broadcast", 320, 0), ("reduce", 80, 320)])

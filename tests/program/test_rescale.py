@@ -95,6 +95,7 @@ def test_computations_and_ranks_have_the_speeds_that_are_asked_for() -> None:
     check(changed)
     match_calls(changed)
     assert rest == "bandwidth=2x"
+    assert split_what_if("lunch=2x", [program]) == ("lunch=2x", {}), "somebody else may know it"
     assert _seconds(changed, "forward") == [0.5, 2.0]
     assert _seconds(changed, "backward") == [0.5, 4.0]
     assert _seconds(changed, "optimizer") == [8.0, 16.0]

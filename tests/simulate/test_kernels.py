@@ -150,3 +150,10 @@ def test_small_kernels_do_not_reach_the_bandwidth() -> None:
     assert 1e10 / large == pytest.approx(kernels.reach * H100.memory_bandwidth, rel=1e-3)
     assert small == pytest.approx(kernels.start_s, rel=0.02)
     assert stream_seconds(H100, 0) == 0
+
+
+def test_a_lone_head_with_a_window_takes_as_long_as_its_longest_block_of_queries() -> None:
+    """No block meets more keys than the window has, and there is a unit for each."""
+    sizes = {"rows": 1, "heads": 1, "keys": 1024, "width": 128}
+    wide, one = (attention_seconds(H100, "bf16", queries=q, **sizes) for q in (8192, 1024))
+    assert wide == one

@@ -147,6 +147,16 @@ def test_the_bubble_of_a_pipeline(fidelity, stages, micro_batches):
     assert idle == pytest.approx((stages - 1) / (micro_batches + stages - 1))
 
 
+def test_without_stages_no_wait_is_a_bubble():
+    """A second each, one after the other; only stages of a pipeline have a bubble then."""
+    for axis, bubble in (("data", 0.0), ("pipeline", 1.0)):
+        first = compute("a", 1.0), send("out", 0, 0, axis=axis), recv("back", 0, axis=axis)
+        second = recv("in", 0, axis=axis), compute("b", 1.0, 0), send("home", 0, 1, axis=axis)
+        lists = (*first, Wait(name="w", after=(2,))), second
+        both = program(*lists, class_of=[0, 1], **{axis: 2})
+        assert simulate(both, star(2, np.inf, 0.0)).timeline.bubble == bubble, axis
+
+
 @fidelities
 def test_groups_of_one_rank_take_no_time(fidelity):
     ops = (collective("r", "all_reduce", 100, group=("tensor",)), compute("c", 1.0, 0))

@@ -181,6 +181,10 @@ def test_what_the_runtime_cannot_do_is_refused() -> None:
         msccl_xml(schedule(algorithm_named("barrier", "dissemination"), 4))
     with pytest.raises(UsageError, match="63 peers on a channel and MSCCL has at most 32"):
         msccl_xml(schedule(algorithm_named("all_reduce", "flat"), 64))
+    with pytest.raises(UsageError, match="39 peers on a channel and MSCCL has at most 32"):
+        msccl_xml(schedule(algorithm_named("gather", "flat"), 40, root=1))
+    with pytest.raises(UsageError, match="249 thread blocks on a GPU and MSCCL has at most 216"):
+        msccl_xml(schedule(algorithm_named("gather", "flat"), 250))
     with pytest.raises(UsageError, match="298 steps in a thread block"):
         msccl_xml(schedule(algorithm_named("all_reduce", "ring"), 150))
 
