@@ -272,6 +272,10 @@ def test_computing_takes_the_seconds_of_the_run(tmp_path: Path) -> None:
     assert (node.micros, node.attributes["num_ops"]) == (2000, 5_000_000_000)
     assert b"tensor_size\x68\x03" in content  # uint64_val, the only one that feeder v1 reads
     assert read_chakra(tmp_path).lists == program.lists
+    write_chakra(program, tmp_path)
+    content = (tmp_path / "step.0.et").read_bytes()
+    untold = read_node(read_sized(content, read_sized(content, 0)[1])[0])
+    assert untold.micros == 0, "how long its FLOP take is the reader's to say"
 
 
 def test_an_op_of_ours_that_nobody_knows_is_refused_and_not_left_out(tmp_path: Path) -> None:

@@ -171,3 +171,22 @@ def test_a_rank_that_left_sends_no_more(tmp_path: Path) -> None:
     assert sentence.endswith(
         "left the group while rank 1 was in recv of float32[3] from rank 0, tag 0"
     )
+
+
+def _from_those_who_stay(group: HostGroup, left: Path) -> int | str | None:
+    if group.rank == 1:
+        group.close()
+        left.touch()
+        return None
+    while not left.exists():
+        threading.Event().wait(0.01)
+    if group.rank == 2:
+        threading.Event().wait(0.5)  # until the receiver looks who is left
+        _send(group, torch.ones(3), 0)
+        return None
+    return _recv(group, torch.empty(3), None)
+
+
+def test_a_receiver_from_any_waits_for_those_who_have_not_left(tmp_path: Path) -> None:
+    source, *_ = in_group(3, _from_those_who_stay, tmp_path, tmp_path / "left", timeout_s=20)
+    assert source == 2
