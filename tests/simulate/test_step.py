@@ -199,6 +199,14 @@ def test_kept_messages_are_between_ranks_and_inside_their_ops():
     assert not len(simulate(program(ops, data=3), cluster).timeline.messages)
 
 
+def test_kept_messages_of_a_group_are_between_its_own_ranks():
+    cluster = replace(network(4), order=np.array([1, 3, 0, 2], np.int32))
+    call = collective("r", "all_reduce", 1000, group=("data",), algorithm="ring")
+    found = simulate(program((call,), tensor=2, data=2), cluster, steps=1, keep_messages=True)
+    pairs = found.timeline.messages[["src", "dst"]].tolist()
+    assert set(pairs) == {(0, 2), (2, 0), (1, 3), (3, 1)}
+
+
 def test_an_algorithm_that_is_asked_for_goes_before_the_op_s_own():
     ops = (collective("r", "all_reduce", 1000, algorithm="ring"),)
     one = program(ops, data=4)

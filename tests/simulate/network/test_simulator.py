@@ -168,6 +168,7 @@ def test_messages_that_are_kept_tell_all():
     np.testing.assert_array_equal(np.bincount(kept["round"]), 5)
     np.testing.assert_array_equal((kept["src"] + 1) % 5, kept["dst"])
     assert kept["src_device"][kept["src"] == 0].tolist() == [7] * 8
+    assert kept["dst_device"][kept["dst"] == 0].tolist() == [7] * 8
     assert kept["bytes"].sum() == 8 * 50_000
     duration = kept["received"] - kept["sent"]
     np.testing.assert_allclose(duration, 1e-5 + kept["bytes"] / 25e9, rtol=EXACT)
