@@ -176,6 +176,25 @@ def test_messages_that_are_kept_tell_all():
     assert carry(one, star(8), range(5), 50_000).kept is None
 
 
+@pytest.mark.parametrize("latency", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("kind", "name", "rounds", "reduced"),
+    [
+        ("broadcast", "flat", 3, 0),  # the root sends to one rank after the other
+        ("reduce", "flat", 3, 3),  # and adds up what comes, one rank after the other
+        ("all_reduce", "ring", 6, 3 / 4),
+        ("all_gather", "ring", 3, 0),
+    ],
+)
+def test_where_bytes_take_no_time_rounds_are_latencies_and_sums(
+    latency, kind, name, rounds, reduced
+):
+    """Of four ranks; a rank adds up a million bytes in a second."""
+    one = schedule(algorithm_named(kind, name), 4)
+    result = carry(one, star(4, inf, latency, reduction=1e6), range(4), 1_000_000)
+    assert result.seconds == pytest.approx(rounds * 2 * latency + reduced, rel=EXACT)
+
+
 def test_ranks_on_one_device_exchange_at_once():
     one = schedule(algorithm_named("all_reduce", "ring"), 4)
     result = carry(one, star(2), [0, 0, 0, 0], 1_000_000)
