@@ -44,15 +44,15 @@ def _sizes(group: HostGroup) -> None:
 
 def _tags(group: HostGroup) -> None:
     """Received in another order than sent, each larger than the ring once."""
-    tags = [(7, 10), (-3, 10**5), (7, 20), (0, 1)]
+    tags = [(7, 10), (-3, 10**5), (7, 20), (0, 1), (-(2**63), 2), (2**63 - 1, 3)]
     if group.rank == 0:
         for tag, elements in tags:
-            _send(group, _numbers(elements, tag), 1, tag)
+            _send(group, _numbers(elements, tag % 100), 1, tag)
     else:
-        for tag, elements in (tags[3], tags[1], tags[0], tags[2]):
+        for tag, elements in (tags[3], tags[1], tags[5], tags[4], tags[0], tags[2]):
             received = torch.empty(elements, dtype=torch.int32)
             _recv(group, received, 0, tag)
-            assert torch.equal(received, _numbers(elements, tag))
+            assert torch.equal(received, _numbers(elements, tag % 100))
 
 
 def _any_source(group: HostGroup) -> None:

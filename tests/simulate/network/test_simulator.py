@@ -195,6 +195,17 @@ def test_where_bytes_take_no_time_rounds_are_latencies_and_sums(
     assert result.seconds == pytest.approx(rounds * 2 * latency + reduced, rel=EXACT)
 
 
+@pytest.mark.parametrize("name", ["ring", "flat"])
+def test_what_links_carry_over_time_is_all_that_they_carry_until_the_end(name):
+    """The ring's messages never share a link; flat ones do."""
+    one = schedule(algorithm_named("all_reduce", name), 5)
+    result = carry(one, star(5), range(5), 50_000_000)
+    series = result.link_series
+    assert series.nbytes.sum(axis=0) == pytest.approx(result.link_bytes[series.links], rel=EXACT)
+    assert series.width * (len(series.nbytes) - 1) <= result.seconds
+    assert result.seconds <= series.width * len(series.nbytes)
+
+
 def test_ranks_on_one_device_exchange_at_once():
     one = schedule(algorithm_named("all_reduce", "ring"), 4)
     result = carry(one, star(2), [0, 0, 0, 0], 1_000_000)
