@@ -206,6 +206,14 @@ def test_what_links_carry_over_time_is_all_that_they_carry_until_the_end(name):
     assert result.seconds <= series.width * len(series.nbytes)
 
 
+def test_a_message_starts_when_both_of_its_ranks_have_come():
+    network = NetworkSimulator(star(2, inf, 0.5))
+    token = network.begin(schedule(algorithm_named("all_gather", "ring"), 2), [0, 1], 1000)
+    for rank, at in enumerate((0.0, 5.0)):
+        network.enter(token, rank, at)
+    assert network.finish()["at"].tolist() == [6.0, 6.0]
+
+
 def test_ranks_on_one_device_exchange_at_once():
     one = schedule(algorithm_named("all_reduce", "ring"), 4)
     result = carry(one, star(2), [0, 0, 0, 0], 1_000_000)
