@@ -127,9 +127,12 @@ def sample(copy: Path, count: int, seed: int) -> list[Mutant]:
 
 
 def code_of(mutant: Mutant, source: str) -> CodeType | None:
-    """The code of the file with the fault, None where that is no Python."""
+    """The code of the file with the fault, None where that is no Python or no change."""
+    changed = applied(mutant, source)
     try:
-        return compile(applied(mutant, source), str(Path.cwd() / mutant.file), "exec")
+        return (
+            compile(changed, str(Path.cwd() / mutant.file), "exec") if changed != source else None
+        )
     except SyntaxError:
         return None
 
