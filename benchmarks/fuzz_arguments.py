@@ -154,6 +154,7 @@ STARTS: dict[str, list[list[str]]] = {
     "topo": [[], ["--file", "topo.xml"]],
     "data": [["prepare", "text.txt", "--out", "prepared"], ["prepare"]],
     "generate": [["nowhere", "Once"], ["text.txt"]],
+    "submit": [["bench", "--dry-run"], ["--dry-run", "--", "train", "--steps", "2"]],
     "learn": [["2"], ["9", "--notebook", "new/a.ipynb"], []],
 }
 TRAINED = [*("--layers", "1", "--heads", "2", "--hidden", "16", "--tokens", "16", "--batch", "4")]

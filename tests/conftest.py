@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,8 +17,10 @@ from hypothesis import HealthCheck, settings
 SESSION = "STEPTIME_TEST_SESSION"
 """The variable that names the session's folder of temporary files; all its processes have it."""
 TESTS = Path(__file__).parent
+NAMESPACES = ["unshare", "-nmpu", "--fork", "--mount-proc", "--kill-child"]
+"""Where a Slurm of a test lives, and ends with its command."""
 SHARED_MEMORY = Path("/dev/shm")
-FIRST = ("cli", "backend", "launch", "replay", "train", "report")
+FIRST = ("cli", "backend", "launch", "replay", "submit", "train", "report")
 """Folders whose files take long: they go first, so that no worker is left alone with one."""
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """Processes of Python's own, which end with the one that uses them."""
@@ -41,6 +44,19 @@ def pytest_configure(config: pytest.Config) -> None:
     own = Path(os.environ[SESSION], os.environ.get("PYTEST_XDIST_WORKER", "main"))
     own.mkdir()
     os.environ["TMPDIR"] = tempfile.tempdir = str(own)
+
+
+@pytest.fixture(scope="session")
+def slurm() -> list[str]:
+    """The command that runs its arguments beside a Slurm of two nodes."""
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    programs = ("srun", "munged", "ip", "unshare")
+    if absent := [name for name in programs if not shutil.which(name, path=path)]:
+        pytest.skip(f"{', '.join(absent)} (packages slurm-wlm, munge, iproute2) is missing")
+    command = [*NAMESPACES, "bash", str(TESTS / "minislurm.sh"), "2", "4"]
+    if subprocess.run([*command, "true"], capture_output=True, timeout=600).returncode:
+        pytest.skip("this user or machine allows no namespaces")
+    return command
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

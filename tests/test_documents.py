@@ -25,6 +25,11 @@ BIN = Path(sys.executable).parent
 PAGES = renew.PAGES
 OF_OTHERS = {
     "nsys": {"--type"},
+    "sbatch": {
+        *("--job-name", "--ntasks-per-node", "--signal", "--chdir", "--output", "--open-mode"),
+        *("--constraint", "--exclusive", "--wait"),
+    },
+    "srun": {"--kill-on-bad-exit"},
     "torchrun": {"--nproc-per-node"},
     "unshare": {"--monotonic", "--time"},
 }

@@ -24,6 +24,8 @@ LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         **dict.fromkeys(("ranks", "data", "tensor", "pipeline", "expert"), (1, MOST_RANKS)),
         **dict.fromkeys(("hosts", "ranks_per_host"), (1, MOST_RANKS)),
+        **dict.fromkeys(("nodes", "ranks_per_node"), (1, MOST_RANKS)),
+        **dict.fromkeys(("gpus_per_node", "cpus_per_rank"), (1, 1 << 12)),
         **dict.fromkeys(("heads", "kv_heads", "experts", "interleave", "acc_scale"), (1, 1 << 16)),
         "layers": (1, 1 << 13),
         **dict.fromkeys(("stages", "microbatches", "micro_batches", "accumulate"), (1, 1 << 20)),

@@ -49,6 +49,7 @@ HERE = [
     "generate c 'the ring' --tokens 20",
     "diff a b --strategy replicated",
     "history .",
+    "submit train --dry-run",
     "learn",
 ]
 """What starts no ranks, in a folder with two runs of compare, a and b."""

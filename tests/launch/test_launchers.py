@@ -16,7 +16,6 @@ WORKER = [sys.executable, str(FOLDER / "worker.py")]
 BINARIES = Path(sys.executable).parent
 TORCHRUN = str(BINARIES / "torchrun")
 MPIEXEC = which("mpiexec", path=f"{BINARIES}:{os.environ['PATH']}") or ""
-NAMESPACES = ["unshare", "-nmpu", "--fork", "--mount-proc", "--kill-child"]
 
 needs_mpiexec = pytest.mark.skipif(not MPIEXEC, reason="mpiexec (pip install mpich) is missing")
 
@@ -88,6 +87,33 @@ def test_mpirun_told_where_to_meet() -> None:
         assert run(MPIEXEC, *where, "-n", "2", *WORKER, "train") == (0, greetings("mpirun", 2), "")
 
 
+SCRIPT = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(4))
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", ["mpirun", "srun"])
+def test_a_script_that_knows_torchrun_alone_is_recorded_under(
+    launcher: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if launcher == "mpirun":
+        if not MPIEXEC:
+            pytest.skip("mpiexec (pip install mpich) is missing")
+        start = [MPIEXEC, "-n", "2"]
+    else:
+        start = [*request.getfixturevalue("slurm"), "srun", "-N2", "-n2"]
+    (tmp_path / "script.py").write_text(SCRIPT)
+    out = tmp_path / "out"
+    words = ["record", "--out", str(out), str(tmp_path / "script.py")]
+    code, _, errors = run(*start, sys.executable, "-m", "steptime", *words)
+    assert (code, len([*(out / "record").glob("*.notes")])) == (0, 2), errors
+
+
 @needs_mpiexec
 @pytest.mark.slow
 def test_mpirun_on_several_hosts_asks_mpi_where_to_meet() -> None:
@@ -102,22 +128,6 @@ def test_mpirun_on_several_hosts_asks_mpi_where_to_meet() -> None:
     else:
         assert mpi4py.__version__
         assert (code, lines, errors) == (0, greetings("mpirun", 2), "")
-
-
-@pytest.fixture(scope="session")
-def slurm() -> list[str]:
-    """The command that runs its arguments beside a Slurm of two nodes."""
-    absent = [name for name in ("srun", "munged", "ip", "unshare") if not _find(name)]
-    if absent:
-        pytest.skip(f"{', '.join(absent)} (packages slurm-wlm, munge, iproute2) is missing")
-    command = [*NAMESPACES, "bash", str(FOLDER / "minislurm.sh"), "2", "4"]
-    if subprocess.run([*command, "true"], capture_output=True, timeout=600).returncode:
-        pytest.skip("this user or machine allows no namespaces")
-    return command
-
-
-def _find(name: str) -> str | None:
-    return which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
 
 
 def test_srun_on_two_hosts(slurm: list[str]) -> None:

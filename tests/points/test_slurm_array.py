@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,27 +17,22 @@ from steptime.points.sweep import points
 
 
 class Job:
-    """A job that runs when it is asked for its result; or never ends."""
+    """A job that runs when it is asked for its result; or never has one."""
 
-    job_id = "7_0"
-
-    def __init__(self, call: Callable[[], Any], endless: bool) -> None:
+    def __init__(self, call: Callable[[], Any], number: int, folder: Path, endless: bool) -> None:
         self.call = call
-        self.endless = endless
-        self.cancelled = False
-
-    def done(self) -> bool:
-        return not self.endless
+        self.job_id = f"7_{number}"
+        paths = {"result_pickle": folder / f"{number}.pkl", "stderr": folder / f"{number}.err"}
+        self.paths = SimpleNamespace(**paths)
+        if not endless:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.paths.result_pickle.touch()
 
     def result(self) -> Any:
         try:
             return self.call()
         except Exception as error:
             raise RuntimeError(f"Job failed with trace:\n{error}") from None
-
-    def cancel(self, check: bool) -> None:
-        assert not check
-        self.cancelled = True
 
 
 class AutoExecutor:
@@ -61,9 +56,19 @@ class AutoExecutor:
         if "full" in str(self.folder):
             raise RuntimeError("sbatch: error: QOSMaxSubmitJobPerUserLimit")
         self.arrays.append(len(tasks))
-        jobs = [Job(lambda task=task: function(task), self.endless) for task in tasks]
+        first = len(self.jobs)
+        jobs = [
+            Job(lambda task=task: function(task), first + n, self.folder, self.endless)
+            for n, task in enumerate(tasks)
+        ]
         self.jobs += jobs
         return jobs
+
+
+def says(folder: Path, program: str, line: str) -> None:
+    """Put a program of Slurm's name into a folder."""
+    (folder / program).write_text(f"#!/bin/sh\n{line}\n")
+    (folder / program).chmod(0o755)
 
 
 @pytest.fixture
@@ -71,9 +76,12 @@ def submitit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[AutoExecut
     module = ModuleType("submitit")
     module.AutoExecutor = AutoExecutor
     monkeypatch.setitem(sys.modules, "submitit", module)
-    (tmp_path / "sbatch").touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    says(tmp_path, "sbatch", "exit 1")
+    says(tmp_path, "squeue", "seq -f 7_%g 0 9")
+    says(tmp_path, "scancel", f"echo $@ >> {tmp_path}/cancelled")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(slurm, "_POLL_S", 0.05)
+    monkeypatch.setattr(slurm, "_QUEUE_S", 0.1)
     monkeypatch.setattr(AutoExecutor, "made", [])
     return AutoExecutor
 
@@ -100,7 +108,7 @@ def test_errors_of_jobs_are_sentences(tmp_path: Path) -> None:
     with slurm.slurm_array(tmp_path, 2) as array:
         with pytest.raises(UsageError, match="-2 is below 0"):
             list(points(squared, [1, -2], Pickled(), executor=array))
-        with pytest.raises(SteptimeError, match=r"job 7_0 of Slurm failed: .*by zero"):
+        with pytest.raises(SteptimeError, match=r"job 7_2 of Slurm failed: .*by zero"):
             list(points(lambda n: 1 // n, [0], Pickled(), executor=array))
     with (
         slurm.slurm_array(tmp_path / "full", 2) as array,
@@ -118,7 +126,25 @@ def test_jobs_that_are_left_are_cancelled(submitit: type[AutoExecutor], tmp_path
         while len(made.jobs) < 2:
             time.sleep(0.01)
         raise KeyboardInterrupt
-    assert [job.cancelled for job in made.jobs] == [False, True]
+    assert (tmp_path / "cancelled").read_text() == "7\n"
+
+
+def test_a_job_that_leaves_the_queue_without_a_result_is_an_error(
+    submitit: type[AutoExecutor], tmp_path: Path
+) -> None:
+    says(tmp_path, "scontrol", "echo 'JobId=7 JobState=OUT_OF_MEMORY Reason=OutOfMemory'")
+    with (
+        slurm.slurm_array(tmp_path, 2) as array,
+        pytest.raises(SteptimeError, match=r"job 7_0 of Slurm ended as OUT_OF_MEMORY without a"),
+    ):
+        submitit.made[0].endless = True
+        future = array.submit(squared, 1)
+        with pytest.raises(TimeoutError):
+            future.result(timeout=0.5)  # it is in the queue
+        says(
+            tmp_path, "squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+        )
+        future.result(timeout=60)
 
 
 def test_without_submitit_or_slurm_it_says_so(

@@ -1,12 +1,14 @@
 """Environments as the launchers set them, recorded from runs, and the traps among them."""
 
 import subprocess
+from dataclasses import replace
 from shutil import which
 
 import pytest
 
 from steptime.errors import UsageError
 from steptime.world import SINGLE, World, check_ranks, detect
+from steptime.world.rendezvous import contract
 
 TORCHRUN = {
     "RANK": "5",
@@ -71,6 +73,23 @@ SRUN = BATCH_SHELL | {
     "SLURM_STEP_NODELIST": "n[1-2]",
     "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9",
 }
+FLUX = {
+    "FLUX_JOB_ID": "f2Tw",
+    "FLUX_TASK_RANK": "3",
+    "FLUX_TASK_LOCAL_ID": "1",
+    "FLUX_JOB_SIZE": "5",
+    "FLUX_JOB_NNODES": "2",
+}
+PALS = {
+    "PALS_RANKID": "3",
+    "PALS_LOCAL_RANKID": "1",
+    "PMI_RANK": "3",
+    "PMI_SIZE": "4",
+    "PMI_LOCAL_RANK": "1",
+    "PMI_LOCAL_SIZE": "2",
+}
+"""Of Flux and PALS as their documentation and sources name them, not recorded from runs."""
+
 SRUN_WORLD = World(
     rank=3,
     size=4,
@@ -187,6 +206,30 @@ WORLDS = {
             port=20004,
         ),
     ),
+    "a script that srun starts and that sets torchrun's contract": (
+        SRUN | {name: TORCHRUN[name] for name in TORCHRUN if "ELASTIC" not in name} | {"RANK": "3"},
+        World(
+            rank=3,
+            size=8,
+            local_rank=1,
+            local_size=4,
+            launcher="srun",
+            address="node1",
+            port=29400,
+        ),
+    ),
+    "flux run on a host": (
+        FLUX | {"FLUX_JOB_NNODES": "1"},
+        World(rank=3, size=5, local_rank=1, local_size=5, launcher="flux"),
+    ),
+    "flux run, whose broker srun started": (
+        SRUN | FLUX | {"PMI_RANK": "3", "PMI_SIZE": "5"},
+        World(rank=3, size=5, local_rank=1, local_size=3, launcher="flux"),
+    ),
+    "PALS, which PBS has on HPE Cray": (
+        PALS,
+        World(rank=3, size=4, local_rank=1, local_size=2, launcher="mpirun"),
+    ),
     "sbatch outside srun": (BATCH_SHELL, None),
     "the shell of salloc": (
         SRUN
@@ -296,6 +339,33 @@ def test_an_environment_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=sentence):
         detect(environ)
+
+
+def test_a_script_gets_what_torchrun_would_set() -> None:
+    assert contract(SRUN_WORLD) == {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "n1",
+        "MASTER_PORT": "20004",
+    }
+    both = [
+        replace(SINGLE, rank=rank, size=2, local_size=2, address=None, port=None) for rank in (0, 1)
+    ]
+    meeting = [{k: v for k, v in contract(one).items() if "MASTER" in k} for one in both]
+    assert meeting[0] == meeting[1]
+    assert meeting[0]["MASTER_ADDR"] == "127.0.0.1"
+    assert 10000 <= int(meeting[0]["MASTER_PORT"]) < 30000
+    world = detect(TORCHRUN)
+    assert world is not None
+    assert contract(world) == {}
+    world = detect(HYDRA | {"MPI_LOCALNRANKS": "1", "MPI_LOCALRANKID": "0"})
+    assert world is not None
+    with pytest.raises(
+        UsageError, match="on several hosts and named no address of rank 0: set MAS"
+    ):
+        contract(world)
 
 
 def test_ranks_must_agree_with_the_launcher() -> None:

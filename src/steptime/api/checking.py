@@ -171,10 +171,10 @@ def _of_script(
     from steptime.check.judging import judged
     from steptime.check.supervise import supervise
     from steptime.check.watch import Watch
+    from steptime.world.rendezvous import contract
 
-    environ = recording_environment(os.environ, out) | {
-        OBSERVERS_VARIABLE: "steptime.check.observe"
-    }
+    given = os.environ if world is None else {**os.environ, **contract(world)}
+    environ = recording_environment(given, out) | {OBSERVERS_VARIABLE: "steptime.check.observe"}
     (out / FOLDER).mkdir(exist_ok=True)
     watches = world is None or world.local_rank == 0
     supervised = world is not None or ranks is not None

@@ -86,23 +86,30 @@ def _is_of_parser(problem: Exception) -> bool:
 
 def _call(words: list[str]) -> object:
     """Call the verb that ``words`` name; help and version are said here, since print may fail."""
-    if words[:1] in (["record"], ["check"]):
-        from steptime.cli.record import with_script_apart
-
-        words = with_script_apart(words)
     told = StringIO()
     console = Console(file=told, force_terminal=sys.stdout.isatty() or None)
     try:
         app = build_app()
-        result: object = app(words, console=console, exit_on_error=False, print_error=False)
+        result: object = app(
+            with_script_apart(words), console=console, exit_on_error=False, print_error=False
+        )
     except CycloptsError as error:
-        raise UsageError(_sentence(error)) from None
+        raise UsageError(refusal(error)) from None
     if told.getvalue():
         say(told.getvalue().rstrip("\n"))
     return result
 
 
-def _sentence(error: CycloptsError) -> str:
+def with_script_apart(words: list[str]) -> list[str]:
+    """The words of a command line, with -- before the script of a verb that runs one."""
+    if words[:1] not in (["record"], ["check"]):
+        return words
+    from steptime.cli.record import with_script_apart as apart
+
+    return apart(words)
+
+
+def refusal(error: CycloptsError) -> str:
     """What ``error`` says, in one sentence; where an option may be None, what Size says of it."""
     if isinstance(error, CoercionError) and error.token and Size in get_args(error.target_type):
         try:

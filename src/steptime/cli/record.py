@@ -80,6 +80,7 @@ def _live_run(
     """Run the script as what a launcher made us, or start its ranks."""
     from steptime.record.start import recording_environment
     from steptime.world import detect
+    from steptime.world.rendezvous import contract
 
     command = [sys.executable, *command]
     world = detect(os.environ)
@@ -87,7 +88,7 @@ def _live_run(
         if ranks is not None and ranks != world.size:
             raise UsageError(f"--ranks is {ranks} in a world of {world.size}: leave it out")
         out = run_folder.create(output.out or run_folder.launcher_path("record"))
-        environ = recording_environment(os.environ, out, profile)
+        environ = recording_environment({**os.environ, **contract(world)}, out, profile)
         os.execve(sys.executable, command, environ)  # noqa: S606  (no shell is wanted)
     if ranks is not None:
         one = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

@@ -1,4 +1,8 @@
-"""Jobs of a Slurm array that work out points, sent by submitit."""
+"""Jobs of a Slurm array that work out points, sent by submitit.
+
+submitit asks sacct whether a job is over, at last every ten minutes, and where Slurm keeps no
+accounts it never learns that one died. So the queue is asked here.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +16,15 @@ from typing import Any, TypeVar
 
 from steptime.errors import SteptimeError, UsageError
 from steptime.points.local import one_thread
+from steptime.slurm import SilentError, cancel, look, queued
 
 R = TypeVar("R")
 _MINUTES = 60
 """What Slurm is asked for; SBATCH_TIMELIMIT, SBATCH_PARTITION and so on go before what we ask."""
 
 _POLL_S = 1.0
+_QUEUE_S = 10.0
+"""How long between two looks at the queue; as long a result may take to be seen from here."""
 
 
 @contextmanager
@@ -57,6 +64,8 @@ class SlurmArray(Executor):
         self._slurm = slurm
         self._waiting: SimpleQueue[tuple[Future[Any], tuple[Any, ...]]] = SimpleQueue()
         self._under_way: list[tuple[Future[Any], Any]] = []
+        self._gone: set[str] = set()
+        self._looked = time.monotonic()
         self._over = Event()
         self._thread = Thread(target=self._attend, daemon=True)
         self._thread.start()
@@ -73,18 +82,41 @@ class SlurmArray(Executor):
             time.sleep(_POLL_S)
         self._over.set()
         self._thread.join()
-        for future, job in self._under_way:
-            job.cancel(check=False)
+        cancel(self._arrays())
+        for future, _ in self._under_way:
             future.cancel()
 
     def _attend(self) -> None:
         """Send what waits, and tell the futures of jobs that have ended."""
         while not self._over.wait(_POLL_S):
             self._send([*self._submitted()])
-            ended = [pair for pair in self._under_way if pair[1].done()]
-            self._under_way = [pair for pair in self._under_way if pair not in ended]
-            for future, job in ended:
-                _tell(future, job)
+            lost = self._lost()
+            under_way = self._under_way
+            self._under_way = []
+            for future, job in under_way:
+                if job.paths.result_pickle.exists():
+                    _tell(future, job)
+                elif job.job_id in lost:
+                    future.set_exception(_loss(job))
+                else:
+                    self._under_way.append((future, job))
+
+    def _arrays(self) -> set[str]:
+        """The arrays of which jobs are under way."""
+        return {job.job_id.partition("_")[0] for _, job in self._under_way}
+
+    def _lost(self) -> set[str]:
+        """Jobs that were not in the queue twice, and so will leave no result any more."""
+        if not self._under_way or time.monotonic() < self._looked + _QUEUE_S:
+            return set()
+        self._looked = time.monotonic()
+        try:
+            there = queued(self._arrays())
+        except SilentError:  # its controller may be started again just now
+            return set()
+        gone = {job.job_id for _, job in self._under_way} - there
+        lost, self._gone = gone & self._gone, gone
+        return lost
 
     def _submitted(self) -> Iterator[tuple[Future[Any], tuple[Any, ...]]]:
         with suppress(Empty):
@@ -115,7 +147,21 @@ def _tell(future: Future[Any], job: Any) -> None:
     try:
         future.set_result(job.result())
     except Exception as error:
-        why = str(error).strip().splitlines()
+        # The trace stands between lines of dashes, and what else submitit says after them.
+        trace = str(error).partition("You can check full logs")[0]
+        why = [line for line in trace.strip().splitlines() if line.strip("- ")]
         future.set_exception(
             SteptimeError(f"job {job.job_id} of Slurm failed: {why[-1] if why else error!r}")
         )
+
+
+def _loss(job: Any) -> SteptimeError:
+    """What is said of a job that ended without a result."""
+    try:
+        state = look(job.job_id).state
+    except SteptimeError:
+        state = "one that Slurm has forgotten"
+    return SteptimeError(
+        f"job {job.job_id} of Slurm ended as {state} without a result: {job.paths.stderr} may say "
+        "why; SBATCH_TIMELIMIT, SBATCH_MEM_PER_NODE and so on ask for more"
+    )

@@ -1,18 +1,19 @@
 """World: this process's rank and size, read from the launcher's environment variables alone.
 
-torchrun, mpirun (Open MPI; MPICH and Intel MPI, whose launcher is hydra), srun and steptime's own
-spawner each set other variables. All of them become one World here.
+torchrun, mpirun (Open MPI; MPICH and Intel MPI, whose launcher is hydra; HPE Cray's PALS, which PBS
+has there), srun, flux run and steptime's own spawner each set other variables. All of them become
+one World here. PBS itself starts one shell, and mpirun the ranks within it.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from steptime.errors import SteptimeError, UsageError
 from steptime.limits import whole_number
 
-Launcher: TypeAlias = Literal["torchrun", "mpirun", "srun", "steptime", "single"]
+Launcher: TypeAlias = Literal["torchrun", "mpirun", "srun", "flux", "steptime", "single"]
 
 LAUNCHER_VARIABLE = "STEPTIME_LAUNCHER"
 """Set by steptime's own spawner: the file descriptor of the rank's socket to it."""
@@ -78,11 +79,12 @@ def detect(environ: Mapping[str, str]) -> World | None:
     """The world that the launcher of this process set up, or None when no launcher did.
 
     MPI's variables come before Slurm's: inside a Slurm job mpirun starts its daemons with srun, and
-    every rank then sees the SLURM_PROCID of its daemon.
+    every rank then sees the SLURM_PROCID of its daemon. So do Flux's, whose brokers srun may start,
+    and whose tasks have variables of PMI too.
 
     Raises UsageError when the variables contradict each other or some are missing.
     """
-    for read in (_read_torchrun, _read_open_mpi, _read_hydra, _read_slurm, _read_pmi):
+    for read in (_read_torchrun, _read_open_mpi, _read_hydra, _read_flux, _read_slurm, _read_pmi):
         world = read(environ)
         if world is not None:
             return world
@@ -108,14 +110,13 @@ def check_ranks(world: World, ranks: int | None) -> None:
 def _read_torchrun(environ: Mapping[str, str]) -> World | None:
     if not all(environ.get(name) for name in _TORCHRUN):
         return None
-    ours = LAUNCHER_VARIABLE in environ
     local_rank = _number(environ, "LOCAL_RANK")
     return World(
         rank=_number(environ, "RANK"),
         size=_number(environ, "WORLD_SIZE"),
         local_rank=local_rank,
         local_size=_number(environ, "LOCAL_WORLD_SIZE", default=local_rank + 1),
-        launcher="steptime" if ours else "torchrun",
+        launcher=_launcher(environ),
         address=environ["MASTER_ADDR"],
         port=_number(environ, "MASTER_PORT"),
         listener=_number(environ, LISTENER_VARIABLE) if LISTENER_VARIABLE in environ else None,
@@ -124,12 +125,19 @@ def _read_torchrun(environ: Mapping[str, str]) -> World | None:
     )
 
 
+def _launcher(environ: Mapping[str, str]) -> Launcher:
+    """Who set torchrun's contract: torchrun, our own spawner, or a script that srun started."""
+    if LAUNCHER_VARIABLE in environ:
+        return "steptime"
+    of_step = "SLURM_STEP_ID" in environ and environ.get("SLURM_PROCID") == environ["RANK"]
+    return "srun" if of_step and "TORCHELASTIC_RUN_ID" not in environ else "torchrun"
+
+
 def _read_open_mpi(environ: Mapping[str, str]) -> World | None:
     # OMPI_COMM_WORLD_NODE_RANK is no index of the node: it is the rank within the node.
     prefix = "OMPI_COMM_WORLD_"
-    return _read_mpi(
-        environ, f"{prefix}RANK", f"{prefix}SIZE", f"{prefix}LOCAL_RANK", f"{prefix}LOCAL_SIZE"
-    )
+    local = ((f"{prefix}LOCAL_RANK",), (f"{prefix}LOCAL_SIZE",))
+    return _read_mpi(environ, f"{prefix}RANK", f"{prefix}SIZE", *local)
 
 
 def _read_hydra(environ: Mapping[str, str]) -> World | None:
@@ -137,11 +145,31 @@ def _read_hydra(environ: Mapping[str, str]) -> World | None:
 
 
 def _read_pmi(environ: Mapping[str, str]) -> World | None:
-    return _read_mpi(environ, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+    local = (
+        ("MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"),
+        ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"),
+    )
+    return _read_mpi(environ, "PMI_RANK", "PMI_SIZE", *local)
+
+
+def _read_flux(environ: Mapping[str, str]) -> World | None:
+    # Flux tells the nodes of a job, and not how many ranks each has: evenly, as a rule.
+    names = ("FLUX_TASK_RANK", "FLUX_JOB_SIZE", ("FLUX_TASK_LOCAL_ID",), ())
+    world = _read_mpi(environ, *names)
+    if world is None:
+        return None
+    nodes = _number(environ, "FLUX_JOB_NNODES", default=world.size)
+    most = world.size if nodes == 1 else max(world.size - 1, 1)
+    each = max(world.local_rank + 1, -(-world.size // max(nodes, 1)))
+    return replace(world, launcher="flux", local_size=min(each, most))
 
 
 def _read_mpi(
-    environ: Mapping[str, str], rank: str, size: str, local_rank: str, local_size: str
+    environ: Mapping[str, str],
+    rank: str,
+    size: str,
+    local_ranks: Sequence[str],
+    local_sizes: Sequence[str],
 ) -> World | None:
     if not environ.get(rank):
         return None
@@ -149,12 +177,12 @@ def _read_mpi(
     if bool(address) != bool(port):
         given, missing = ("MASTER_ADDR", "MASTER_PORT")[:: 1 if address else -1]
         raise UsageError(f"{given} is set but not {missing}: give mpirun both or neither")
-    within_host = _number(environ, local_rank, default=0)
+    within_host = _number(environ, *local_ranks, default=0)
     return World(
         rank=_number(environ, rank),
         size=_number(environ, size),
         local_rank=within_host,
-        local_size=_number(environ, local_size, default=within_host + 1),
+        local_size=_number(environ, *local_sizes, default=within_host + 1),
         launcher="mpirun",
         address=address or None,
         port=_number(environ, "MASTER_PORT") if port else None,

@@ -12,13 +12,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 from steptime.errors import UsageError
 from steptime.world.environment import LostContactError, World
 
 _LOOPBACK = "127.0.0.1"
 _POLL_S = 0.05
-_RANK_OF_MPI = (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=")
+_FIRST_PORT, _PORTS = 10000, 20000
+"""Ports that no kernel gives away by itself."""
+
+_RANK_OF_MPI = (b"PMI_RANK=", b"OMPI_COMM_WORLD_RANK=", b"FLUX_TASK_RANK=")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,33 @@ def rendezvous(world: World, timeout_s: float) -> Iterator[Endpoint]:
         else:
             _await_listener(point, world.rank, timeout_s)
         yield point
+
+
+def contract(world: World) -> dict[str, str]:
+    """What torchrun would set for this rank, for a script of the user's that another launcher runs.
+
+    The ranks of an MPI on one host agree on a port without a word: by the process that started all.
+    Raises UsageError where they are on several hosts and nobody has said where rank 0 listens.
+    """
+    if world.launcher in ("torchrun", "steptime"):
+        return {}
+    if world.address is None and not world.one_host:
+        raise UsageError(
+            f"{world.launcher} started ranks on several hosts and named no address of rank 0: set "
+            "MASTER_ADDR and MASTER_PORT (mpirun -x NAME=VALUE, mpiexec -genv NAME VALUE)"
+        )
+    port = (
+        _FIRST_PORT + crc32(_mpi_daemon().encode()) % _PORTS if world.port is None else world.port
+    )
+    places = {
+        "RANK": world.rank,
+        "WORLD_SIZE": world.size,
+        "LOCAL_RANK": world.local_rank,
+        "LOCAL_WORLD_SIZE": world.local_size,
+        "MASTER_ADDR": world.address or _LOOPBACK,
+        "MASTER_PORT": port,
+    }
+    return {name: str(value) for name, value in places.items()}
 
 
 def _given(world: World) -> Endpoint:
