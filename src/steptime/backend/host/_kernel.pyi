@@ -1,0 +1,36 @@
+# The kernel in C: src/steptime/backend/kernel/. Addresses are those of this process.
+
+from typing import Protocol
+
+# The instructions that reductions use: avx512, avx2, or nothing where there is no choice.
+INSTRUCTIONS: str
+
+# How many operations folds.h counts: the code of a reduction is type * OPERATIONS + operation.
+OPERATIONS: int
+
+# Who makes a call, and is asked while it lasts; what these raise ends the call.
+class Host(Protocol):
+    # Called now and then while the call waits, and with 0 when that wait is over.
+    def watch(self, waiting: int) -> None: ...
+    # The part of a rank's arena around an offset: its bounds, and where it is mapped.
+    def mapping(self, rank: int, offset: int) -> tuple[int, int, int]: ...
+
+# A rank's side of a group; kernel/group.h describes the memory.
+class Group:
+    count: int
+    number: int
+    turn: int
+
+    def __init__(
+        self, rank: int, ranks: int, looks: int, words: int, slots: int, slot_bytes: int
+    ) -> None: ...
+    # Pass the next point of the barrier; True.
+    def step(self, host: Host, /) -> bool: ...
+    # Begin a call and pass the next point; whether all ranks call the same.
+    def arrive(self, host: Host, call: bytes, /) -> bool: ...
+    # Reduce in place, ``where`` being the offset in this rank's arena, or CLOSED; as ``arrive``.
+    def all_reduce(
+        self, host: Host, call: bytes, data: int, elements: int, code: int, where: int, /
+    ) -> bool: ...
+    # Wake the ranks that wait for this one.
+    def wake(self) -> None: ...
