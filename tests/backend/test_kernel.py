@@ -87,6 +87,57 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 @needs_c
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_parts_go_where_they_belong_whatever_their_size_and_place(
+    ranks: int, tmp_path: Path
+) -> None:
+    for wrong in on_ranks(ranks, _misplaced, tmp_path):
+        assert wrong == []
+
+
+def _misplaced() -> list[Any]:
+    """Calls in C that do not do what the same calls do in Python."""
+    in_python, in_c = (_group(name) for name in ("python", "c"))
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    found = []
+    for elements, arena, dtype in product(
+        (0, 1, 777, 20_011, 300_001), (False, True), (torch.float32, torch.bfloat16)
+    ):
+        given, wide = _some(dtype, elements), _some(dtype, ranks * elements)
+        for name, call in _MOVES.items():
+            ours, theirs = (_at(given, place) for place in (arena, False))
+            whole, other = (_at(wide, place) for place in (arena, False))
+            call(ours, whole, rank, in_c)
+            call(theirs, other, rank, in_python)
+            if not (_same(ours, theirs) and _same(whole, other)):
+                found.append((name, elements, arena, str(dtype)))
+    return found
+
+
+def _in_list(one: torch.Tensor, whole: torch.Tensor, _: int, group: Any) -> None:
+    """As ``reduce_scatter``, of parts that do not lie in the order of the ranks."""
+    parts = list(whole.chunk(dist.get_world_size()))[::-1] if one.numel() else [one] * 3
+    dist.reduce_scatter(one, parts[: dist.get_world_size()], group=group)
+
+
+def _in_place(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> None:
+    """As ``reduce_scatter`` into the part of the input that becomes the output."""
+    size = whole.numel() // dist.get_world_size()
+    dist.reduce_scatter_single(whole[rank * size : (rank + 1) * size], whole, group=group)
+
+
+_MOVES = {
+    "broadcast": lambda one, _, __, group: dist.broadcast(one, 0, group),
+    "all_gather": lambda one, whole, _, group: dist.all_gather_single(whole, one, group),
+    "reduce_scatter": lambda one, whole, _, group: dist.reduce_scatter_single(
+        one, whole, group=group
+    ),
+    "reduce_scatter of a list": _in_list,
+    "reduce_scatter in place": _in_place,
+}
+
+
+@needs_c
 def test_calls_that_only_python_serves_take_turns_with_those_in_c(tmp_path: Path) -> None:
     assert on_ranks(3, _mixed, tmp_path) == [[]] * 3
 

@@ -32,5 +32,43 @@ class Group:
     def all_reduce(
         self, host: Host, call: bytes, data: int, elements: int, code: int, where: int, /
     ) -> bool: ...
+    # Copy the bytes of a rank to all.
+    def broadcast(
+        self, host: Host, call: bytes, data: int, size: int, root: int, where: int, /
+    ) -> bool: ...
+    # Copy the bytes of each rank into the output for it.
+    def all_gather(
+        self,
+        host: Host,
+        call: bytes,
+        outputs: tuple[int, ...],
+        source: int,
+        size: int,
+        where: int,
+        /,
+    ) -> bool: ...
+    # Reduce everyone's input for this rank into its output.
+    def reduce_scatter(
+        self,
+        host: Host,
+        call: bytes,
+        output: int,
+        inputs: tuple[int, ...],
+        elements: int,
+        code: int,
+        where: int,
+        /,
+    ) -> bool: ...
     # Wake the ranks that wait for this one.
     def wake(self) -> None: ...
+
+# A word of shared memory that one process writes, and another waits for.
+class Counter:
+    # ``asleep`` is where the other says that it sleeps; ``looks`` as for a Group.
+    def __init__(self, counter: int, asleep: int, looks: int) -> None: ...
+    # With what was written before it.
+    def value(self) -> int: ...
+    # Set it, after what was written before, and wake the other.
+    def advance(self, count: int, /) -> None: ...
+    # Wait for at most some 50 ms; whether it has reached ``count``.
+    def wait(self, count: int, /) -> bool: ...

@@ -73,7 +73,7 @@ class HostGroup:
             timeout_s,
             in_kernel=in_kernel,
         )
-        self._mail = Mail(view[mail:], self._members, timeout_s)
+        self._mail = Mail(view[mail:], self._members, timeout_s, in_kernel=in_kernel)
         self._kernel = self._exchange.kernel
 
     @property
@@ -103,6 +103,14 @@ class HostGroup:
             raise
         return True
 
+    def _in_kernel(self, collective: Callable[..., None], *arguments: object) -> None:
+        self._members.check()
+        try:
+            collective(*arguments)
+        except BaseException as error:
+            self._break(error)
+            raise
+
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Reduce the tensors of all ranks into that of ``root``."""
         self._run(call, reductions.reduce, tensor, root, op)
@@ -111,15 +119,25 @@ class HostGroup:
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
     ) -> None:
         """Reduce ``inputs[rank]`` of all ranks into ``output``; all have equal sizes."""
-        self._run(call, reductions.reduce_scatter, output, inputs, op)
+        number = None if self._kernel is None else code(op, output.dtype)
+        if self._kernel is None or number is None:
+            self._run(call, reductions.reduce_scatter, output, inputs, op)
+        else:
+            self._in_kernel(self._kernel.reduce_scatter, call, output, inputs, number)
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` into every rank's."""
-        self._run(call, copies.broadcast, tensor, root)
+        if self._kernel is None:
+            self._run(call, copies.broadcast, tensor, root)
+        else:
+            self._in_kernel(self._kernel.broadcast, call, tensor, root)
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Copy every rank's ``tensor`` into the output for it; all have equal sizes."""
-        self._run(call, copies.all_gather, outputs, tensor)
+        if self._kernel is None:
+            self._run(call, copies.all_gather, outputs, tensor)
+        else:
+            self._in_kernel(self._kernel.all_gather, call, outputs, tensor)
 
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int

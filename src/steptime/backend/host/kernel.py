@@ -92,6 +92,11 @@ def code(op: Reduction, dtype: torch.dtype) -> int | None:
     return of * _kernel.OPERATIONS + operation
 
 
+def counter_in_c(counter: int, asleep: int, looks: int) -> _kernel.Counter:
+    """A Counter in C, of the words at two addresses; for a group that is in C."""
+    return _kernel.Counter(counter, asleep, looks)
+
+
 class Kernel(Barrier):
     """A Barrier in C, and what C does between its points. Slots are those of the Exchange."""
 
@@ -131,13 +136,46 @@ class Kernel(Barrier):
     def all_reduce(self, call: Call, tensor: Tensor, op: int) -> None:
         """Reduce the tensors of all ranks into every rank's, by the reduction with this code."""
         self.call = call
-        where = CLOSED
-        if call.bytes >= _PLACED_BYTES:
-            found = self._arena.offset(tensor)
-            where = CLOSED if found is None else found
+        where = self._where(tensor) if call.bytes >= _PLACED_BYTES else CLOSED
         group, address = self._group, tensor.data_ptr()
         if not group.all_reduce(self, call.encoded, address, call.elements, op, where):
             raise self._mismatch()
+
+    def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
+        """Copy the tensor of ``root`` to all ranks."""
+        self.call = call
+        place, where = tensor.data_ptr(), self._where(tensor)
+        if not self._group.broadcast(self, call.encoded, place, call.bytes, root, where):
+            raise self._mismatch()
+
+    def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
+        """Copy every rank's ``tensor`` into ``outputs[i]`` of every rank, i being the sender."""
+        self.call = call
+        own, size = tensor.data_ptr(), call.bytes
+        places = tuple(output.data_ptr() for output in outputs)
+        others = (*places[: self.rank], *places[self.rank + 1 :])
+        covered = any(own < other + size and other < own + size for other in others)
+        where = CLOSED if covered else self._where(tensor)
+        if not self._group.all_gather(self, call.encoded, places, own, size, where):
+            raise self._mismatch()
+
+    def reduce_scatter(self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: int) -> None:
+        """Reduce ``inputs[self.rank]`` of all ranks into ``output``."""
+        self.call = call
+        target, size = output.data_ptr(), call.bytes
+        places = tuple(tensor.data_ptr() for tensor in inputs)
+        first, end = places[0], places[0] + size * len(places)
+        apart = target != places[self.rank] and first < target + size and target < end
+        following = places == tuple(range(first, end, size)) if size else False
+        where = self._where(inputs[0]) if following and not apart else CLOSED
+        group = self._group
+        if not group.reduce_scatter(self, call.encoded, target, places, call.elements, op, where):
+            raise self._mismatch()
+
+    def _where(self, tensor: Tensor) -> int:
+        """The offset of a tensor in this rank's arena; CLOSED where it lies elsewhere."""
+        found = self._arena.offset(tensor)
+        return CLOSED if found is None else found
 
     def watch(self, waiting: int) -> None:
         """What C calls while it waits."""

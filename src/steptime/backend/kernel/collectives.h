@@ -11,4 +11,22 @@
 enum outcome all_reduce(struct group *group, const void *call, uint8_t *data, size_t elements,
                         const struct reduction *by, uint64_t where);
 
+/* From this size on, the second point that windows need costs less than the copies they save. */
+#define WINDOW_BYTES (32 << 10)
+
+/* Copy the ``bytes`` of ``root`` to all ranks; ``where`` as for all_reduce, for the root alone. */
+enum outcome broadcast(struct group *group, const void *call, uint8_t *data, size_t bytes, int root,
+                       uint64_t where);
+
+/* Copy the ``bytes`` of rank i to ``outputs[i]`` of all ranks. ``where`` is that of ``source``;
+   CLOSED too where an output of another rank lies over it. */
+enum outcome all_gather(struct group *group, const void *call, uint8_t *const *outputs,
+                        const uint8_t *source, size_t bytes, uint64_t where);
+
+/* Reduce ``inputs[rank]`` of all ranks into ``output`` of each. ``where`` is that of the first input,
+   after which the others follow; CLOSED where they do not, or the output lies over another's. */
+enum outcome reduce_scatter(struct group *group, const void *call, uint8_t *output,
+                            uint8_t *const *inputs, size_t elements, const struct reduction *by,
+                            uint64_t where);
+
 #endif

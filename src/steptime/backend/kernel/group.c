@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS 50000      /* about what it takes to block and to be woken up */
+#define LOOK_NS 200000     /* some times what it takes to block and to be woken up */
+#define BRIEF_NS 50000     /* the same where ranks share processors */
 #define WATCH_NS 50000000  /* how long to block before looking whether the others still live */
 
 static int64_t now_ns(void) {
@@ -29,14 +30,6 @@ static inline void relax(void) {
 #endif
 }
 
-static word *counter_of(const struct group *group, int rank) {
-    return group->counters + (size_t)rank * LINE;
-}
-
-static int reached(const struct group *group, int rank) {
-    return atomic_load_explicit(counter_of(group, rank), memory_order_acquire) >= group->count;
-}
-
 /* The half of a 64-bit word that a futex compares: its lower 32 bits. */
 static uint32_t *low_half(word *at) {
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -46,57 +39,76 @@ static uint32_t *low_half(word *at) {
 #endif
 }
 
-void wake(struct group *group) {
-    uint32_t *own = low_half(counter_of(group, group->rank));
-    syscall(SYS_futex, own, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+int reached(word *counter, uint64_t count) {
+    return atomic_load_explicit(counter, memory_order_acquire) >= count;
 }
 
-/* Look for a while; whether the rank has come. */
-static int look(const struct group *group, int other) {
-    int64_t until = now_ns() + LOOK_NS;
+void wake_all(word *counter) {
+    syscall(SYS_futex, low_half(counter), FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Look for a while; whether the counter has reached ``count``. */
+static int look(word *counter, uint64_t count, int most) {
+    int64_t until = now_ns() + (most > 1 ? LOOK_NS : BRIEF_NS);
     do {
-        for (int looks = 0; looks < group->looks; looks++) {
-            if (reached(group, other)) return 1;
+        for (int looks = 0; looks < most; looks++) {
+            if (reached(counter, count)) return 1;
             relax();
         }
         sched_yield();
     } while (now_ns() < until);
-    return reached(group, other);
+    return reached(counter, count);
 }
 
-/* Sleep until the rank comes, at most WATCH_NS; whether it has. */
-static int nap(struct group *group, int other) {
-    word *counter = counter_of(group, other), *asleep = &group->sleeping[group->rank];
+/* Sleep until the counter reaches ``count``, at most WATCH_NS; whether it has. */
+static int nap(word *counter, uint64_t count, word *asleep) {
     struct timespec limit = {0, WATCH_NS};
     atomic_store_explicit(asleep, 1, memory_order_relaxed);
-    /* Either the other sees that this rank sleeps, or this rank sees that it has come. */
+    /* Either the other sees that this rank sleeps, or this rank sees the new count. */
     atomic_thread_fence(memory_order_seq_cst);
     uint64_t seen = atomic_load_explicit(counter, memory_order_acquire);
-    if (seen < group->count)
+    if (seen < count)
         syscall(SYS_futex, low_half(counter), FUTEX_WAIT, (uint32_t)seen, &limit, NULL, 0);
     atomic_store_explicit(asleep, 0, memory_order_relaxed);
-    return reached(group, other);
+    return reached(counter, count);
 }
 
-static enum outcome await(struct group *group, int other) {
-    if (look(group, other) || nap(group, other)) return DONE;
+void advance(word *counter, uint64_t count, word *asleep, int sleepers) {
+    atomic_store_explicit(counter, count, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst); /* as in nap */
+    for (int one = 0; one < sleepers; one++)
+        if (atomic_load_explicit(&asleep[one], memory_order_relaxed)) {
+            wake_all(counter);
+            return;
+        }
+}
+
+int wait_for(word *counter, uint64_t count, word *asleep, int looks) {
+    return look(counter, count, looks) || nap(counter, count, asleep);
+}
+
+static word *counter_of(const struct group *group, int rank) {
+    return group->counters + (size_t)rank * LINE;
+}
+
+void wake(struct group *group) { wake_all(counter_of(group, group->rank)); }
+
+static enum outcome await(struct group *group, word *counter) {
+    word *asleep = &group->sleeping[group->rank];
+    if (wait_for(counter, group->count, asleep, group->looks)) return DONE;
     do {
         if (group->watch(group->owner, 1)) return BROKEN;
-    } while (!nap(group, other));
+    } while (!nap(counter, group->count, asleep));
     return group->watch(group->owner, 0) ? BROKEN : DONE;
 }
 
 enum outcome pass(struct group *group) {
     group->count++;
-    atomic_store_explicit(counter_of(group, group->rank), group->count, memory_order_release);
-    atomic_thread_fence(memory_order_seq_cst); /* as in nap */
-    for (int other = 0; other < group->ranks; other++)
-        if (atomic_load_explicit(&group->sleeping[other], memory_order_relaxed)) {
-            wake(group);
-            break;
-        }
-    for (int other = 0; other < group->ranks; other++)
-        if (!reached(group, other) && await(group, other)) return BROKEN;
+    advance(counter_of(group, group->rank), group->count, group->sleeping, group->ranks);
+    for (int other = 0; other < group->ranks; other++) {
+        word *counter = counter_of(group, other);
+        if (!reached(counter, group->count) && await(group, counter)) return BROKEN;
+    }
     return DONE;
 }
 

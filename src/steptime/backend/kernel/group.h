@@ -49,6 +49,21 @@ struct group {
     size_t mapped;
 };
 
+/* A counter in shared memory, which one process alone writes. Those that wait for it have a word each
+   that says so, ``asleep``, which the writer looks at. */
+
+/* Whether the counter has reached ``count``; then what was written before is to be seen. */
+int reached(word *counter, uint64_t count);
+
+/* Set the counter, and wake those who wait for it if any of the ``sleepers`` sleeps. */
+void advance(word *counter, uint64_t count, word *asleep, int sleepers);
+
+/* Wait actively, then asleep, for some 50 ms at most; whether the counter has reached ``count``. */
+int wait_for(word *counter, uint64_t count, word *asleep, int looks);
+
+/* Wake all who wait for the counter. */
+void wake_all(word *counter);
+
 enum outcome { DONE = 0, BROKEN = -1, MISMATCH = -2 };
 
 /* Pass the next point of the barrier; DONE or BROKEN. */

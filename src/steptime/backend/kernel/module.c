@@ -1,4 +1,4 @@
-/* The module steptime.backend.host._kernel: a Group that Python calls; see _kernel.pyi. */
+/* The module steptime.backend.host._kernel, which _kernel.pyi describes: C that Python calls. */
 
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -99,6 +99,58 @@ static PyObject *group_all_reduce(Group *self, PyObject *const *given, Py_ssize_
     return end(&progress, all_reduce(&self->group, call, data, elements, by, where));
 }
 
+/* The addresses in a tuple, one for each rank; 0 where it is none. */
+static int addresses(const Group *self, PyObject *tuple, uint8_t **found) {
+    if (PyTuple_Size(tuple) != self->group.ranks) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "an address for each rank, please");
+        return 0;
+    }
+    for (int rank = 0; rank < self->group.ranks; rank++)
+        found[rank] = pointer(PyTuple_GetItem(tuple, rank));
+    return !PyErr_Occurred();
+}
+
+static PyObject *group_broadcast(Group *self, PyObject *const *given, Py_ssize_t count) {
+    if (!arguments(count, 6)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *data = pointer(given[2]);
+    size_t bytes = PyLong_AsSize_t(given[3]);
+    int root = (int)PyLong_AsLong(given[4]);
+    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, broadcast(&self->group, call, data, bytes, root, where));
+}
+
+static PyObject *group_all_gather(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *outputs[MOST_RANKS];
+    if (!arguments(count, 6) || !addresses(self, given[2], outputs)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *source = pointer(given[3]);
+    size_t bytes = PyLong_AsSize_t(given[4]);
+    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, all_gather(&self->group, call, outputs, source, bytes, where));
+}
+
+static PyObject *group_reduce_scatter(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *inputs[MOST_RANKS];
+    if (!arguments(count, 7) || !addresses(self, given[3], inputs)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *output = pointer(given[2]);
+    size_t elements = PyLong_AsSize_t(given[4]);
+    const struct reduction *by = &reductions[PyLong_AsLong(given[5]) % (TYPES * OPERATIONS)];
+    uint64_t where = PyLong_AsUnsignedLongLong(given[6]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress,
+               reduce_scatter(&self->group, call, output, inputs, elements, by, where));
+}
+
 static PyObject *group_wake(Group *self, PyObject *none) {
     (void)none;
     wake(&self->group);
@@ -146,6 +198,9 @@ static PyMethodDef methods[] = {
     {"step", (PyCFunction)group_step, METH_O, NULL},
     {"arrive", (PyCFunction)(void (*)(void))group_arrive, METH_FASTCALL, NULL},
     {"all_reduce", (PyCFunction)(void (*)(void))group_all_reduce, METH_FASTCALL, NULL},
+    {"broadcast", (PyCFunction)(void (*)(void))group_broadcast, METH_FASTCALL, NULL},
+    {"all_gather", (PyCFunction)(void (*)(void))group_all_gather, METH_FASTCALL, NULL},
+    {"reduce_scatter", (PyCFunction)(void (*)(void))group_reduce_scatter, METH_FASTCALL, NULL},
     {"wake", (PyCFunction)group_wake, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -168,15 +223,87 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {"steptime.backend.host._kernel.Group", sizeof(Group), 0,
                            Py_TPFLAGS_DEFAULT, slots};
 
+typedef struct {
+    PyObject_HEAD
+    word *counter, *asleep;
+    int looks;
+} Counter;
+
+static PyObject *counter_new(PyTypeObject *type, PyObject *given, PyObject *named) {
+    static char *names[] = {"counter", "asleep", "looks", NULL};
+    unsigned long long counter, asleep;
+    int looks;
+    if (!PyArg_ParseTupleAndKeywords(given, named, "KKi", names, &counter, &asleep, &looks))
+        return NULL;
+    Counter *self = (Counter *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self) return NULL;
+    self->counter = (word *)(uintptr_t)counter;
+    self->asleep = (word *)(uintptr_t)asleep;
+    self->looks = looks;
+    return (PyObject *)self;
+}
+
+static void counter_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *counter_value(Counter *self, PyObject *none) {
+    (void)none;
+    return PyLong_FromUnsignedLongLong(atomic_load_explicit(self->counter, memory_order_acquire));
+}
+
+static PyObject *counter_advance(Counter *self, PyObject *count) {
+    uint64_t wanted = PyLong_AsUnsignedLongLong(count);
+    if (PyErr_Occurred()) return NULL;
+    advance(self->counter, wanted, self->asleep, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *counter_wait(Counter *self, PyObject *count) {
+    uint64_t wanted = PyLong_AsUnsignedLongLong(count);
+    if (PyErr_Occurred()) return NULL;
+    int come = reached(self->counter, wanted);
+    if (!come) {
+        Py_BEGIN_ALLOW_THREADS;
+        come = wait_for(self->counter, wanted, self->asleep, self->looks);
+        Py_END_ALLOW_THREADS;
+    }
+    return PyBool_FromLong(come);
+}
+
+static PyMethodDef counter_methods[] = {
+    {"value", (PyCFunction)counter_value, METH_NOARGS, NULL},
+    {"advance", (PyCFunction)counter_advance, METH_O, NULL},
+    {"wait", (PyCFunction)counter_wait, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot counter_slots[] = {
+    {Py_tp_new, counter_new},
+    {Py_tp_dealloc, counter_dealloc},
+    {Py_tp_methods, counter_methods},
+    {0, NULL},
+};
+
+static PyType_Spec counter_spec = {"steptime.backend.host._kernel.Counter", sizeof(Counter), 0,
+                                   Py_TPFLAGS_DEFAULT, counter_slots};
+
+static int add_type(PyObject *module, const char *name, PyType_Spec *of) {
+    PyObject *type = PyType_FromSpec(of);
+    if (!type) return -1;
+    int failed = PyModule_AddObjectRef(module, name, type);
+    Py_DECREF(type);
+    return failed;
+}
+
 static int execute(PyObject *module) {
     for (int type = 0; type < TYPES; type++)
         for (int operation = 0; operation < OPERATIONS; operation++)
             reductions[type * OPERATIONS + operation] = reduction_of(type, operation);
-    PyObject *group = PyType_FromSpec(&spec);
-    if (!group) return -1;
-    int failed = PyModule_AddObjectRef(module, "Group", group);
-    Py_DECREF(group);
-    return failed || PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions()) ||
+    return add_type(module, "Group", &spec) || add_type(module, "Counter", &counter_spec) ||
+           PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions()) ||
            PyModule_AddIntConstant(module, "OPERATIONS", OPERATIONS);
 }
 
