@@ -37,7 +37,7 @@ VARIABLE = "STEPTIME_KERNEL"
 """The environment variable that chooses the kernel: c, python, or whichever there is."""
 
 CLOSED = 2**64 - 1
-_PLACED_BYTES = 8 << 10  # smaller tensors are reduced through slots, wherever they lie
+_PLACED = 1024  # elements; smaller tensors are reduced through slots, wherever they lie
 
 # In the order of folds.h.
 _TYPES = (
@@ -136,22 +136,23 @@ class Kernel(Barrier):
     def all_reduce(self, call: Call, tensor: Tensor, op: int) -> None:
         """Reduce the tensors of all ranks into every rank's, by the reduction with this code."""
         self.call = call
-        where = self._where(tensor) if call.bytes >= _PLACED_BYTES else CLOSED
+        elements = tensor.numel()
+        where = self._where(tensor) if elements >= _PLACED else CLOSED
         group, address = self._group, tensor.data_ptr()
-        if not group.all_reduce(self, call.encoded, address, call.elements, op, where):
+        if not group.all_reduce(self, call.encoded, address, elements, op, where):
             raise self._mismatch()
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` to all ranks."""
         self.call = call
         place, where = tensor.data_ptr(), self._where(tensor)
-        if not self._group.broadcast(self, call.encoded, place, call.bytes, root, where):
+        if not self._group.broadcast(self, call.encoded, place, tensor.nbytes, root, where):
             raise self._mismatch()
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Copy every rank's ``tensor`` into ``outputs[i]`` of every rank, i being the sender."""
         self.call = call
-        own, size = tensor.data_ptr(), call.bytes
+        own, size = tensor.data_ptr(), tensor.nbytes
         places = tuple(output.data_ptr() for output in outputs)
         others = (*places[: self.rank], *places[self.rank + 1 :])
         covered = any(own < other + size and other < own + size for other in others)
@@ -162,14 +163,14 @@ class Kernel(Barrier):
     def reduce_scatter(self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: int) -> None:
         """Reduce ``inputs[self.rank]`` of all ranks into ``output``."""
         self.call = call
-        target, size = output.data_ptr(), call.bytes
+        target, size = output.data_ptr(), output.nbytes
         places = tuple(tensor.data_ptr() for tensor in inputs)
         first, end = places[0], places[0] + size * len(places)
         apart = target != places[self.rank] and first < target + size and target < end
         following = places == tuple(range(first, end, size)) if size else False
         where = self._where(inputs[0]) if following and not apart else CLOSED
         group = self._group
-        if not group.reduce_scatter(self, call.encoded, target, places, call.elements, op, where):
+        if not group.reduce_scatter(self, call.encoded, target, places, output.numel(), op, where):
             raise self._mismatch()
 
     def _where(self, tensor: Tensor) -> int:
