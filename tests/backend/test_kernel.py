@@ -126,7 +126,25 @@ def _in_place(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> No
     dist.reduce_scatter_single(whole[rank * size : (rank + 1) * size], whole, group=group)
 
 
+def _exchange(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> None:
+    """all_to_all, then one in which one rank's parts are uneven and the others' not."""
+    ranks = dist.get_world_size()
+    given = whole.clone() if whole.numel() % 2 else _at(whole, True)
+    dist.all_to_all_single(whole, given, group=group)
+    if ranks < 3:
+        return
+    # Rows from each rank to each: those of rank 1, which sends and gets two of each, are even.
+    rows = torch.full((3, 3), 2)
+    rows[0, 0], rows[0, 2], rows[2, 0], rows[2, 2] = 1, 3, 3, 1
+    received, sent = rows[:, rank].tolist(), rows[rank].tolist()
+    output = torch.empty(6, dtype=whole.dtype)
+    dist.all_to_all_single(output, whole.new_full((6,), rank), received, sent, group=group)
+    right = [source for source in range(3) for _ in range(received[source])]
+    whole[:6] = output.tolist() == right
+
+
 _MOVES = {
+    "all_to_all": _exchange,
     "broadcast": lambda one, _, __, group: dist.broadcast(one, 0, group),
     "all_gather": lambda one, whole, _, group: dist.all_gather_single(whole, one, group),
     "reduce_scatter": lambda one, whole, _, group: dist.reduce_scatter_single(

@@ -59,6 +59,17 @@ class Group:
         where: int,
         /,
     ) -> bool: ...
+    # Exchange parts of one size; None, on all ranks, where any has given CLOSED or another size.
+    def all_to_all(
+        self,
+        host: Host,
+        call: bytes,
+        outputs: tuple[int, ...],
+        inputs: tuple[int, ...],
+        size: int,
+        where: int,
+        /,
+    ) -> bool | None: ...
     # Wake the ranks that wait for this one.
     def wake(self) -> None: ...
 

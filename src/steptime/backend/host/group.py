@@ -103,10 +103,10 @@ class HostGroup:
             raise
         return True
 
-    def _in_kernel(self, collective: Callable[..., None], *arguments: object) -> None:
+    def _in_kernel(self, collective: Callable[..., object], *arguments: object) -> object:
         self._members.check()
         try:
-            collective(*arguments)
+            return collective(*arguments)
         except BaseException as error:
             self._break(error)
             raise
@@ -153,6 +153,8 @@ class HostGroup:
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``."""
+        if self._kernel and self._in_kernel(self._kernel.all_to_all, call, outputs, inputs):
+            return
         self._run(call, copies.all_to_all, outputs, inputs)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:

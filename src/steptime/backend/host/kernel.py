@@ -167,11 +167,35 @@ class Kernel(Barrier):
         places = tuple(tensor.data_ptr() for tensor in inputs)
         first, end = places[0], places[0] + size * len(places)
         apart = target != places[self.rank] and first < target + size and target < end
-        following = places == tuple(range(first, end, size)) if size else False
-        where = self._where(inputs[0]) if following and not apart else CLOSED
+        where = CLOSED if apart else self._where_all(inputs, places)
         group = self._group
         if not group.reduce_scatter(self, call.encoded, target, places, output.numel(), op, where):
             raise self._mismatch()
+
+    def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+        """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``, if all are of one size.
+
+        Returns whether that is so, on all ranks alike; else nothing has moved.
+        """
+        self.call = call
+        size = inputs[0].nbytes
+        sources = tuple(tensor.data_ptr() for tensor in inputs)
+        targets = tuple(tensor.data_ptr() for tensor in outputs)
+        apart = max(targets) + size <= min(sources) or max(sources) + size <= min(targets)
+        even = apart and all(tensor.nbytes == size for tensor in (*inputs, *outputs))
+        where = self._where_all(inputs, sources) if even else CLOSED
+        moved = self._group.all_to_all(
+            self, call.encoded, targets, sources, size if even else CLOSED, where
+        )
+        if moved is False:
+            raise self._mismatch()
+        return moved is True
+
+    def _where_all(self, tensors: Sequence[Tensor], places: tuple[int, ...]) -> int:
+        """The offset of equal tensors that follow each other; CLOSED where they do not."""
+        first, size = places[0], tensors[0].nbytes
+        following = all(place == first + i * size for i, place in enumerate(places))
+        return self._where(tensors[0]) if following else CLOSED
 
     def _where(self, tensor: Tensor) -> int:
         """The offset of a tensor in this rank's arena; CLOSED where it lies elsewhere."""

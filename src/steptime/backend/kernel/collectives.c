@@ -23,7 +23,7 @@ static enum outcome reduce_whole(struct group *group, const void *call, uint8_t 
                                  size_t elements, const struct reduction *by) {
     group->turn ^= 1;
     memcpy(slot_of(group, group->rank), data, elements * by->size);
-    enum outcome outcome = arrive(group, call, CLOSED);
+    enum outcome outcome = arrive(group, call, CLOSED, 0);
     if (outcome) return outcome;
     const void *ins[MOST_RANKS];
     void *outs[1] = {data};
@@ -109,7 +109,7 @@ enum outcome all_reduce(struct group *group, const void *call, uint8_t *data, si
     uint8_t *tensors[MOST_RANKS] = {data};
     if (elements * by->size * group->ranks <= WHOLE_BYTES)
         return reduce_whole(group, call, data, elements, by);
-    enum outcome outcome = arrive(group, call, where);
+    enum outcome outcome = arrive(group, call, where, 0);
     if (outcome) return outcome;
     int open = group->ranks == 1 ? 1 : open_windows(group, data, tensors);
     if (open < 0) return BROKEN;

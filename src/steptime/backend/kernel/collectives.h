@@ -29,4 +29,10 @@ enum outcome reduce_scatter(struct group *group, const void *call, uint8_t *outp
                             uint8_t *const *inputs, size_t elements, const struct reduction *by,
                             uint64_t where);
 
+/* Copy ``inputs[rank]`` of rank i to ``outputs[i]``, all of ``bytes``, or CLOSED where this rank's are
+   not of one size, or overlap. UNEVEN, on all ranks, where that is so on any, or sizes differ: then
+   nothing has moved. ``where`` is that of the first input, as for reduce_scatter. */
+enum outcome all_to_all(struct group *group, const void *call, uint8_t *const *outputs,
+                        uint8_t *const *inputs, size_t bytes, uint64_t where);
+
 #endif

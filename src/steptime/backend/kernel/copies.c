@@ -1,4 +1,4 @@
-/* The collectives that move parts: broadcast, all_gather, reduce_scatter.
+/* The collectives that move parts: broadcast, all_gather, reduce_scatter, all_to_all.
 
    Each has three ways. What fits into a slot goes there before the one point of the barrier. Larger
    tensors in arenas are read where they are, between two points. All others go through the slots in
@@ -35,7 +35,7 @@ enum outcome broadcast(struct group *group, const void *call, uint8_t *data, siz
         group->turn ^= 1;
         if (here) memcpy(slot_of(group, root), data, bytes);
     }
-    enum outcome outcome = arrive(group, call, here ? where : 0);
+    enum outcome outcome = arrive(group, call, here ? where : 0, 0);
     if (outcome) return outcome;
     if (whole) {
         if (!here) memcpy(data, slot_of(group, root), bytes);
@@ -69,7 +69,7 @@ enum outcome all_gather(struct group *group, const void *call, uint8_t *const *o
         group->turn ^= 1;
         memcpy(slot_of(group, here), source, bytes);
     }
-    enum outcome outcome = arrive(group, call, where);
+    enum outcome outcome = arrive(group, call, where, 0);
     if (outcome) return outcome;
     if (whole) {
         gather_block(group, outputs, 0, bytes);
@@ -112,6 +112,18 @@ static void find_offered(struct group *group, uint8_t *const *inputs, size_t sta
     parts[group->rank] = inputs[group->rank] + start;
 }
 
+/* The same of tensors in arenas, whose parts follow each other; whether all could be mapped. */
+static int find_open(struct group *group, uint8_t *const *inputs, size_t bytes,
+                     const void **parts) {
+    for (int rank = 0; rank < group->ranks; rank++) {
+        int own = rank == group->rank;
+        uint8_t *all = own ? inputs[0] : window(group, rank, place_of(group, rank));
+        if (!all) return 0;
+        parts[rank] = all + group->rank * bytes;
+    }
+    return 1;
+}
+
 static void reduce_parts(struct group *group, const void **parts, uint8_t *output, size_t bytes,
                          const struct reduction *by) {
     void *outs[1] = {output};
@@ -122,13 +134,13 @@ enum outcome reduce_scatter(struct group *group, const void *call, uint8_t *outp
                             uint8_t *const *inputs, size_t elements, const struct reduction *by,
                             uint64_t where) {
     size_t bytes = elements * by->size, most = stride_of(group, group->ranks);
-    int here = group->rank, whole = bytes <= most && bytes * group->ranks < WINDOW_BYTES;
+    int whole = bytes <= most && bytes * group->ranks < WINDOW_BYTES;
     const void *parts[MOST_RANKS];
     if (whole) {
         group->turn ^= 1;
         offer(group, inputs, 0, bytes);
     }
-    enum outcome outcome = arrive(group, call, where);
+    enum outcome outcome = arrive(group, call, where, 0);
     if (outcome) return outcome;
     if (whole) {
         find_offered(group, inputs, 0, parts);
@@ -136,11 +148,7 @@ enum outcome reduce_scatter(struct group *group, const void *call, uint8_t *outp
         return DONE;
     }
     if (are_open(group, -1)) {
-        for (int rank = 0; rank < group->ranks; rank++) {
-            uint8_t *all = rank == here ? inputs[0] : window(group, rank, place_of(group, rank));
-            if (!all) return BROKEN;
-            parts[rank] = all + here * bytes;
-        }
+        if (!find_open(group, inputs, bytes, parts)) return BROKEN;
         reduce_parts(group, parts, output, bytes, by);
         return pass(group);
     }
@@ -151,6 +159,44 @@ enum outcome reduce_scatter(struct group *group, const void *call, uint8_t *outp
         if (pass(group)) return BROKEN;
         find_offered(group, inputs, start, parts);
         reduce_parts(group, parts, output + start, block, by);
+    }
+    return DONE;
+}
+
+static void take(const struct group *group, const void **parts, uint8_t *const *outputs, size_t start,
+                 size_t bytes) {
+    for (int rank = 0; rank < group->ranks; rank++) copy(outputs[rank] + start, parts[rank], bytes);
+}
+
+enum outcome all_to_all(struct group *group, const void *call, uint8_t *const *outputs,
+                        uint8_t *const *inputs, size_t bytes, uint64_t where) {
+    size_t most = stride_of(group, group->ranks);
+    int whole = bytes <= most && bytes * group->ranks < WINDOW_BYTES;
+    const void *parts[MOST_RANKS];
+    group->turn ^= 1; /* by all ranks, also by those whose parts are not even */
+    if (whole) offer(group, inputs, 0, bytes);
+    enum outcome outcome = arrive(group, call, where, bytes);
+    if (outcome) return outcome;
+    for (int rank = 0; rank < group->ranks; rank++)
+        if (size_of(group, rank) == CLOSED || size_of(group, rank) != size_of(group, 0))
+            return UNEVEN;
+    if (whole) {
+        find_offered(group, inputs, 0, parts);
+        take(group, parts, outputs, 0, bytes);
+        return DONE;
+    }
+    if (are_open(group, -1)) {
+        if (!find_open(group, inputs, bytes, parts)) return BROKEN;
+        take(group, parts, outputs, 0, bytes);
+        return pass(group);
+    }
+    for (size_t start = 0; start < bytes; start += most) {
+        size_t block = least(bytes - start, most);
+        group->turn ^= 1;
+        offer(group, inputs, start, block);
+        if (pass(group)) return BROKEN;
+        find_offered(group, inputs, start, parts);
+        take(group, parts, outputs, start, block);
     }
     return DONE;
 }

@@ -116,11 +116,12 @@ static word *call_of(const struct group *group, int rank) {
     return group->calls + ((group->number & 1) * group->ranks + (size_t)rank) * LINE;
 }
 
-enum outcome arrive(struct group *group, const void *call, uint64_t where) {
+enum outcome arrive(struct group *group, const void *call, uint64_t where, uint64_t size) {
     group->number++;
     word *own = call_of(group, group->rank);
     memcpy((void *)own, call, CALL_WORDS * sizeof(word));
     atomic_store_explicit(own + CALL_WORDS, where, memory_order_relaxed);
+    atomic_store_explicit(own + CALL_WORDS + 1, size, memory_order_relaxed);
     atomic_store_explicit(counter_of(group, group->rank) + 1, group->number, memory_order_relaxed);
     if (pass(group)) return BROKEN;
     for (int other = 0; other < group->ranks; other++)
@@ -131,6 +132,10 @@ enum outcome arrive(struct group *group, const void *call, uint64_t where) {
 
 uint64_t place_of(const struct group *group, int rank) {
     return atomic_load_explicit(call_of(group, rank) + CALL_WORDS, memory_order_relaxed);
+}
+
+uint64_t size_of(const struct group *group, int rank) {
+    return atomic_load_explicit(call_of(group, rank) + CALL_WORDS + 1, memory_order_relaxed);
 }
 
 uint8_t *window(struct group *group, int rank, uint64_t offset) {

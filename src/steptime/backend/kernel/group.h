@@ -64,17 +64,18 @@ int wait_for(word *counter, uint64_t count, word *asleep, int looks);
 /* Wake all who wait for the counter. */
 void wake_all(word *counter);
 
-enum outcome { DONE = 0, BROKEN = -1, MISMATCH = -2 };
+enum outcome { DONE = 0, BROKEN = -1, MISMATCH = -2, UNEVEN = -3 };
 
 /* Pass the next point of the barrier; DONE or BROKEN. */
 enum outcome pass(struct group *group);
 
-/* Begin a call and pass the point at which all ranks compare what they call. ``where`` is a word
-   that the others read by ``place_of``. DONE, BROKEN or MISMATCH. */
-enum outcome arrive(struct group *group, const void *call, uint64_t where);
+/* Begin a call and pass the point at which all ranks compare what they call. ``where`` and ``size``
+   are words that the others read by ``place_of`` and ``size_of``. DONE, BROKEN or MISMATCH. */
+enum outcome arrive(struct group *group, const void *call, uint64_t where, uint64_t size);
 
-/* The word that a rank gave to ``arrive`` in the present call. */
+/* The words that a rank gave to ``arrive`` in the present call. */
 uint64_t place_of(const struct group *group, int rank);
+uint64_t size_of(const struct group *group, int rank);
 
 /* Wake the ranks that wait for this one. */
 void wake(struct group *group);

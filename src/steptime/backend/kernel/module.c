@@ -54,10 +54,12 @@ static void begin(Group *self, struct progress *progress, PyObject *host) {
     progress->thread = PyEval_SaveThread();
 }
 
-/* True where the call is done, False where the ranks call different things. */
+/* True where the call is done, False where the ranks call different things, None where their sizes
+   take more than the kernel. */
 static PyObject *end(struct progress *progress, enum outcome outcome) {
     PyEval_RestoreThread(progress->thread);
     if (outcome == BROKEN) return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    if (outcome == UNEVEN) Py_RETURN_NONE;
     return PyBool_FromLong(outcome == DONE);
 }
 
@@ -83,7 +85,7 @@ static PyObject *group_arrive(Group *self, PyObject *const *given, Py_ssize_t co
     if (!call) return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
-    return end(&progress, arrive(&self->group, call, CLOSED));
+    return end(&progress, arrive(&self->group, call, CLOSED, 0));
 }
 
 static PyObject *group_all_reduce(Group *self, PyObject *const *given, Py_ssize_t count) {
@@ -151,6 +153,20 @@ static PyObject *group_reduce_scatter(Group *self, PyObject *const *given, Py_ss
                reduce_scatter(&self->group, call, output, inputs, elements, by, where));
 }
 
+static PyObject *group_all_to_all(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *outputs[MOST_RANKS], *inputs[MOST_RANKS];
+    if (!arguments(count, 6) || !addresses(self, given[2], outputs) ||
+        !addresses(self, given[3], inputs))
+        return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint64_t bytes = PyLong_AsUnsignedLongLong(given[4]);
+    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, all_to_all(&self->group, call, outputs, inputs, bytes, where));
+}
+
 static PyObject *group_wake(Group *self, PyObject *none) {
     (void)none;
     wake(&self->group);
@@ -201,6 +217,7 @@ static PyMethodDef methods[] = {
     {"broadcast", (PyCFunction)(void (*)(void))group_broadcast, METH_FASTCALL, NULL},
     {"all_gather", (PyCFunction)(void (*)(void))group_all_gather, METH_FASTCALL, NULL},
     {"reduce_scatter", (PyCFunction)(void (*)(void))group_reduce_scatter, METH_FASTCALL, NULL},
+    {"all_to_all", (PyCFunction)(void (*)(void))group_all_to_all, METH_FASTCALL, NULL},
     {"wake", (PyCFunction)group_wake, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
