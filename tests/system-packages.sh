@@ -2,6 +2,7 @@
 # Debian packages that some tests drive, and g++ for what is built: without them those tests are
 # skipped, and say so.
 packages="chromium slurm-wlm munge iproute2 g++ python3-simgrid"
+packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 # The kernel of the backend is built with Python's headers, which Debian has in a package of its own.
 ${PYTHON:-python3} -c 'import os, sysconfig
 raise SystemExit(not os.path.exists(sysconfig.get_paths()["include"] + "/Python.h"))' ||

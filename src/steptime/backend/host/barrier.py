@@ -2,8 +2,9 @@
 
 A *point* is one passage of the barrier. Every rank owns a counter in shared memory, which it alone
 writes: how many points it has reached. A rank passes when all counters have reached its own. It
-spins for some microseconds, then blocks in the kernel. A rank sees what the others wrote before
-they raised their counters because x86-64 makes stores visible in program order.
+spins for some microseconds, then blocks in the system. A rank sees what the others wrote before
+they raised their counters because x86-64 makes stores visible in program order; elsewhere the same
+in C (``kernel.py``) asks for it.
 """
 
 from __future__ import annotations

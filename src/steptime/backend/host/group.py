@@ -153,9 +153,10 @@ class HostGroup:
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``."""
+        agreed = self._kernel is not None
         if self._kernel and self._in_kernel(self._kernel.all_to_all, call, outputs, inputs):
             return
-        self._run(call, copies.all_to_all, outputs, inputs)
+        self._run(call, copies.all_to_all, outputs, inputs, agreed=agreed)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """Wait until all ranks have come with the same call.
@@ -198,10 +199,16 @@ class HostGroup:
         self._members.leave()
         self._exchange.barrier.wake()
 
-    def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
+    def _run(
+        self,
+        call: Call,
+        collective: Callable[..., object],
+        *arguments: object,
+        agreed: bool = False,
+    ) -> object:
         self._members.check()
         exchange = self._exchange
-        exchange.begin(call)
+        exchange.begin(call, agreed=agreed)
         try:
             return collective(exchange, *arguments)
         except BaseException as error:
