@@ -17,12 +17,22 @@
             size_t count = elements - start < CHUNK ? elements - start : CHUNK;                \
             TYPE *out = (TYPE *)outs[0] + start;                                               \
             const TYPE *first = (const TYPE *)ins[0] + start;                                  \
+            int written = 1;                                                                   \
             if (ranks == 2 && !divide) {                                                       \
                 const TYPE *second = (const TYPE *)ins[1] + start;                             \
-                EACH(count) {                                                                  \
-                    WIDE a = LOAD(first[i]), b = LOAD(second[i]);                              \
-                    out[i] = (TYPE)STORE((WIDE)OP(a, b));                                      \
+                TYPE *also = writers > 1 ? (TYPE *)outs[1] + start : NULL;                     \
+                if (also) {                                                                    \
+                    EACH(count) {                                                              \
+                        WIDE a = LOAD(first[i]), b = LOAD(second[i]);                          \
+                        out[i] = also[i] = (TYPE)STORE((WIDE)OP(a, b));                        \
+                    }                                                                          \
+                } else {                                                                       \
+                    EACH(count) {                                                              \
+                        WIDE a = LOAD(first[i]), b = LOAD(second[i]);                          \
+                        out[i] = (TYPE)STORE((WIDE)OP(a, b));                                  \
+                    }                                                                          \
                 }                                                                              \
+                written = 2;                                                                   \
             } else {                                                                           \
                 WIDE total[CHUNK];                                                             \
                 EACH(count) total[i] = LOAD(first[i]);                                         \
@@ -38,7 +48,7 @@
                 }                                                                              \
                 EACH(count) out[i] = (TYPE)STORE(total[i]);                                    \
             }                                                                                  \
-            for (int other = 1; other < writers; other++)                                      \
+            for (int other = written; other < writers; other++)                                \
                 memcpy((TYPE *)outs[other] + start, out, count * sizeof(TYPE));                \
         }                                                                                      \
     }
