@@ -16,6 +16,8 @@ from steptime.backend.host.waits import waits
 from steptime.errors import SteptimeError
 from steptime.world import LostContactError
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 
 def _send(group: HostGroup, tensor: Tensor, to: int, tag: int = 0) -> None:
     group.send(Call.of(Kind.SEND, tensor.dtype, tensor.numel(), to), tensor, to, tag)
