@@ -150,7 +150,7 @@ def _peer(pid: int, start: int, fd: int, token: str, host: str) -> Peer | None:
 def _refuse_elsewhere() -> None:
     if not sys.platform.startswith("linux"):
         raise UsageError("the backend steptime needs Linux: use gloo here")
-    if platform.machine() != "x86_64" and not in_use():
+    if not in_use() and platform.machine() != "x86_64":
         raise UsageError(
             "without its kernel in C the backend steptime relies on the memory order of x86-64, "
             f"and this machine is {platform.machine()}: install gcc and Python's headers, then "
