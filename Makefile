@@ -7,20 +7,22 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Files of tests are shared out among processes, at most 4 for their memory.
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-all check docs fuzz results clean
+.PHONY: demo test test-all check docs fuzz results clean packages
 
 demo: $(VENV)/installed
 	$(BIN)/steptime compare --ranks 4 --out runs/demo
 
-test: $(VENV)/installed-dev
-	tests/system-packages.sh
+test: packages $(VENV)/installed-dev
 	$(PYTEST) -m 'not slow'
 
-test-all: $(VENV)/installed-dev
-	tests/system-packages.sh
+test-all: packages $(VENV)/installed-dev
 	$(PYTEST)
 
-check: $(VENV)/installed-dev
+# Before anything is installed: a compiler is among them, for the kernel of the backend.
+packages:
+	tests/system-packages.sh
+
+check: packages $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -49,7 +51,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/steptime/backend/kernel/*) | $(BIN)/python
 	@echo "installing steptime and torch into $(VENV): about a minute"
 	$(PIP) torch
 	$(PIP) -e '.[train]'

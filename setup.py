@@ -1,15 +1,32 @@
-"""Installs steptime.pth beside the package, for ``pip install .`` and ``pip install -e .`` alike.
+"""Installs steptime.pth beside the package, and builds the kernel of the backend where it can.
 
-Python runs that file whenever it starts; it does nothing unless STEPTIME_RECORD is set. All else is
-in pyproject.toml, which cannot name a file that belongs beside a package. Of what setuptools copies
-for both kinds of installation only headers are free: the file goes as one.
+Both for ``pip install .`` and ``pip install -e .`` alike; all else is in pyproject.toml.
+
+Python runs steptime.pth whenever it starts; it does nothing unless STEPTIME_RECORD is set.
+pyproject.toml cannot name a file that belongs beside a package, and of what setuptools copies for
+both kinds of installation only headers are free: the file goes as one.
+
+The kernel needs a C compiler and Python's headers. Without them the installation goes on, and the
+backend does the same in Python.
 """
 
 from pathlib import Path
 
-from setuptools import Command, setup
+from setuptools import Command, Extension, setup
 
 STARTUP = Path("src") / "steptime.pth"
+SOURCES = Path("src") / "steptime" / "backend" / "kernel"
+
+# No NaN is to be signalled and no errno set, so that conversions of half are vectorised; but every
+# operation is rounded for itself, as in torch.
+FLAGS = [
+    "-std=c11",
+    "-O3",
+    "-fvisibility=hidden",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+]
 
 
 class InstallBesidePackage(Command):
@@ -39,7 +56,18 @@ class InstallBesidePackage(Command):
         return [str(Path(self.install_dir) / STARTUP.name)]
 
 
+KERNEL = Extension(
+    "steptime.backend.host._kernel",
+    sources=sorted(map(str, SOURCES.glob("*.c"))),
+    depends=sorted(map(str, SOURCES.glob("*.h"))),
+    extra_compile_args=FLAGS,
+    py_limited_api=True,  # one file for this Python and all later ones
+    optional=True,
+)
+
 setup(
     headers=[str(STARTUP)],
     cmdclass={"install_headers": InstallBesidePackage},
+    ext_modules=[KERNEL],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -90,7 +90,7 @@ def main() -> int:
 def copy_of_repository(copy: Path) -> None:
     """Sources and tests, whichever the copy does not have yet."""
     copy.mkdir(parents=True, exist_ok=True)
-    for name in ("src", "tests", "examples", "docs", "pyproject.toml", "README.md"):
+    for name in ("src", "tests", "benchmarks", "examples", "docs", "pyproject.toml", "README.md"):
         if (ROOT / name).is_file():
             shutil.copy2(ROOT / name, copy)
         elif not (copy / name).exists():
@@ -127,9 +127,12 @@ def sample(copy: Path, count: int, seed: int) -> list[Mutant]:
 
 
 def code_of(mutant: Mutant, source: str) -> CodeType | None:
-    """The code of the file with the fault, None where that is no Python."""
+    """The code of the file with the fault, None where that is no Python or no change."""
+    changed = applied(mutant, source)
     try:
-        return compile(applied(mutant, source), str(Path.cwd() / mutant.file), "exec")
+        return (
+            compile(changed, str(Path.cwd() / mutant.file), "exec") if changed != source else None
+        )
     except SyntaxError:
         return None
 
@@ -180,6 +183,8 @@ class Judge:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Failed("a file of tests cannot be collected: mend it, or what is copied")
         items: dict[str, list[Any]] = defaultdict(list)
         for item in session.items:
             items[name_of(item)].append(item)

@@ -67,6 +67,7 @@ def read_paraver(stem: Path) -> ParaverTrace:
         found[line[0]].append(record)
     assert order == sorted(order)
     state_names, values = _labels(stem.with_suffix(".pcf").read_text())
+    assert {kind for event in found["2"] for kind in event[6::2]} <= values.keys()
     rows = _rows(stem.with_suffix(".row").read_text())
     assert len(rows["THREAD"]) == sum(count for count, _ in threads)
     assert len(rows["NODE"]) == len(cpus)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from steptime import emulated
 from steptime.emulated import Emulated, LinkFault
+from steptime.report.about import played_by
 from steptime.runs.environment import Environment
 from steptime.runs.environment import here as environment_here
 
@@ -27,3 +28,11 @@ def test_what_the_cluster_keeps_is_read(tmp_path: Path) -> None:
         cluster="two", hosts=2, time_dilation=5.0, faults=[LinkFault(**fault)]
     )
     assert Environment(time="now", emulated=emulated.here(environ)).emulated is not None
+
+
+def test_a_run_says_that_its_hosts_were_played() -> None:
+    here = Emulated(cluster="two", hosts=2, time_dilation=5.0)
+    assert played_by(Environment(time="now")) == ""
+    assert played_by(Environment(time="now", emulated=here)) == (
+        ", on 2 emulated hosts of two, clocks 5 times slower"
+    )

@@ -17,6 +17,8 @@ from torch import nn
 from ranks import FORKED, on_ranks
 from steptime.errors import SteptimeError, UsageError
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 PATIENCE_S = 300.0
 SHORT_S = 8.0
 """A timeout that is to pass; a rank that a busy machine pauses still comes to a call within it."""

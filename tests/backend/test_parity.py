@@ -15,9 +15,11 @@ GROUPS = {"world": (0, 1, 2, 3), "three": (0, 1, 3), "two": (1, 2)}
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[tuple[str, str], str]]:
+def answers(
+    each_kernel: str, tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[tuple[str, str], str]]:
     """For each rank, what was wrong in each group and case."""
-    return on_ranks(RANKS, _run_all, tmp_path_factory.mktemp("parity"))
+    return on_ranks(RANKS, _run_all, tmp_path_factory.mktemp(f"parity-{each_kernel}"))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -66,6 +66,14 @@ def test_of_equals_the_first_is_kept() -> None:
     assert str(fastest("all_reduce", curves)[0]) == "a:0-max"
 
 
+def test_who_is_level_at_the_first_size_and_quicker_at_once_takes_over_there() -> None:
+    sizes = (1024, 2048)
+    curves = {"a": straight(1, 1 / 512, sizes), "b": straight(2, 1 / 1024, sizes)}
+    selection, crossovers = fastest("all_reduce", curves, sizes)
+    assert crossovers == [1024]
+    assert str(selection) == "a:0-1KiB;b:1KiB-max"
+
+
 @given(st.lists(st.tuples(st.floats(0, 1e-3), st.floats(1e-12, 1e-8)), min_size=1, max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_no_other_is_faster_than_the_selected(lines: list[tuple[float, float]]) -> None:

@@ -67,6 +67,23 @@ def test_steps_that_receive_and_send_at_once_are_two_rounds(tmp_path):
     assert made.scratch == 1
 
 
+def test_a_copy_of_a_chunk_to_where_it_is_takes_no_round(tmp_path):
+    step = '<step s="0" type="s"'
+    words = 'srcbuf="i" srcoff="0" dstbuf="o" dstoff="0" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+    (tmp_path / "plain.xml").write_text(fused())
+    (tmp_path / "copied.xml").write_text(
+        fused().replace(step, f'<step s="5" type="cpy" {words}\n{step}')
+    )
+    plain, copied = (
+        [
+            found.tolist()
+            for found in schedule(find_algorithms(str(tmp_path / name))[0], 3).generate()
+        ]
+        for name in ("plain.xml", "copied.xml")
+    )
+    assert copied == plain
+
+
 def test_a_program_that_sums_wrongly_is_found_out(tmp_path):
     text = fused().replace('type="rrcs"', 'type="rcs"', 1)
     (tmp_path / "wrong.xml").write_text(text)

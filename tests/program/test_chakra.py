@@ -24,7 +24,13 @@ from steptime.program.chakra.node import (
     read_metadata,
     read_node,
 )
-from steptime.program.chakra.protobuf import read_sized, read_varint, varint
+from steptime.program.chakra.protobuf import (
+    Wire,
+    read_packed,
+    read_sized,
+    read_varint,
+    varint,
+)
 from steptime.simulate.step import simulate
 from steptime.timeline import Phase
 
@@ -74,6 +80,11 @@ def trace(folder: Path, *traces: bytes, groups: object = None) -> Path:
 def test_varints(value: int, written: str) -> None:
     assert varint(value) == bytes.fromhex(written)
     assert read_varint(bytes.fromhex(written), 0) == (value % (1 << 64), len(written) // 2)
+
+
+def test_packed_numbers_of_fixed_size_are_cut_where_they_end() -> None:
+    numbers = struct.pack("<2d", 0.5, -2.0)
+    assert list(read_packed(Wire.BYTES, Wire.FIXED64, numbers)) == [numbers[:8], numbers[8:]]
 
 
 def test_the_metadata_record_is_eight_bytes() -> None:
@@ -231,6 +242,7 @@ def test_what_others_read_of_ours(tmp_path: Path) -> None:
     assert gathered.after == (2,)  # the same stream; no Chakra trace knows the step before
     assert (gathered.attributes["comm_type"], gathered.attributes["comm_size"]) == (2, 1024)
     assert gathered.attributes["pg_name"] == "3"  # groups along other axes have other numbers
+    assert [one.micros for one in (rest, received, reduced, gathered)] == [0] * 4
     assert rest.attributes["is_cpu_op"] is True
     assert received.attributes["is_cpu_op"] is False
     assert b"\x38" + varint(1250) in (tmp_path / "step.0.et").read_bytes()  # duration_micros
@@ -260,6 +272,10 @@ def test_computing_takes_the_seconds_of_the_run(tmp_path: Path) -> None:
     assert (node.micros, node.attributes["num_ops"]) == (2000, 5_000_000_000)
     assert b"tensor_size\x68\x03" in content  # uint64_val, the only one that feeder v1 reads
     assert read_chakra(tmp_path).lists == program.lists
+    write_chakra(program, tmp_path)
+    content = (tmp_path / "step.0.et").read_bytes()
+    untold = read_node(read_sized(content, read_sized(content, 0)[1])[0])
+    assert untold.micros == 0, "how long its FLOP take is the reader's to say"
 
 
 def test_an_op_of_ours_that_nobody_knows_is_refused_and_not_left_out(tmp_path: Path) -> None:
@@ -268,6 +284,20 @@ def test_an_op_of_ours_that_nobody_knows_is_refused_and_not_left_out(tmp_path: P
         path.write_bytes(path.read_bytes().replace(b"Recv", b"Rexv"))
     with pytest.raises(UsageError, match=r"\.et: the node '.*' is no op of this version"):
         read_chakra(tmp_path)
+
+
+def test_an_op_of_ours_with_a_field_of_another_type_is_refused(tmp_path: Path) -> None:
+    whose = {"program": "p", "axes": ("d",), "sizes": (1,), "class": 0}
+    metadata = metadata_record({f"steptime.{name}": value for name, value in whose.items()})
+    for stream, fits in (("comm", True), (7, False)):
+        own = {"steptime.op": "Wait", "steptime.stream": stream}
+        node = Node(0, "w", NodeType.METADATA, attributes=own)
+        (tmp_path / "x.0.et").write_bytes(metadata + node_record(node))
+        if fits:
+            assert read_chakra(tmp_path).lists == ((Wait(name="w", stream="comm"),),)
+            continue
+        with pytest.raises(UsageError, match="the node 'w' is no op of this version"):
+            read_chakra(tmp_path)
 
 
 def test_a_folder_within_a_folder_that_is_not_there_is_made(tmp_path: Path) -> None:
@@ -393,6 +423,9 @@ def test_groups_of_others_become_axes(tmp_path: Path) -> None:
     assert program.axes == {"axis0": 2, "axis1": 2, "axis2": 4}
     assert [op.group for op in program.lists[0][:2]] == [("axis0",), ("axis2",)]
     assert program.lists == program.lists[:1]
+    across = record(b"\x18\x05", attribute("comm_dst", b"\x38\x03"))  # from rank 0 to rank 3
+    with pytest.raises(UsageError, match="from rank 0 to rank 3 lies along none of the axes"):
+        read_chakra(trace(tmp_path, traces[0] + across, *traces[1:], groups=groups))
     for wrong, sentence in (
         ([0, 4, 8, 9], "ranks 0, 4, 8, 9 lies along no axes: its ranks are not evenly apart"),
         ([0, 3, 6, 9], "divide 16 ranks at 1, 2, 3, 4, 12, 16, which do not divide each other"),
@@ -421,6 +454,7 @@ WORK = record(b"\x08\x01\x12\x04work\x18\x04")
         (record(b"\x08\x01\x18\x04\x2a\x01\x01"), "waits, by way of others, for itself"),
         (record(b"\x08\x01\x12\x01a\x18\x04\x2a\x01\x09"), "'a' waits for a node 9"),
         (record(b"\x18\x05", attribute("comm_dst", b"\x38\x07")), "rank 7, which is not there"),
+        (record(b"\x18\x05", attribute("comm_dst", b"\xea\x01\x01x")), "is 'x', which is no count"),
         (record(b"\x18\x07", attribute("comm_type", b"\x48\x20")), "no known type: 32"),
         (record(b"\x18\x07", attribute("pg_name", b"\xea\x01\x015")), "among the group 5"),
         (record(b"\x18\x07", attribute("involved_dim", bytes.fromhex("e2010208 00"))), "involved"),

@@ -80,6 +80,12 @@ def test_streams_run_beside_each_other_and_wait_where_the_program_says() -> None
     assert sent == ring.bytes_sent[0]
 
 
+def test_computing_is_one_operation_and_nothing_follows_it() -> None:
+    ops = Compute(name="a", seconds=1e-3), Compute(name="b", seconds=2e-3)
+    (block,) = parse("".join(goal_of(ops, axes={"d": 1}, class_of=[0]).text()))
+    assert [one.words["calc"] for one in block] == ["1000000", "2000000"]
+
+
 @pytest.mark.parametrize(
     "how", [{"pipeline": 4}, {"data": 4, "strategy": "overlapped"}], ids=["pipeline", "overlapped"]
 )

@@ -95,6 +95,7 @@ def test_computations_and_ranks_have_the_speeds_that_are_asked_for() -> None:
     check(changed)
     match_calls(changed)
     assert rest == "bandwidth=2x"
+    assert split_what_if("lunch=2x", [program]) == ("lunch=2x", {}), "somebody else may know it"
     assert _seconds(changed, "forward") == [0.5, 2.0]
     assert _seconds(changed, "backward") == [0.5, 4.0]
     assert _seconds(changed, "optimizer") == [8.0, 16.0]
@@ -114,3 +115,11 @@ def test_speeds_that_make_no_sense_are_refused(text: str, why: str) -> None:
     program = _program({"dp": 2}, [], [])
     with pytest.raises(UsageError, match=why):
         split_what_if(text, [program])
+
+
+def test_what_a_device_takes_for_work_is_divided_by_its_speed() -> None:
+    work = Compute(name="forward", flops=8.0, nbytes=4.0)
+    program = Program(name="s", axes={"dp": 1}, lists=((work,),), class_of=np.zeros(1, np.int32))
+    ((found,),) = with_speeds(program, {"forward": 2.0}).lists
+    assert isinstance(found, Compute)
+    assert (found.seconds, found.flops, found.nbytes) == (None, 4.0, 2.0)

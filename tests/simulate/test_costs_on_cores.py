@@ -72,6 +72,13 @@ def test_posting_delays_the_computing_behind_it_and_hides_nothing() -> None:
     assert posted == pytest.approx(2.2)  # both of its ends were posted
 
 
+def test_a_call_of_one_rank_does_not_come_late() -> None:
+    call = Collective(name="one", kind="all_reduce", group=("tensor",), nbytes=1000, after=(0,))
+    ops = Compute(name="first", seconds=1.0), call, Wait(name="wait", after=(1,))
+    program = replace(_program(*ops), axes={"tensor": 1, "data": 2})
+    assert _step_s(program, _cluster(all_reduce=_times(0.5, late=0.1))) == 1.0
+
+
 def test_posting_costs_nothing_where_nothing_is_computed() -> None:
     program = _program(*_ring(after=(-1,)), Wait(name="wait", after=(0, 1)))
     without = _step_s(program, _cluster(message=_times(0.5)))

@@ -65,6 +65,16 @@ def test_few_tiles_share_k_among_units() -> None:
     assert product_seconds(H100, "bf16", 64, 64, 65536) < alone / 4
 
 
+@pytest.mark.parametrize(("m", "n"), [(512, 64), (64, 512)])
+def test_tiles_that_share_k_are_one_wave_if_there_are_units_for_them(m: int, n: int) -> None:
+    """8 tiles of 64 x 64 in 16 parts of k are 128 of 132; here moving the result costs nothing."""
+    free, kernels = replace(H100, memory_bandwidth=1e18), H100.kernels
+    assert kernels is not None
+    fed = (1 << 18) / 16 * kernels.units * (64 + 64) * 2 / kernels.feed
+    found = product_seconds(free, "bf16", m, n, 1 << 18)
+    assert found == pytest.approx(kernels.start_s + fed, rel=1e-3)
+
+
 def test_a_side_that_16_bytes_do_not_divide_costs_a_third() -> None:
     odd, even = (tflops(H100, "bf16", 16384, n, 4096) for n in (10922, 10944))
     assert odd / even == pytest.approx(273 / 398, rel=0.08)
@@ -140,3 +150,10 @@ def test_small_kernels_do_not_reach_the_bandwidth() -> None:
     assert 1e10 / large == pytest.approx(kernels.reach * H100.memory_bandwidth, rel=1e-3)
     assert small == pytest.approx(kernels.start_s, rel=0.02)
     assert stream_seconds(H100, 0) == 0
+
+
+def test_a_lone_head_with_a_window_takes_as_long_as_its_longest_block_of_queries() -> None:
+    """No block meets more keys than the window has, and there is a unit for each."""
+    sizes = {"rows": 1, "heads": 1, "keys": 1024, "width": 128}
+    wide, one = (attention_seconds(H100, "bf16", queries=q, **sizes) for q in (8192, 1024))
+    assert wide == one

@@ -82,3 +82,14 @@ def test_rings_of_uneven_hosts_are_one_ring():
     assert sent.nbytes == pytest.approx(np.full(5, 8e6))
     apart = ring_pairs(np.array([0, 1, 2], np.int32), 1.0, 3e6)
     assert apart.nbytes == pytest.approx(np.full(3, 2e6))
+
+
+def test_rings_of_even_hosts_go_on_in_the_same_place_of_the_next_host():
+    """Two hosts of two: two rings, each of which goes one step within a host and one between."""
+    sent = ring_pairs(np.array([0, 0, 1, 1], np.int32), 2.0, 8e6)
+    bytes_of = dict(
+        zip(zip(sent.src.tolist(), sent.dst.tolist(), strict=True), sent.nbytes, strict=True)
+    )
+    within, between = {(0, 1), (1, 0), (2, 3), (3, 2)}, {(0, 2), (1, 3), (2, 0), (3, 1)}
+    assert bytes_of == pytest.approx(dict.fromkeys(within | between, 6e6))
+    assert (sent.messages, sent.rounds) == (2 * 4 * 3, 2 * 3)

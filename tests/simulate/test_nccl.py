@@ -150,6 +150,11 @@ def test_a_group_of_one_rank_a_host_has_one_nic_and_of_a_whole_host_eight() -> N
     assert whole == pytest.approx(8e9 * 63 / 64 / 366e9, rel=0.06)
 
 
+@pytest.mark.parametrize(("ranks", "away"), [(16, 8 / 16), (24, 16 / 24)])
+def test_what_goes_to_ranks_of_other_hosts_takes_a_nic_of_its_own_each(ranks, away) -> None:
+    assert seconds(POD, "all_to_all", 8e9, ranks) == pytest.approx(away * 8e9 / 48e9, rel=0.06)
+
+
 def test_without_a_library_calls_are_rings_over_the_links() -> None:
     assert seconds(PLAIN, "all_reduce", 4e9, 4) == pytest.approx(2 * 3e9 / 100e9 + 6e-6)
     assert seconds(PLAIN, "all_gather", 8e9, 8) == pytest.approx(7e9 / 40e9 + 6e-6 + 5e-6)

@@ -147,6 +147,16 @@ def test_the_bubble_of_a_pipeline(fidelity, stages, micro_batches):
     assert idle == pytest.approx((stages - 1) / (micro_batches + stages - 1))
 
 
+def test_without_stages_no_wait_is_a_bubble():
+    """A second each, one after the other; only stages of a pipeline have a bubble then."""
+    for axis, bubble in (("data", 0.0), ("pipeline", 1.0)):
+        first = compute("a", 1.0), send("out", 0, 0, axis=axis), recv("back", 0, axis=axis)
+        second = recv("in", 0, axis=axis), compute("b", 1.0, 0), send("home", 0, 1, axis=axis)
+        lists = (*first, Wait(name="w", after=(2,))), second
+        both = program(*lists, class_of=[0, 1], **{axis: 2})
+        assert simulate(both, star(2, np.inf, 0.0)).timeline.bubble == bubble, axis
+
+
 @fidelities
 def test_groups_of_one_rank_take_no_time(fidelity):
     ops = (collective("r", "all_reduce", 100, group=("tensor",)), compute("c", 1.0, 0))
@@ -187,6 +197,14 @@ def test_kept_messages_are_between_ranks_and_inside_their_ops():
     assert messages["sent"].min() == 1.0
     assert messages["received"].max() == interval(found, "r")[1]
     assert not len(simulate(program(ops, data=3), cluster).timeline.messages)
+
+
+def test_kept_messages_of_a_group_are_between_its_own_ranks():
+    cluster = replace(network(4), order=np.array([1, 3, 0, 2], np.int32))
+    call = collective("r", "all_reduce", 1000, group=("data",), algorithm="ring")
+    found = simulate(program((call,), tensor=2, data=2), cluster, steps=1, keep_messages=True)
+    pairs = found.timeline.messages[["src", "dst"]].tolist()
+    assert set(pairs) == {(0, 2), (2, 0), (1, 3), (3, 1)}
 
 
 def test_an_algorithm_that_is_asked_for_goes_before_the_op_s_own():

@@ -182,6 +182,31 @@ def test_a_late_receiver_holds_its_sender_up() -> None:
     assert path_of(timeline) == [(1, "a", 0, 3), (0, "send x", 3, 4), (0, "c", 4, 5)]
 
 
+def test_a_receiver_that_came_after_the_send_leads_on_along_its_own_rank() -> None:
+    timeline = timeline_of(
+        step(0, 0, 4),
+        step(1, 0, 5),
+        talk(0, 1, 4, "send x"),
+        work(1, "a", 0, 2),
+        talk(1, 2, 4, "receive x"),
+        work(1, "b", 4, 5),
+        messages=[(0, 1, 1.0, 4.0, 8)],
+    )
+    assert path_of(timeline) == [(1, "a", 0, 2), (1, "receive x", 2, 4), (1, "b", 4, 5)]
+
+
+@pytest.mark.parametrize("others", [[], [step(1, 1, 4)]])
+def test_what_was_sent_before_the_step_or_by_a_rank_without_one_leads_nowhere(others: Any) -> None:
+    timeline = timeline_of(
+        step(0, 0, 5),
+        talk(0, 0, 4, "receive x"),
+        work(0, "b", 4, 5),
+        *others,
+        messages=[(1, 0, 0.5, 4.0, 8)],
+    )
+    assert path_of(timeline) == [(0, "receive x", 0, 4), (0, "b", 4, 5)]
+
+
 def test_time_in_which_nothing_is_known_is_a_piece_of_its_own() -> None:
     timeline = timeline_of(step(0, 0, 6), work(0, "a", 1, 2), work(0, "b", 4, 5))
     assert path_of(timeline) == [

@@ -89,6 +89,9 @@ def test_fp8_is_of_the_products_of_blocks_alone(tensor: int | None) -> None:
     assert all("block" in op.name or "attention" in op.name or "mlp" in op.name for op in of["fp8"])
     named = {op.name.split()[-1] for op in of["bf16"]}
     assert named == {"scores", "embedding", "head"}
+    scores = next(op.flops for op in of["bf16"] if op.name.endswith("scores"))
+    rows = step_of(spec).spec.rows or 0
+    assert scores == rows * 32 * 32 * 4 * 64 / (tensor or 1)
     calls = {
         getattr(op, "nbytes", 0) for ops in plain.lists for op in ops if op.stream != "compute"
     }

@@ -3,7 +3,7 @@
 import pytest
 
 from steptime.errors import UsageError
-from steptime.program import PIPELINE, Recv, Send, check
+from steptime.program import PIPELINE, Collective, Recv, Send, check
 from steptime.workloads.hybrid import Hybrid
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Transformer
@@ -47,6 +47,26 @@ def test_the_first_stage_has_both_ends_and_no_table_is_sent():
         assert len(ends) == 8 * (4 if turns else 8)
         assert {op.axis for op in ends} == {PIPELINE}
         assert {op.by for op in ends} == ({1 if number == 0 else -1} if turns else {1, -1})
+
+
+def test_where_micro_batches_turn_they_wait_for_what_tensor_ranks_have_summed():
+    step = Hybrid(
+        MODEL,
+        mesh=Mesh(pipeline=2, tensor=2),
+        micro_batches=4,
+        schedule="dualpipev",
+        interleave=2,
+    )
+    ops = step.program.lists[-1]
+
+    def places(direction: str, chunk: int) -> list[int]:
+        named = [op.name.startswith(direction) and f" 0.{chunk} " in op.name for op in ops]
+        return [place for place, found in enumerate(named) if found]
+
+    for direction, before, behind in (("forward", 0, 1), ("backward", 1, 0)):
+        (awaited,) = ops[places(direction, behind)[0]].after
+        assert isinstance(ops[awaited], Collective)
+        assert places(direction, before)[-1] < awaited
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def test_the_changes_that_are_named_do_fit(name: str):
         larger = applied(spec, fit.options)
         ranks = larger.ranks or cluster.order.size
         assert ranks == fit.ranks
+        assert (larger.tensor or 1) <= 8, "tensor parallelism stays within a host"
         assert fit.has_places == (ranks <= cluster.order.size)
         memory = memory_on(step_of(replace(larger, ranks=ranks, precision="bf16")), None)
         assert memory.total == fit.total <= DEVICE

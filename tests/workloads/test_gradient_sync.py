@@ -1,6 +1,7 @@
 """Gradient sync among the replicas of hybrid and of plain data parallelism: volumes and overlap."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -131,6 +132,25 @@ def test_buckets_are_reduced_behind_the_last_micro_batch_and_gathered_behind_the
         waited = {at for op in ops if op.name.startswith("forward") for at in op.after if at < 0}
         assert waited == late
         assert len(late) == len(reduces)
+
+
+def test_a_bucket_is_reduced_as_soon_as_all_its_gradients_are_there_and_not_before():
+    """A bucket a tensor: the head has 2, each block 12, and the embedding 2."""
+    options = {"data": 4, "micro_batches": 1, "strategy": "overlapped", "bucket_bytes": 1}
+    (ops,) = hybrid(TIED, **options).lists
+    reduces = [op for op in of(Collective, ops) if op.kind == "all_reduce" and op.nbytes > 8]
+    behind = Counter(place for op in reduces for place in op.after)
+    backward = [place for place, op in enumerate(ops) if op.name.startswith("backward")]
+    assert [behind[place] for place in backward] == [2, *(0, 12) * 4, 2]
+    assert len({op.name for op in reduces}) == len(reduces)
+
+
+def test_two_buckets_have_a_name_each():
+    """Experts are summed among others than the rest: here a bucket for each of two blocks."""
+    model = replace(LOOSE, layers=2, experts=2, inner=64)
+    ops = hybrid(model, data=2, expert=2, strategy="zero3", micro_batches=1).lists[0]
+    sums = [op.name for op in of(Collective, ops) if op.kind == "reduce_scatter"]
+    assert len(set(sums)) == len(sums) == model.layers + len(model.units)
 
 
 def test_the_tied_table_is_a_bucket_of_its_own_of_which_stages_exchange_their_share():

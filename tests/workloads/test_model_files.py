@@ -128,6 +128,15 @@ def test_a_name_of_the_hub_is_no_file_here():
         ({"hidden_size": "64"}, "hidden_size is '64': it must be a whole number, 1 or more"),
         ({"num_hidden_layers": -1}, "num_hidden_layers is -1"),
         ({"num_hidden_layers": 10**7}, "10,000,000 layers of 1 MLPs"),
+        (
+            {
+                "model_type": "mixtral",
+                "num_hidden_layers": 2000,
+                "num_local_experts": 1000,
+                "num_experts_per_tok": 2,
+            },
+            "2,000 layers of 1,000 MLPs",
+        ),
         ({"vocab_size": 10**400}, "vocab_size is 1000.*: it must be at most"),
         ({"num_attention_heads": 5}, "config.json: 5 heads do not divide the hidden size 64"),
         ({"num_key_value_heads": 3}, "3 key heads do not divide the heads 4"),

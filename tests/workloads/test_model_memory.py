@@ -144,6 +144,18 @@ def test_a_block_that_is_recomputed_takes_all_that_it_would_keep(how):
     assert step.memory[0].activations == sum(map(kept.of_unit, model.units)) + again
 
 
+def test_of_blocks_that_differ_the_largest_is_computed_again():
+    """The first three of DeepSeek-V3 have one MLP, the others experts."""
+    model = model_named("deepseek-v3").padded()
+    step = Hybrid(model, mesh=Mesh(), micro_batches=1, tokens=4096, recompute="full")
+    kept = Activations(model=model, cut=step.cut)
+    blocks = {kept.of_unit(unit) for unit in (model.units[1], model.units[-2])}
+    again = Activations(model=model, cut=step.cut, recompute="full")
+    held = again.of_unit(model.units[1])
+    assert len(blocks) == 2
+    assert again.passing(model.units) == max(blocks) - held
+
+
 def test_samples_keep_what_leaves_each_unit():
     model = model_named("resnet50")
     found = memory_of_replica(model, "server", ranks=4, rows=32, row=1)

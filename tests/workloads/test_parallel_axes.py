@@ -14,6 +14,7 @@ from steptime.program import Collective, Compute, Send, check, match_calls
 from steptime.replay.demand import predicted
 from steptime.simulate.step import simulate
 from steptime.workloads.hybrid import hybrid
+from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import Transformer, model_named
 from steptime.workloads.models.families.llama import LLAMA
 
@@ -249,3 +250,12 @@ def test_mixtral_spreads_more_than_two_billion_elements_of_experts():
 def test_what_ranks_cannot_share_is_refused(model, wrong, message):
     with pytest.raises(UsageError, match=message):
         hybrid(model, **{"micro_batches": 1} | wrong)
+
+
+def test_the_nearest_numbers_of_ranks_that_go_are_told() -> None:
+    with pytest.raises(UsageError, match="nearest number of ranks that goes is 6 or 9"):
+        Mesh(tensor=3).replicated(8, None)
+    with pytest.raises(UsageError, match="nearest number of ranks that goes is 12 or 18"):
+        Mesh(tensor=3).replicated(16, 2)
+    with pytest.raises(UsageError, match="nearest number of ranks that goes is 8"):
+        Mesh(tensor=4, pipeline=2).replicated(4, None)

@@ -58,6 +58,18 @@ def test_backward_has_a_product_for_each_factor_and_its_halves_are_all_of_it() -
     assert (4096, 14336, 8192, 1) in products(of_weight)
 
 
+def test_what_moves_besides_is_twice_as_much_backward() -> None:
+    """A block of GPT-2 reads and writes so many elements of a token between its products."""
+    one = part("gpt2-124M", 1, "mlp")
+    forward, backward = (
+        [k for k in part_kernels(one, ALONE, kind) if k.kind == "stream"]
+        for kind in ("forward", "backward")
+    )
+    whole = sum(k.sizes[0] * k.times for k in forward)
+    assert whole == pytest.approx(2 * 8192 * (one.moved + one.moved_whole))
+    assert sum(k.sizes[0] * k.times for k in backward) == pytest.approx(2 * whole)
+
+
 def test_scores_that_are_computed_again_are_one_more_forward() -> None:
     attention = part("llama3-8B", 1, "attention")
     again = part_kernels(attention, ALONE, "backward", again=True)
@@ -99,3 +111,11 @@ def test_a_bert_attends_to_all_tokens() -> None:
     kernels = part_kernels(part("bert-large", 1, "attention"), ALONE, "forward")
     (scores,) = [one.sizes for one in kernels if one.kind == "attention"]
     assert scores[-2:] == (0, 0)
+
+
+@pytest.mark.parametrize(("row", "keys"), [(8192, 4096), (2048, 2048)])
+def test_a_window_holds_no_more_keys_than_the_row(row: int, keys: int) -> None:
+    share = replace(ALONE, row=row)
+    kernels = part_kernels(part("mistral-7B", 1, "attention"), share, "forward")
+    (scores,) = [one.sizes for one in kernels if one.kind == "attention"]
+    assert scores[3] == keys

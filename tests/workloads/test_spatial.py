@@ -1,5 +1,6 @@
 """CosmoFlow in space: every byte by hand, and every rank meets its neighbours."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -69,6 +70,11 @@ def test_a_halo_is_a_plane_of_every_channel_and_takes_the_corners_along(
         ]
         x, y = (SAMPLES * ELEMENT * count for count in across_two)
         assert moved == [("x", x), ("y", y), ("y", y), ("x", x)]  # forward, then backward
+
+
+def test_a_kernel_of_5_reaches_two_planes_over_a_cut():
+    wide = replace(MODEL.convolutions[2], kernel=5)
+    assert halos(wide, 2) == (64 * 2 * 16 * 32, 64 * 2 * 18 * 32)
 
 
 def test_what_arrives_with_the_halos_is_all_that_a_convolution_reads_beyond_its_own():

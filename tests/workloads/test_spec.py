@@ -21,6 +21,8 @@ from steptime.study.scale_simulated import asked_at
 from steptime.study.simulate import prepare_all, study
 from steptime.study.simulated_proxy import simulate_proxy
 from steptime.train.options import DataOptions
+from steptime.workloads.models import Transformer, model_named
+from steptime.workloads.resolve import model_of
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import step_of
 
@@ -223,6 +225,12 @@ def test_defaults_are_filled_in() -> None:
     assert (cut.ranks, cut.batch, cut.micro_batches, cut.rows) == (4, 8, 8, 1)
     assert cut.interleave == 2
     assert step_of(StepSpec(model="gpt2"), CLUSTERS["older"]).spec.precision == "fp32"
+
+
+def test_a_model_that_is_given_gets_the_dimensions_that_are_asked_for() -> None:
+    found = model_of(StepSpec(model="gpt2", layers=3), model_named("llama3-8B"))
+    assert isinstance(found, Transformer)
+    assert (found.layers, found.hidden) == (3, 4096)
 
 
 @pytest.mark.parametrize(

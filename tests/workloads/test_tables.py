@@ -81,6 +81,9 @@ def test_computing_is_divided_by_the_ranks():
         computes = [op for op in program.lists[0] if isinstance(op, Compute)]
         flops = sum(op.flops for op in computes)
         assert flops == pytest.approx(2048 / ranks * MODEL.flops_per_token())
+        for direction in ("forward", "backward"):  # rows are read and copied, or written
+            moved = named(program)[f"{direction} tables"].nbytes * ranks
+            assert moved == 2 * 2048 * 4 * 128 * ELEMENT
         met = named(program)["update tables"]
         assert met.nbytes * ranks == 2048 * 4 * 128 * 12
         assert met.phase is Phase.UPDATE

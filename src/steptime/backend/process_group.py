@@ -13,6 +13,7 @@ from steptime.backend import requests
 from steptime.backend.engine import Engine
 from steptime.backend.lanes import Crew, Lane
 from steptime.backend.operations import Operation, in_turn, try_send
+from steptime.backend.quick import Quick
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
 from steptime.backend.work import Done
@@ -73,6 +74,7 @@ class SteptimeGroup(compat.ProcessGroup):
         self._nccl: Any = None
         self._crew = crew = Crew()
         self._lane = Lane("the collectives of a group", crew)
+        self._quick = Quick(engine, self._lane)
         self._messages: dict[_Route, Lane] = {}
         # Also where nobody destroys the group, at the latest when the interpreter exits.
         self._leave = weakref.finalize(
@@ -157,10 +159,18 @@ class SteptimeGroup(compat.ProcessGroup):
             work.wait(opts.timeout)
         return work
 
-    @_cpu
-    def allreduce(self, tensors: list[Tensor], opts: Any = _DEFAULT) -> compat.Work:
+    @compat.left_alone
+    def allreduce(  # type: ignore[override]
+        self, tensors: list[Tensor], opts: Any = _DEFAULT
+    ) -> compat.Work:
         """Reduce the only tensor of ``tensors`` over all ranks, in place."""
-        return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensors[0]), opts)
+        tensor = tensors[0]
+        if not tensor.is_cpu:
+            work: compat.Work = self.accelerator(tensor.device).allreduce(tensors, opts)
+            return work
+        if not opts.asyncOp and self._quick.all_reduce(tensor, opts.reduceOp):
+            return _DONE
+        return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensor), opts)
 
     def all_reduce_by(
         self, tensors: list[Tensor], op: Reduction, opts: Any = _DEFAULT

@@ -29,6 +29,14 @@ def machine_rows(about: Environment) -> list[tuple[str, str]]:
     ]
 
 
+def played_by(about: Environment) -> str:
+    """That this machine played the hosts, after a comma; nothing where it did not."""
+    if (hosts := about.emulated) is None:
+        return ""
+    slower = f", clocks {hosts.time_dilation:g} times slower" if hosts.time_dilation != 1 else ""
+    return f", on {hosts.hosts} emulated hosts of {hosts.cluster}{slower}"
+
+
 def standing_on(speed: ComputeSpeed | None) -> str:
     """What simulated times of computing stand on, after a semicolon; nothing of measured ones."""
     return f"; {speed}" if speed else ""

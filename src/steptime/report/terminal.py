@@ -11,7 +11,7 @@ from rich.text import Text
 
 from steptime.replay.spread import how_cut, spread_lines
 from steptime.report import about, standing
-from steptime.report.about import rank_counts, sources
+from steptime.report.about import played_by, rank_counts, sources
 from steptime.report.sections.bounds import print_bounds
 from steptime.report.sections.links import OVERBOOKED, overbooked
 from steptime.report.sections.published import print_published
@@ -218,8 +218,8 @@ def _provenance(run: RunRecord) -> str:
         f"Times are medians of {_count(steps, 'step')}{f' in {turns} turns' * (turns > 1)}, "
         "measured on "
         f"{_count(place.world_size, 'rank')} of {_count(place.threads or 1, 'thread')} "
-        f"({', '.join(filter(None, (place.backend, run.work.precision)))}); bytes are those of one "
-        "step, computed from the calls."
+        f"({', '.join(filter(None, (place.backend, run.work.precision)))})"
+        f"{played_by(run.environment)}; bytes are those of one step, computed from the calls."
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from steptime.emulated import Emulated
 from steptime.errors import UsageError
 from steptime.runs.codec import plain
 from steptime.runs.record import RunRecord, Work
@@ -77,11 +78,18 @@ def facts_of(record: RunRecord, strategy: str) -> Facts:
         "threads": place.threads,
         **{name: values.get(name) for name in sorted(marked)},
         "host": about.host or None,
+        "emulated": about.emulated and _links(about.emulated),
         "cpu": about.cpu,
         "torch": about.versions.get("torch"),
         "git_revision": about.git_revision,
     }
     return Facts(work=work, known=known, told=told)
+
+
+def _links(hosts: Emulated) -> str:
+    """Which links this machine played."""
+    faults = f", {len(hosts.faults)} faults" if hosts.faults else ""
+    return f"{hosts.cluster}, {hosts.time_dilation:g} times slower{faults}"
 
 
 def check_same_work(named: Sequence[tuple[str, Facts]], *, same_command: bool = False) -> None:

@@ -133,7 +133,8 @@ def _messages(network: NetworkSimulator, devices: Ints, cluster: Cluster) -> NDA
     rows = np.empty(network.kept.size, MESSAGE)
     for field in ("sent", "received", "bytes"):
         rows[field] = network.kept[field]
-    rows["src"], rows["dst"] = rank_on[network.kept["src"]], rank_on[network.kept["dst"]]
+    rows["src"] = rank_on[network.kept["src_device"]]
+    rows["dst"] = rank_on[network.kept["dst_device"]]
     return rows
 
 

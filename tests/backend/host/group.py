@@ -1,5 +1,6 @@
 """Real ranks in a group of one host: processes forked from one that has imported torch already."""
 
+import os
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -26,7 +27,8 @@ def in_group(
     pipes = [FORKED.Pipe(duplex=False) for _ in range(ranks)]
     processes = [
         FORKED.Process(
-            target=_rank, args=(pipe[1], store, rank, ranks, timeout_s, function, arguments)
+            target=_rank,
+            args=(dict(os.environ), pipe[1], store, rank, ranks, timeout_s, function, arguments),
         )
         for rank, pipe in enumerate(pipes)
     ]
@@ -60,6 +62,7 @@ def _received(pipe: Connection) -> tuple[Any, str | None]:
 
 
 def _rank(
+    environ: dict[str, str],
     pipe: Connection,
     path: Path,
     rank: int,
@@ -72,6 +75,7 @@ def _rank(
     from torch.distributed import FileStore
 
     torch.set_num_threads(1)
+    os.environ.update(environ)
     try:
         store = FileStore(str(path), ranks)
         group = HostGroup(store, find_hosts(store, rank, ranks, timeout_s), timeout_s)

@@ -1,10 +1,13 @@
 """Tensors in shared memory: where they lie, what they take, and who sees them."""
 
+import ctypes
+import errno
 import fcntl
 import gc
 import os
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -76,6 +79,28 @@ def test_a_segment_is_of_one_user_and_of_one_size() -> None:
                 os.ftruncate(fd, size)
     finally:
         os.close(fd)
+
+
+def test_a_kernel_that_cannot_take_pages_beforehand_is_no_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answers(code: int) -> SimpleNamespace:
+        return SimpleNamespace(madvise=lambda *_: ctypes.set_errno(code) or -1)
+
+    monkeypatch.setattr(segment, "_libc", answers(errno.EINVAL))
+    segment.populate(0, PAGE)
+    monkeypatch.setattr(segment, "_libc", answers(errno.ENOMEM))
+    with pytest.raises(SteptimeError, match="cannot be had"):
+        segment.populate(0, PAGE)
+
+
+def test_a_tensor_of_a_process_that_has_ended_is_told_as_such() -> None:
+    tensor = empty(10)
+    offset = arena.arena().offset(tensor)
+    assert offset is not None
+    peer = arena.PeerArena(1 << 30, arena.arena().fd)  # there are no ids so high
+    with pytest.raises(SteptimeError, match="process 1073741824 cannot be opened"):
+        peer.view(offset, 40)
 
 
 def test_a_forked_process_neither_frees_nor_shares_the_arena() -> None:

@@ -10,7 +10,7 @@ import pytest
 from torch.distributed import FileStore, HashStore, TCPStore
 
 from ports import held_port
-from steptime.backend.host import find_hosts
+from steptime.backend.host import find_hosts, kernel
 from steptime.backend.host.discovery import _partition
 from steptime.errors import UsageError
 from steptime.world import LostContactError
@@ -72,10 +72,16 @@ def test_seeing_must_be_mutual() -> None:
 
 
 @pytest.mark.parametrize("machine", ["aarch64", "riscv64"])
-def test_other_processors_are_refused(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_processors_are_refused_without_c(
+    machine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("platform.machine", lambda: machine)
-    with pytest.raises(UsageError, match=f"this machine is {machine}: use gloo"):
+    monkeypatch.setenv(kernel.VARIABLE, "python")
+    with pytest.raises(UsageError, match=f"this machine is {machine}: install gcc"):
         find_hosts(HashStore(), 0, 1, 60.0)
+    if kernel.is_built():
+        monkeypatch.setenv(kernel.VARIABLE, "c")
+        assert find_hosts(HashStore(), 0, 1, 60.0).members == (0,)
 
 
 @pytest.mark.parametrize("kind", ["file", "tcp"])

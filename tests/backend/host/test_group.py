@@ -13,6 +13,8 @@ from steptime.backend import reduction
 from steptime.backend.host import Call, HostGroup, Kind, empty
 from steptime.backend.host.exchange import WINDOW_BYTES
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 _DTYPES = (
     torch.bool,
     torch.uint8,

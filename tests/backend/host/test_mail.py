@@ -12,8 +12,11 @@ from torch import Tensor
 from backend.host.group import in_group
 from steptime.backend.host import Call, HostGroup, Kind
 from steptime.backend.host.mail import EAGER_BYTES
+from steptime.backend.host.waits import waits
 from steptime.errors import SteptimeError
 from steptime.world import LostContactError
+
+pytestmark = pytest.mark.usefixtures("each_kernel")
 
 
 def _send(group: HostGroup, tensor: Tensor, to: int, tag: int = 0) -> None:
@@ -44,15 +47,15 @@ def _sizes(group: HostGroup) -> None:
 
 def _tags(group: HostGroup) -> None:
     """Received in another order than sent, each larger than the ring once."""
-    tags = [(7, 10), (-3, 10**5), (7, 20), (0, 1)]
+    tags = [(7, 10), (-3, 10**5), (7, 20), (0, 1), (-(2**63), 2), (2**63 - 1, 3)]
     if group.rank == 0:
         for tag, elements in tags:
-            _send(group, _numbers(elements, tag), 1, tag)
+            _send(group, _numbers(elements, tag % 100), 1, tag)
     else:
-        for tag, elements in (tags[3], tags[1], tags[0], tags[2]):
+        for tag, elements in (tags[3], tags[1], tags[5], tags[4], tags[0], tags[2]):
             received = torch.empty(elements, dtype=torch.int32)
             _recv(group, received, 0, tag)
-            assert torch.equal(received, _numbers(elements, tag))
+            assert torch.equal(received, _numbers(elements, tag % 100))
 
 
 def _any_source(group: HostGroup) -> None:
@@ -171,3 +174,68 @@ def test_a_rank_that_left_sends_no_more(tmp_path: Path) -> None:
     assert sentence.endswith(
         "left the group while rank 1 was in recv of float32[3] from rank 0, tag 0"
     )
+
+
+def _from_those_who_stay(group: HostGroup, left: Path) -> int | str | None:
+    if group.rank == 1:
+        group.close()
+        left.touch()
+        return None
+    while not left.exists():
+        threading.Event().wait(0.01)
+    if group.rank == 2:
+        threading.Event().wait(0.5)  # until the receiver looks who is left
+        _send(group, torch.ones(3), 0)
+        return None
+    return _recv(group, torch.empty(3), None)
+
+
+def test_a_receiver_from_any_waits_for_those_who_have_not_left(tmp_path: Path) -> None:
+    source, *_ = in_group(3, _from_those_who_stay, tmp_path, tmp_path / "left", timeout_s=20)
+    assert source == 2
+
+
+def _waits_left(group: HostGroup) -> list[int]:
+    """How many threads are told to wait after each call for which rank 0 had to wait."""
+    call, left = Call.of(Kind.BARRIER), []
+
+    def receive() -> None:
+        _recv(group, torch.empty(3), 1)
+
+    def receive_from_any() -> None:
+        _recv(group, torch.empty(3), None)
+
+    def send() -> None:
+        _send(group, torch.zeros(10**6), 1)
+
+    def meet() -> None:
+        group.barrier(call)
+
+    answers = (
+        *(lambda: _send(group, torch.ones(3), 0) for _ in range(2)),
+        lambda: _recv(group, torch.empty(10**6), 0),
+        meet,
+    )
+    for wait, answer in zip((receive, receive_from_any, send, meet), answers, strict=True):
+        if group.rank:
+            threading.Event().wait(0.3)  # until the other tells what it waits for
+            answer()
+        else:
+            wait()
+        left.append(len(waits()._of_threads))
+    return left
+
+
+def test_who_has_been_answered_is_told_to_wait_no_more(tmp_path: Path) -> None:
+    assert in_group(2, _waits_left, tmp_path) == [[0] * 4] * 2
+
+
+def _agreed(group: HostGroup) -> list[bool]:
+    call = Call.of(Kind.ALL_TO_ALL, torch.float32, 6)
+    others = ((3, 4), (4, 5))  # rank i sends so many to each; each pair exchanges alike
+    cases = (((), ()), ((3, 3), (3, 3)), (others[group.rank], others[group.rank]))
+    return [group.agree(call, sent, expected) for sent, expected in cases]
+
+
+def test_ranks_agree_whether_all_exchange_equally_much(tmp_path: Path) -> None:
+    assert in_group(2, _agreed, tmp_path) == [[True, True, False]] * 2

@@ -17,7 +17,7 @@ from steptime.collectives import (
     schedule,
     send,
 )
-from steptime.collectives.export import msccl_xml
+from steptime.collectives.export import msccl, msccl_xml
 from steptime.errors import UsageError
 
 FIFO = 2  # messages that a connection holds before a send must wait
@@ -183,6 +183,21 @@ def test_what_the_runtime_cannot_do_is_refused() -> None:
         msccl_xml(schedule(algorithm_named("all_reduce", "flat"), 64))
     with pytest.raises(UsageError, match="298 steps in a thread block"):
         msccl_xml(schedule(algorithm_named("all_reduce", "ring"), 150))
+
+
+@pytest.mark.parametrize(
+    ("limit", "sentence"),
+    [("_MAX_PEERS", "5 peers on a channel"), ("_MAX_BLOCKS", "5 thread blocks on a GPU")],
+)
+def test_the_rank_that_needs_the_most_is_held_against_the_limits(
+    limit: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 of six gathers from all others, each of which has one peer."""
+    made = schedule(algorithm_named("gather", "flat"), 6, root=1)
+    assert "algo" in msccl_xml(made)
+    monkeypatch.setattr(msccl, limit, 4)
+    with pytest.raises(UsageError, match=f"needs {sentence} and MSCCL has at most 4"):
+        msccl_xml(made)
 
 
 def test_a_range_too_long_for_one_step_is_cut() -> None:

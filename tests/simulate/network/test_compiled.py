@@ -1,14 +1,19 @@
 """Compiled code, and where it is kept."""
 
 from pathlib import Path
+from types import FunctionType
 
+import pytest
 from numba.core.types import Literal
 
 from simulate.networks import star
+from simulate.programs import one_forward_one_backward
+from steptime.simulate import division
 from steptime.simulate.network import __file__ as package
 from steptime.simulate.network import agenda, engine, max_min, series, state
 from steptime.simulate.network.compiled import in_place
 from steptime.simulate.network.flows import finish_times
+from steptime.simulate.step import simulate
 
 
 def test_code_that_can_be_kept_nowhere_is_compiled_all_the_same():
@@ -44,3 +49,14 @@ def test_each_function_is_compiled_for_one_type_of_each_argument():
                 if not any(isinstance(one, Literal) for one in signature)
             ]
             assert len(found) <= 1, name
+
+
+def test_division_reads_no_array_beyond_its_end(monkeypatch: pytest.MonkeyPatch):
+    """Compiled code does not notice; as plain Python it would fail."""
+    pipeline = one_forward_one_backward(3, 4, 1.0, 2.0)
+    compiled = simulate(pipeline, star(3), steps=2).ranks
+    names = {**vars(division), "fill_starts": division.fill_starts.py_func}
+    names["_counted_as"] = division._counted_as.py_func
+    plain = FunctionType(division._divide.py_func.__code__, names)
+    monkeypatch.setattr(division, "_divide", plain)
+    assert simulate(pipeline, star(3), steps=2).ranks.tolist() == compiled.tolist()

@@ -168,11 +168,51 @@ def test_messages_that_are_kept_tell_all():
     np.testing.assert_array_equal(np.bincount(kept["round"]), 5)
     np.testing.assert_array_equal((kept["src"] + 1) % 5, kept["dst"])
     assert kept["src_device"][kept["src"] == 0].tolist() == [7] * 8
+    assert kept["dst_device"][kept["dst"] == 0].tolist() == [7] * 8
     assert kept["bytes"].sum() == 8 * 50_000
     duration = kept["received"] - kept["sent"]
     np.testing.assert_allclose(duration, 1e-5 + kept["bytes"] / 25e9, rtol=EXACT)
     assert kept["received"].max() == result.seconds
     assert carry(one, star(8), range(5), 50_000).kept is None
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("kind", "name", "rounds", "reduced"),
+    [
+        ("broadcast", "flat", 3, 0),  # the root sends to one rank after the other
+        ("reduce", "flat", 3, 3),  # and adds up what comes, one rank after the other
+        ("all_reduce", "ring", 6, 3 / 4),
+        ("all_gather", "ring", 3, 0),
+    ],
+)
+def test_where_bytes_take_no_time_rounds_are_latencies_and_sums(
+    latency, kind, name, rounds, reduced
+):
+    """Of four ranks; a rank adds up a million bytes in a second. Messages kept go by events."""
+    one, there = schedule(algorithm_named(kind, name), 4), star(4, inf, latency, reduction=1e6)
+    for kept in (False, True):
+        result = carry(one, there, range(4), 1_000_000, keep_messages=kept)
+        assert result.seconds == pytest.approx(rounds * 2 * latency + reduced, rel=EXACT)
+
+
+@pytest.mark.parametrize("name", ["ring", "flat"])
+def test_what_links_carry_over_time_is_all_that_they_carry_until_the_end(name):
+    """The ring's messages never share a link; flat ones do."""
+    one = schedule(algorithm_named("all_reduce", name), 5)
+    result = carry(one, star(5), range(5), 50_000_000)
+    series = result.link_series
+    assert series.nbytes.sum(axis=0) == pytest.approx(result.link_bytes[series.links], rel=EXACT)
+    assert series.width * (len(series.nbytes) - 1) <= result.seconds
+    assert result.seconds <= series.width * len(series.nbytes)
+
+
+def test_a_message_starts_when_both_of_its_ranks_have_come():
+    network = NetworkSimulator(star(2, inf, 0.5))
+    token = network.begin(schedule(algorithm_named("all_gather", "ring"), 2), [0, 1], 1000)
+    for rank, at in enumerate((0.0, 5.0)):
+        network.enter(token, rank, at)
+    assert network.finish()["at"].tolist() == [6.0, 6.0]
 
 
 def test_ranks_on_one_device_exchange_at_once():

@@ -146,11 +146,23 @@ class PeerArena:
         """
         if not size:
             return torch.empty(0, dtype=torch.uint8)
+        start, segment = self._segment_of(offset)
+        return segment[offset - start : offset - start + size]
+
+    def mapping(self, offset: int) -> tuple[int, int, int]:
+        """Of the segment around an offset: its bounds, and the address where it is mapped here.
+
+        It stays there as long as this object. Raises as ``view`` does.
+        """
+        start, segment = self._segment_of(offset)
+        return start, start + segment.numel(), segment.data_ptr()
+
+    def _segment_of(self, offset: int) -> tuple[int, Tensor]:
         rows = _ROW.iter_unpack(self._rows)
         start, length, fd = next(row for row in rows if row[0] <= offset < row[0] + row[1])
         if start not in self._segments:
             self._segments[start] = self._map(fd, length)
-        return self._segments[start][offset - start : offset - start + size]
+        return start, self._segments[start]
 
     def _map(self, fd: int, size: int) -> Tensor:
         memory = segment.map_of(self._pid, fd, size)

@@ -2,8 +2,9 @@
 
 A *point* is one passage of the barrier. Every rank owns a counter in shared memory, which it alone
 writes: how many points it has reached. A rank passes when all counters have reached its own. It
-spins for some microseconds, then blocks in the kernel. A rank sees what the others wrote before
-they raised their counters because x86-64 makes stores visible in program order.
+spins for some microseconds, then blocks in the system. A rank sees what the others wrote before
+they raised their counters because x86-64 makes stores visible in program order; elsewhere the same
+in C (``kernel.py``) asks for it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import ctypes
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from steptime.backend.host import futex
 from steptime.backend.host.call import WORDS, Call
@@ -35,18 +37,34 @@ def words_needed(ranks: int) -> int:
     return ranks * _LINE + _rounded(ranks) + 2 * ranks * _LINE
 
 
+class State(Protocol):
+    """What a rank counts for itself: points, its calls, and which set of slots is in use."""
+
+    count: int
+    number: int
+    turn: int
+
+
+@dataclass
+class Counted:
+    """The State that Python keeps."""
+
+    count: int = 0
+    number: int = 0
+    turn: int = 0
+
+
 class Barrier:
     """The counters of a group's ranks, and what each calls, in ``words`` that are zero at first."""
 
     def __init__(self, words: memoryview, ranks: int, members: Members, timeout_s: float) -> None:
         rank = members.rank
         self.rank = rank
-        self.count = 0
-        self.number = 0
         self.call: Call | None = None
         self._ranks = ranks
         self.members = members
         self._timeout_s = timeout_s
+        self._watched, self._deadline = 0, 0.0  # a point that lasts, and when that is an error
         self._words = words
         self._address = ctypes.addressof(ctypes.c_uint64.from_buffer(words))
         self._own = rank * _LINE
@@ -62,26 +80,27 @@ class Barrier:
         self._calls = [[words[start : start + WORDS] for start in half] for half in starts]
         self._fence = threading.Lock()
         # Where ranks share processors, the one waited for may need this one's.
-        self._looks = range(1 if ranks > len(os.sched_getaffinity(0)) else _LOOKS)
+        self.looks = 1 if ranks > len(os.sched_getaffinity(0)) else _LOOKS
+        self.state: State = Counted()
 
     def arrive(self, call: Call) -> None:
         """Begin a call: pass a point at which all ranks check that they call the same.
 
         Raises SteptimeError when they do not, and LostContactError when a rank does not come.
         """
-        self.number += 1
+        number = self.state.number = self.state.number + 1
         self.call = call
-        calls = self._calls[self.number & 1]
+        calls = self._calls[number & 1]
         calls[self.rank][:] = words = call.words
-        self._words[self._own + _NUMBER] = self.number
+        self._words[self._own + _NUMBER] = number
         self.step()
         for theirs in calls:
             if theirs != words:
-                raise self.members.fail(self._mismatch(calls))
+                raise self._mismatch()
 
     def step(self) -> None:
         """Pass the next point: wait until all ranks have reached it."""
-        count = self.count = self.count + 1
+        count = self.state.count = self.state.count + 1
         words = self._words
         words[self._own] = count
         # A locked instruction: the counter is visible before the others' sleep is looked at, as
@@ -102,7 +121,7 @@ class Barrier:
         words = self._words
         until = time.monotonic() + _LOOK_S
         while time.monotonic() < until:
-            for _ in self._looks:
+            for _ in range(self.looks):
                 if words[other] >= count:
                     return
             _yield()
@@ -113,7 +132,6 @@ class Barrier:
 
     def _block(self, other: int, count: int) -> None:
         words = self._words
-        deadline = time.monotonic() + self._timeout_s
         while True:
             self._sleeping[self.rank] = 1
             with self._fence:
@@ -124,17 +142,23 @@ class Barrier:
             self._sleeping[self.rank] = 0
             if words[other] >= count:
                 return
-            self.members.tell(self._late(), self.doing())
-            self.members.watch(self._late, f"in {self.doing()}")
-            if time.monotonic() > deadline and (late := self._late()):
-                raise self.members.late(late, self.doing(), self._timeout_s, self._overdue(late))
+            self._watch()
+
+    def _watch(self) -> None:
+        """Raise where a rank that is waited for cannot come, or is later than the timeout."""
+        if self._watched != self.state.count:
+            self._watched, self._deadline = self.state.count, time.monotonic() + self._timeout_s
+        self.members.tell(self._late(), self.doing())
+        self.members.watch(self._late, f"in {self.doing()}")
+        if time.monotonic() > self._deadline and (late := self._late()):
+            raise self.members.late(late, self.doing(), self._timeout_s, self._overdue(late))
 
     def _late(self) -> list[int]:
-        return [i for i in range(self._ranks) if self._words[i * _LINE] < self.count]
+        return [i for i in range(self._ranks) if self._words[i * _LINE] < self.state.count]
 
     def doing(self) -> str:
         """The current call in words: ``all_reduce of float32[100] (sum), call number 17``."""
-        return f"{self.call}, call number {self.number}"
+        return f"{self.call}, call number {self.state.number}"
 
     def _overdue(self, late: list[int]) -> str:
         return f"{self.doing()}, reached the timeout of {self._timeout_s:g} s: " + "; ".join(
@@ -144,23 +168,25 @@ class Barrier:
     def _last_call(self, other: int) -> str:
         name = self.members.name(other)
         number = self._words[other * _LINE + _NUMBER]
-        if number == self.number:
+        if number == self.state.number:
             return f"{name} joined and does not go on"
         if not number:
             return f"{name} did not join and has called nothing yet"
         last = Call.decode(self._calls[number & 1][other])
         return f"{name} did not join; the last that it called is {last}, call number {number}"
 
-    def _mismatch(self, calls: list[memoryview]) -> SteptimeError:
+    def _mismatch(self) -> SteptimeError:
+        """Break the group for ranks that call different things; returns the error to raise."""
+        calls = self._calls[self.state.number & 1]
         callers: dict[str, list[str]] = {}
         for other, words in enumerate(calls):
             callers.setdefault(str(Call.decode(words)), []).append(str(self.members.names[other]))
-        return SteptimeError(
-            f"the ranks disagree in call number {self.number}: "
-            + "; ".join(
-                f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)} called {call}"
-                for call, ranks in callers.items()
-            )
+        called = "; ".join(
+            f"rank{'s' * (len(ranks) > 1)} {', '.join(ranks)} called {call}"
+            for call, ranks in callers.items()
+        )
+        return self.members.fail(
+            SteptimeError(f"the ranks disagree in call number {self.state.number}: {called}")
         )
 
 

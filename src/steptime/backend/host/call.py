@@ -72,12 +72,16 @@ class Call:
         return Call(kind, dtype, elements, root, op)
 
     @cached_property
-    def words(self) -> memoryview:
-        """The call encoded as ``WORDS`` 64-bit words."""
+    def encoded(self) -> bytes:
+        """The call as ``WORDS`` 64-bit words."""
         dtype = 0 if self.dtype is None else 1 + _DTYPES.index(self.dtype)
         name = self.op.encode()[:48]
-        packed = _FORMAT.pack(self.kind, dtype, 0, self.root, self.elements, name)
-        return memoryview(packed).cast("Q")
+        return _FORMAT.pack(self.kind, dtype, 0, self.root, self.elements, name)
+
+    @cached_property
+    def words(self) -> memoryview:
+        """``encoded``, word by word."""
+        return memoryview(self.encoded).cast("Q")
 
     @cached_property
     def bytes(self) -> int:

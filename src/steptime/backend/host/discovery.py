@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from steptime.backend.host import segment
 from steptime.backend.host.arena import TOKEN_BYTES, PeerArena, arena
+from steptime.backend.host.kernel import in_use
 from steptime.backend.host.process import Process, started
 from steptime.errors import UsageError
 from steptime.world import compat
@@ -149,8 +150,9 @@ def _peer(pid: int, start: int, fd: int, token: str, host: str) -> Peer | None:
 def _refuse_elsewhere() -> None:
     if not sys.platform.startswith("linux"):
         raise UsageError("the backend steptime needs Linux: use gloo here")
-    if platform.machine() != "x86_64":
+    if not in_use() and platform.machine() != "x86_64":
         raise UsageError(
-            "the backend steptime relies on the memory order of x86-64 and this machine is "
-            f"{platform.machine()}: use gloo here"
+            "without its kernel in C the backend steptime relies on the memory order of x86-64, "
+            f"and this machine is {platform.machine()}: install gcc and Python's headers, then "
+            "steptime again, or use gloo here"
         )

@@ -19,6 +19,7 @@ import torch
 from steptime.backend.host.arena import arena
 from steptime.backend.host.barrier import Barrier, words_needed
 from steptime.backend.host.call import Kind
+from steptime.backend.host.kernel import Kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,12 +55,19 @@ class Exchange:
         members: Members,
         slot_bytes: int,
         timeout_s: float,
+        *,
+        in_kernel: bool,
     ) -> None:
         ranks = self.ranks = len(peers)
         self.rank = members.rank
         board = _aligned(8 * words_needed(ranks))
         slots = board + 2 * ranks * _aligned(8 * ranks)
-        self.barrier = Barrier(memory[:board].cast("Q"), ranks, members, timeout_s)
+        words = memory[:board].cast("Q")
+        end = slots + 2 * ranks * slot_bytes
+        self.kernel: Kernel | None = None
+        if in_kernel:
+            self.kernel = Kernel(words, memory[slots:end], slot_bytes, peers, members, timeout_s)
+        self.barrier = self.kernel or Barrier(words, ranks, members, timeout_s)
         # For each call, odd or even, and each rank: where its tensors lie in its arena.
         rows = [
             memory[start : start + 8 * ranks].cast("Q")
@@ -67,25 +75,25 @@ class Exchange:
         ]
         self._boards = rows[:ranks], rows[ranks:]
         self._slot_bytes = slot_bytes
-        end = slots + 2 * ranks * slot_bytes
         self._slots = torch.frombuffer(memory[slots:end], dtype=torch.uint8).split(slot_bytes)
         self._slot_views: dict[
             tuple[torch.dtype, int, int], tuple[list[list[Tensor]], list[list[Tensor]]]
         ] = {}
-        self._turn = 0
         self._peers = peers
         self._window_views: dict[tuple[int, int, torch.dtype, int], Tensor] = {}
         self._arena = arena()
         self._begun: Call | None = None
+        self._agreed = False
 
-    def begin(self, call: Call) -> None:
-        """Start a call; at the next point the ranks check that they call the same."""
+    def begin(self, call: Call, *, agreed: bool = False) -> None:
+        """Start a call; unless ``agreed``, the ranks compare what they call at the next point."""
         self._begun = call
+        self._agreed = agreed
 
     def step(self) -> None:
         """Pass the next point of the barrier with all ranks."""
         call, self._begun = self._begun, None
-        if call is None:
+        if call is None or self._agreed:
             self.barrier.step()
         else:
             self.barrier.arrive(call)
@@ -110,8 +118,9 @@ class Exchange:
             if len(self._slot_views) >= _KEPT // pieces:
                 self._slot_views.clear()
             views = self._slot_views[key] = self._sliced(*key)
-        self._turn ^= 1
-        return views[self._turn]
+        state = self.barrier.state
+        state.turn ^= 1
+        return views[state.turn]
 
     def windows(
         self,
@@ -136,7 +145,7 @@ class Exchange:
             return None
         if call.bytes < WINDOW_BYTES and call.kind != Kind.ALL_TO_ALL:
             return None
-        board = self._boards[self.barrier.count & 1]
+        board = self._boards[self.barrier.state.count & 1]
         own = board[self.rank]
         for index, offset in enumerate(self._offsets(tensors, written)):
             own[index] = offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-_FUTEX = 202  # its number on x86-64, the only architecture that the host engine serves
+_FUTEX = 202  # its number on x86-64, which alone Python serves without C
 _WAIT, _WAKE = 0, 1
 _ALL = 2**31 - 1
 

@@ -9,6 +9,7 @@ from steptime.backend.host import copies, reductions, segment
 from steptime.backend.host.discovery import publish, receive
 from steptime.backend.host.exchange import Exchange
 from steptime.backend.host.exchange import bytes_needed as exchange_bytes
+from steptime.backend.host.kernel import code, in_use
 from steptime.backend.host.mail import Mail
 from steptime.backend.host.mail import bytes_needed as mail_bytes
 from steptime.backend.host.members import NOTE_BYTES, Members
@@ -58,16 +59,27 @@ class HostGroup:
         members = hosts.members
         self.rank = members.index(hosts.rank)
         self.ranks = len(members)
-        slot_bytes, memory = _common_memory(store, hosts, timeout_s)
+        memory, slot_bytes, in_kernel = _common_memory(store, hosts, timeout_s)
         view = memoryview(memory).cast("B")
         notes = _paged(self.ranks * NOTE_BYTES)
         mail = notes + _paged(exchange_bytes(self.ranks, slot_bytes))
         processes = [peer.process for peer in hosts.peers]
         self._members = Members(view[:notes], self.rank, processes, names or members)
         self._exchange = Exchange(
-            view[notes:mail], hosts.peers, self._members, slot_bytes, timeout_s
+            view[notes:mail],
+            hosts.peers,
+            self._members,
+            slot_bytes,
+            timeout_s,
+            in_kernel=in_kernel,
         )
-        self._mail = Mail(view[mail:], self._members, timeout_s)
+        self._mail = Mail(view[mail:], self._members, timeout_s, in_kernel=in_kernel)
+        self._kernel = self._exchange.kernel
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether collectives are carried out in C, as far as there is C for them."""
+        return self._kernel is not None
 
     def barrier(self, call: Call) -> None:
         """Wait until all ranks have come."""
@@ -75,7 +87,29 @@ class HostGroup:
 
     def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
         """Reduce the tensors of all ranks into every rank's."""
-        self._run(call, reductions.all_reduce, tensor, op)
+        number = None if self._kernel is None else code(op, tensor.dtype)
+        if number is None:
+            self._run(call, reductions.all_reduce, tensor, op)
+        else:
+            self.all_reduce_in_kernel(tensor, (call, number))
+
+    def all_reduce_in_kernel(self, tensor: Tensor, plan: tuple[Call, int]) -> bool:
+        """``all_reduce`` by the call and the code of ``plan``; returns True."""
+        self._members.check()
+        try:
+            self._kernel.all_reduce(plan[0], tensor, plan[1])  # type: ignore[union-attr]
+        except BaseException as error:
+            self._break(error)
+            raise
+        return True
+
+    def _in_kernel(self, collective: Callable[..., object], *arguments: object) -> object:
+        self._members.check()
+        try:
+            return collective(*arguments)
+        except BaseException as error:
+            self._break(error)
+            raise
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Reduce the tensors of all ranks into that of ``root``."""
@@ -85,15 +119,25 @@ class HostGroup:
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
     ) -> None:
         """Reduce ``inputs[rank]`` of all ranks into ``output``; all have equal sizes."""
-        self._run(call, reductions.reduce_scatter, output, inputs, op)
+        number = None if self._kernel is None else code(op, output.dtype)
+        if self._kernel is None or number is None:
+            self._run(call, reductions.reduce_scatter, output, inputs, op)
+        else:
+            self._in_kernel(self._kernel.reduce_scatter, call, output, inputs, number)
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` into every rank's."""
-        self._run(call, copies.broadcast, tensor, root)
+        if self._kernel is None:
+            self._run(call, copies.broadcast, tensor, root)
+        else:
+            self._in_kernel(self._kernel.broadcast, call, tensor, root)
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Copy every rank's ``tensor`` into the output for it; all have equal sizes."""
-        self._run(call, copies.all_gather, outputs, tensor)
+        if self._kernel is None:
+            self._run(call, copies.all_gather, outputs, tensor)
+        else:
+            self._in_kernel(self._kernel.all_gather, call, outputs, tensor)
 
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
@@ -109,7 +153,10 @@ class HostGroup:
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``."""
-        self._run(call, copies.all_to_all, outputs, inputs)
+        agreed = self._kernel is not None
+        if self._kernel and self._in_kernel(self._kernel.all_to_all, call, outputs, inputs):
+            return
+        self._run(call, copies.all_to_all, outputs, inputs, agreed=agreed)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """Wait until all ranks have come with the same call.
@@ -152,10 +199,16 @@ class HostGroup:
         self._members.leave()
         self._exchange.barrier.wake()
 
-    def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
+    def _run(
+        self,
+        call: Call,
+        collective: Callable[..., object],
+        *arguments: object,
+        agreed: bool = False,
+    ) -> object:
         self._members.check()
         exchange = self._exchange
-        exchange.begin(call)
+        exchange.begin(call, agreed=agreed)
         try:
             return collective(exchange, *arguments)
         except BaseException as error:
@@ -174,34 +227,37 @@ class HostGroup:
 
 def _common_memory(
     store: Store, hosts: HostMap, timeout_s: float
-) -> tuple[int, ctypes.Array[ctypes.c_ubyte]]:
-    """The bytes of a slot, and a segment that all members map and none holds open.
+) -> tuple[ctypes.Array[ctypes.c_ubyte], int, bool]:
+    """A segment that all members map and none holds open, the bytes of a slot, and whether in C.
 
-    Raises SteptimeError, on all members, where a limit of one of them forbids it.
+    The kernel in C serves a group if all its members have it: only then are all its steps the same.
+    Raises SteptimeError, on all members, where a limit of one of them forbids the segment.
     """
     first, *others = hosts.members
     if hosts.rank == first:
         slot_bytes = _slot_bytes()
-        return slot_bytes, _offer_memory(store, first, others, slot_bytes, timeout_s)
+        memory, in_kernel = _offer_memory(store, first, others, slot_bytes, timeout_s)
+        return memory, slot_bytes, in_kernel
     card = receive(store, "segment", first, timeout_s)
     if card["trouble"]:
         raise SteptimeError(card["trouble"])
     try:
-        memory = segment.map_of(hosts.peers[0].process.pid, card["fd"], card["size"])
-        if memory is None:
+        memory_here = segment.map_of(hosts.peers[0].process.pid, card["fd"], card["size"])
+        if memory_here is None:
             raise LostContactError(f"rank {first} died while the group was made")
     except SteptimeError as error:
-        publish(store, "mapped", hosts.rank, str(error))
+        publish(store, "mapped", hosts.rank, {"trouble": str(error), "kernel": False})
         raise
-    publish(store, "mapped", hosts.rank, "")
-    if trouble := receive(store, "made", first, timeout_s):
-        raise SteptimeError(trouble)
-    return card["slot"], memory
+    publish(store, "mapped", hosts.rank, {"trouble": "", "kernel": in_use()})
+    made = receive(store, "made", first, timeout_s)
+    if made["trouble"]:
+        raise SteptimeError(made["trouble"])
+    return memory_here, card["slot"], made["kernel"]
 
 
 def _offer_memory(
     store: Store, first: int, others: Sequence[int], slot_bytes: int, timeout_s: float
-) -> ctypes.Array[ctypes.c_ubyte]:
+) -> tuple[ctypes.Array[ctypes.c_ubyte], bool]:
     """The part of the first member: make the segment, and tell the others what came of it."""
     ranks = 1 + len(others)
     size = _paged(ranks * NOTE_BYTES) + _paged(exchange_bytes(ranks, slot_bytes))
@@ -214,14 +270,15 @@ def _offer_memory(
         raise
     try:
         publish(store, "segment", first, card | {"fd": fd})
-        troubles = [receive(store, "mapped", other, timeout_s) for other in others]
+        answers = [receive(store, "mapped", other, timeout_s) for other in others]
     finally:
         os.close(fd)
-    trouble = next(filter(None, troubles), "")
-    publish(store, "made", first, trouble)
+    trouble = next((answer["trouble"] for answer in answers if answer["trouble"]), "")
+    in_kernel = in_use() and all(answer["kernel"] for answer in answers)
+    publish(store, "made", first, {"trouble": trouble, "kernel": in_kernel})
     if trouble:
         raise SteptimeError(trouble)
-    return memory
+    return memory, in_kernel
 
 
 def _slot_bytes() -> int:

@@ -56,12 +56,14 @@ class _Box:
 class Mail:
     """The mail of one member of a group, in ``memory`` (bytes_needed, zero at first)."""
 
-    def __init__(self, memory: memoryview, members: Members, timeout_s: float) -> None:
+    def __init__(
+        self, memory: memoryview, members: Members, timeout_s: float, *, in_kernel: bool
+    ) -> None:
         ranks, rank = len(members.names), members.rank
 
         def box(source: int, to: int) -> _Box:
             start = (source * ranks + to) * CHANNEL_BYTES
-            return _Box(Channel(memory[start : start + CHANNEL_BYTES]))
+            return _Box(Channel(memory[start : start + CHANNEL_BYTES], in_kernel=in_kernel))
 
         self._out = [box(rank, other) for other in range(ranks)]
         self._in = [box(other, rank) for other in range(ranks)]

@@ -63,8 +63,7 @@ def attention_seconds(
     units = device.kernels.units
     of_key = 4 * _BLOCK * (padded + rates.softmax) * factor * units / full  # of one block
     blocks = rows * heads * np.ceil(queries / _BLOCK)
-    diagonal = _BLOCK if causal else 0.0  # half a block that is masked, and masking
-    even = blocks / units * (met + lead + diagonal)
+    even = blocks / units * (met + lead + _BLOCK)  # half a block that is masked, and masking
     longest = np.minimum(keys, 2 * met) + lead
     waves = np.maximum(even, longest) if causal else np.ceil(blocks / units) * (met + lead)
     return np.asarray(device.kernels.start_s + waves * of_key)

@@ -119,7 +119,7 @@ def network_of(cluster: Cluster, known: Constants | None = None) -> Network:
     an ideal network. ``known``: other constants than those shipped, to fit them.
     """
     host_devices = cluster.devices // cluster.hosts
-    inside, inside_s = _ring(cluster, host_devices) if host_devices > 1 else (np.inf, 0.0)
+    inside, inside_s = _ring(cluster, host_devices)
     far = cluster.hosts > 1
     between, between_s = _path(cluster, [host_devices], [0]) if far else (inside, inside_s)
     if far and cluster.network is not None:
@@ -160,7 +160,10 @@ def _plain(network: Network, kind: str, groups: Groups) -> Floats:
 
 
 def _ring(cluster: Cluster, host_devices: int) -> tuple[float, float]:
-    """The bytes/s of the slowest path of a ring in a host, and the seconds of the longest."""
+    """The bytes/s of the slowest path of a ring in a host, and the seconds of the longest.
+
+    Of one device infinitely many, and none: it sends nothing.
+    """
     at = np.arange(host_devices)
     return _path(cluster, (at + 1) % host_devices, at)
 

@@ -1,0 +1,85 @@
+# The kernel in C: src/steptime/backend/kernel/. Addresses are those of this process.
+
+from typing import Protocol
+
+# The instructions that reductions use: avx512, avx2, or nothing where there is no choice.
+INSTRUCTIONS: str
+
+# How many operations folds.h counts: the code of a reduction is type * OPERATIONS + operation.
+OPERATIONS: int
+
+# Who makes a call, and is asked while it lasts; what these raise ends the call.
+class Host(Protocol):
+    # Called now and then while the call waits, and with 0 when that wait is over.
+    def watch(self, waiting: int) -> None: ...
+    # The part of a rank's arena around an offset: its bounds, and where it is mapped.
+    def mapping(self, rank: int, offset: int) -> tuple[int, int, int]: ...
+
+# A rank's side of a group; kernel/group.h describes the memory.
+class Group:
+    count: int
+    number: int
+    turn: int
+
+    def __init__(
+        self, rank: int, ranks: int, looks: int, words: int, slots: int, slot_bytes: int
+    ) -> None: ...
+    # Pass the next point of the barrier; True.
+    def step(self, host: Host, /) -> bool: ...
+    # Begin a call and pass the next point; whether all ranks call the same.
+    def arrive(self, host: Host, call: bytes, /) -> bool: ...
+    # Reduce in place, ``where`` being the offset in this rank's arena, or CLOSED; as ``arrive``.
+    def all_reduce(
+        self, host: Host, call: bytes, data: int, elements: int, code: int, where: int, /
+    ) -> bool: ...
+    # Copy the bytes of a rank to all.
+    def broadcast(
+        self, host: Host, call: bytes, data: int, size: int, root: int, where: int, /
+    ) -> bool: ...
+    # Copy the bytes of each rank into the output for it.
+    def all_gather(
+        self,
+        host: Host,
+        call: bytes,
+        outputs: tuple[int, ...],
+        source: int,
+        size: int,
+        where: int,
+        /,
+    ) -> bool: ...
+    # Reduce everyone's input for this rank into its output.
+    def reduce_scatter(
+        self,
+        host: Host,
+        call: bytes,
+        output: int,
+        inputs: tuple[int, ...],
+        elements: int,
+        code: int,
+        where: int,
+        /,
+    ) -> bool: ...
+    # Exchange parts of one size; None, on all ranks, where any has given CLOSED or another size.
+    def all_to_all(
+        self,
+        host: Host,
+        call: bytes,
+        outputs: tuple[int, ...],
+        inputs: tuple[int, ...],
+        size: int,
+        where: int,
+        /,
+    ) -> bool | None: ...
+    # Wake the ranks that wait for this one.
+    def wake(self) -> None: ...
+
+# A word of shared memory that one process writes, and another waits for.
+class Counter:
+    # ``asleep`` is where the other says that it sleeps; ``looks`` as for a Group.
+    def __init__(self, counter: int, asleep: int, looks: int) -> None: ...
+    # With what was written before it.
+    def value(self) -> int: ...
+    # Set it, after what was written before, and wake the other.
+    def advance(self, count: int, /) -> None: ...
+    # Wait for at most some 50 ms; whether it has reached ``count``.
+    def wait(self, count: int, /) -> bool: ...

@@ -1,0 +1,219 @@
+"""Kernel: the barrier of a group, and collectives, in C where that was built.
+
+The kernel works on the same shared memory as the Python beside it, step for step, so a group may
+call either from one call to the next: what C does not serve is done in Python, on C's barrier.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+
+from steptime.backend.host.arena import arena
+from steptime.backend.host.barrier import Barrier
+from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM, Reduction
+from steptime.errors import UsageError
+
+try:
+    from steptime.backend.host import _kernel
+except ImportError:  # no C compiler where steptime was installed
+    _kernel = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from steptime.backend.host.call import Call
+    from steptime.backend.host.discovery import Peer
+    from steptime.backend.host.members import Members
+
+VARIABLE = "STEPTIME_KERNEL"
+"""The environment variable that chooses the kernel: c, python, or whichever there is."""
+
+CLOSED = 2**64 - 1
+_PLACED = 1024  # elements; smaller tensors are reduced through slots, wherever they lie
+
+# In the order of folds.h.
+_TYPES = (
+    *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
+    *(torch.int8, torch.uint8, torch.int16, torch.uint16),
+    *(torch.int32, torch.uint32, torch.int64, torch.uint64),
+)
+_OPERATIONS = (SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR, AVG)
+
+
+def chosen(environ: Mapping[str, str]) -> bool:
+    """Whether groups of this process use the kernel in C; tells once where it was not built.
+
+    Raises UsageError where the environment asks for one that is not there.
+    """
+    asked = environ.get(VARIABLE, "")
+    if asked not in ("", "c", "python"):
+        raise UsageError(f"{VARIABLE} is {asked}: set it to c or to python, or not at all")
+    if asked == "c" and _kernel is None:
+        raise UsageError(
+            f"{VARIABLE} asks for the kernel in C, which was not built: install gcc and Python's "
+            "headers, then steptime again, or unset it"
+        )
+    if not asked and _kernel is None:
+        tell_once()
+    return _kernel is not None and asked != "python"
+
+
+@cache
+def tell_once() -> None:
+    """Tell users that they could have the kernel in C."""
+    logging.getLogger(__name__).warning(
+        "the backend steptime works in Python, more slowly: its kernel in C was not built; install "
+        "gcc and Python's headers, then steptime again, or set %s=python",
+        VARIABLE,
+    )
+
+
+def is_built() -> bool:
+    """Whether the kernel in C was built."""
+    return _kernel is not None
+
+
+@lru_cache(maxsize=4096)
+def code(op: Reduction, dtype: torch.dtype) -> int | None:
+    """How the kernel numbers a reduction of a type; None for one that it has not."""
+    if _kernel is None or op not in _OPERATIONS or dtype not in _TYPES:
+        return None
+    operation, of = _OPERATIONS.index(op), _TYPES.index(dtype)
+    if op in (BAND, BOR, BXOR) and dtype.is_floating_point:
+        return None
+    return of * _kernel.OPERATIONS + operation
+
+
+def counter_in_c(counter: int, asleep: int, looks: int) -> _kernel.Counter:
+    """A Counter in C, of the words at two addresses; for a group that is in C."""
+    return _kernel.Counter(counter, asleep, looks)
+
+
+class Kernel(Barrier):
+    """A Barrier in C, and what C does between its points. Slots are those of the Exchange."""
+
+    def __init__(
+        self,
+        words: memoryview,
+        slots: memoryview,
+        slot_bytes: int,
+        peers: Sequence[Peer],
+        members: Members,
+        timeout_s: float,
+    ) -> None:
+        ranks = len(peers)
+        super().__init__(words, ranks, members, timeout_s)
+        self._memory = slots  # kept as long as C has its address
+        address = ctypes.addressof(ctypes.c_ubyte.from_buffer(slots))
+        self.state = self._group = _kernel.Group(
+            self.rank, ranks, self.looks, self._address, address, slot_bytes
+        )
+        self._peers = peers
+        self._arena = arena()
+
+    def arrive(self, call: Call) -> None:
+        """As Barrier does."""
+        self.call = call
+        if not self._group.arrive(self, call.encoded):
+            raise self._mismatch()
+
+    def step(self) -> None:
+        """As Barrier does."""
+        self._group.step(self)
+
+    def wake(self) -> None:
+        """As Barrier does."""
+        self._group.wake()
+
+    def all_reduce(self, call: Call, tensor: Tensor, op: int) -> None:
+        """Reduce the tensors of all ranks into every rank's, by the reduction with this code."""
+        self.call = call
+        elements = tensor.numel()
+        where = self._where(tensor) if elements >= _PLACED else CLOSED
+        group, address = self._group, tensor.data_ptr()
+        if not group.all_reduce(self, call.encoded, address, elements, op, where):
+            raise self._mismatch()
+
+    def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
+        """Copy the tensor of ``root`` to all ranks."""
+        self.call = call
+        place, where = tensor.data_ptr(), self._where(tensor)
+        if not self._group.broadcast(self, call.encoded, place, tensor.nbytes, root, where):
+            raise self._mismatch()
+
+    def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
+        """Copy every rank's ``tensor`` into ``outputs[i]`` of every rank, i being the sender."""
+        self.call = call
+        own, size = tensor.data_ptr(), tensor.nbytes
+        places = tuple(output.data_ptr() for output in outputs)
+        others = (*places[: self.rank], *places[self.rank + 1 :])
+        covered = any(own < other + size and other < own + size for other in others)
+        where = CLOSED if covered else self._where(tensor)
+        if not self._group.all_gather(self, call.encoded, places, own, size, where):
+            raise self._mismatch()
+
+    def reduce_scatter(self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: int) -> None:
+        """Reduce ``inputs[self.rank]`` of all ranks into ``output``."""
+        self.call = call
+        target, size = output.data_ptr(), output.nbytes
+        places = tuple(tensor.data_ptr() for tensor in inputs)
+        first, end = places[0], places[0] + size * len(places)
+        apart = target != places[self.rank] and first < target + size and target < end
+        where = CLOSED if apart else self._where_all(inputs, places)
+        group = self._group
+        if not group.reduce_scatter(self, call.encoded, target, places, output.numel(), op, where):
+            raise self._mismatch()
+
+    def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+        """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``, if all are of one size.
+
+        Returns whether that is so, on all ranks alike; else nothing has moved.
+        """
+        self.call = call
+        size = inputs[0].nbytes
+        sources = tuple(tensor.data_ptr() for tensor in inputs)
+        targets = tuple(tensor.data_ptr() for tensor in outputs)
+        apart = max(targets) + size <= min(sources) or max(sources) + size <= min(targets)
+        even = apart and all(tensor.nbytes == size for tensor in (*inputs, *outputs))
+        where = self._where_all(inputs, sources) if even else CLOSED
+        moved = self._group.all_to_all(
+            self, call.encoded, targets, sources, size if even else CLOSED, where
+        )
+        if moved is False:
+            raise self._mismatch()
+        return moved is True
+
+    def _where_all(self, tensors: Sequence[Tensor], places: tuple[int, ...]) -> int:
+        """The offset of equal tensors that follow each other; CLOSED where they do not."""
+        first, size = places[0], tensors[0].nbytes
+        following = all(place == first + i * size for i, place in enumerate(places))
+        return self._where(tensors[0]) if following else CLOSED
+
+    def _where(self, tensor: Tensor) -> int:
+        """The offset of a tensor in this rank's arena; CLOSED where it lies elsewhere."""
+        found = self._arena.offset(tensor)
+        return CLOSED if found is None else found
+
+    def watch(self, waiting: int) -> None:
+        """What C calls while it waits."""
+        if waiting:
+            self._watch()
+        else:
+            self.members.forget()
+
+    def mapping(self, rank: int, offset: int) -> tuple[int, int, int]:
+        """The part of a rank's arena around an offset: its bounds, and where it is mapped."""
+        return self._peers[rank].arena.mapping(offset)
+
+
+def in_use() -> bool:
+    """Whether the environment of this process lets groups use the kernel in C."""
+    return chosen(os.environ)

@@ -1,0 +1,332 @@
+/* The module steptime.backend.host._kernel, which _kernel.pyi describes: C that Python calls. */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <stdlib.h>
+
+#include "collectives.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct group group;
+} Group;
+
+/* A call in progress: who is asked while it waits, and the thread's state without the lock. */
+struct progress {
+    PyObject *host;
+    PyThreadState *thread;
+};
+
+static struct reduction reductions[TYPES * OPERATIONS];
+
+static int watch(void *owner, int waiting) {
+    struct progress *progress = owner;
+    PyEval_RestoreThread(progress->thread);
+    PyObject *answer = NULL;
+    if (!PyErr_CheckSignals())
+        answer = PyObject_CallMethod(progress->host, "watch", "i", waiting);
+    Py_XDECREF(answer);
+    progress->thread = PyEval_SaveThread();
+    return answer ? 0 : -1;
+}
+
+static int map(void *owner, uint64_t offset, struct mapping *mapping) {
+    struct progress *progress = owner;
+    unsigned long long start = 0, end = 0, address = 0;
+    PyEval_RestoreThread(progress->thread);
+    PyObject *answer = PyObject_CallMethod(progress->host, "mapping", "iK", mapping->rank,
+                                           (unsigned long long)offset);
+    int failed = !answer || !PyArg_ParseTuple(answer, "KKK", &start, &end, &address);
+    Py_XDECREF(answer);
+    progress->thread = PyEval_SaveThread();
+    mapping->start = start;
+    mapping->end = end;
+    mapping->address = (uint8_t *)(uintptr_t)address;
+    return failed ? -1 : 0;
+}
+
+static void begin(Group *self, struct progress *progress, PyObject *host) {
+    progress->host = host;
+    self->group.owner = progress;
+    progress->thread = PyEval_SaveThread();
+}
+
+/* True where the call is done, False where the ranks call different things, None where their sizes
+   take more than the kernel. */
+static PyObject *end(struct progress *progress, enum outcome outcome) {
+    PyEval_RestoreThread(progress->thread);
+    if (outcome == BROKEN) return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    if (outcome == UNEVEN) Py_RETURN_NONE;
+    return PyBool_FromLong(outcome == DONE);
+}
+
+static int arguments(Py_ssize_t given, Py_ssize_t wanted) {
+    if (given == wanted) return 1;
+    PyErr_Format(PyExc_TypeError, "%zd arguments are wanted, not %zd", wanted, given);
+    return 0;
+}
+
+static void *pointer(PyObject *number) {
+    return (void *)(uintptr_t)PyLong_AsUnsignedLongLong(number);
+}
+
+static PyObject *group_step(Group *self, PyObject *host) {
+    struct progress progress;
+    begin(self, &progress, host);
+    return end(&progress, pass(&self->group));
+}
+
+static PyObject *group_arrive(Group *self, PyObject *const *given, Py_ssize_t count) {
+    if (!arguments(count, 2)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    if (!call) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, arrive(&self->group, call, CLOSED, 0));
+}
+
+static PyObject *group_all_reduce(Group *self, PyObject *const *given, Py_ssize_t count) {
+    if (!arguments(count, 6)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *data = pointer(given[2]);
+    size_t elements = PyLong_AsSize_t(given[3]);
+    const struct reduction *by = &reductions[PyLong_AsLong(given[4]) % (TYPES * OPERATIONS)];
+    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, all_reduce(&self->group, call, data, elements, by, where));
+}
+
+/* The addresses in a tuple, one for each rank; 0 where it is none. */
+static int addresses(const Group *self, PyObject *tuple, uint8_t **found) {
+    if (PyTuple_Size(tuple) != self->group.ranks) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "an address for each rank, please");
+        return 0;
+    }
+    for (int rank = 0; rank < self->group.ranks; rank++)
+        found[rank] = pointer(PyTuple_GetItem(tuple, rank));
+    return !PyErr_Occurred();
+}
+
+static PyObject *group_broadcast(Group *self, PyObject *const *given, Py_ssize_t count) {
+    if (!arguments(count, 6)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *data = pointer(given[2]);
+    size_t bytes = PyLong_AsSize_t(given[3]);
+    int root = (int)PyLong_AsLong(given[4]);
+    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, broadcast(&self->group, call, data, bytes, root, where));
+}
+
+static PyObject *group_all_gather(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *outputs[MOST_RANKS];
+    if (!arguments(count, 6) || !addresses(self, given[2], outputs)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *source = pointer(given[3]);
+    size_t bytes = PyLong_AsSize_t(given[4]);
+    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, all_gather(&self->group, call, outputs, source, bytes, where));
+}
+
+static PyObject *group_reduce_scatter(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *inputs[MOST_RANKS];
+    if (!arguments(count, 7) || !addresses(self, given[3], inputs)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *output = pointer(given[2]);
+    size_t elements = PyLong_AsSize_t(given[4]);
+    const struct reduction *by = &reductions[PyLong_AsLong(given[5]) % (TYPES * OPERATIONS)];
+    uint64_t where = PyLong_AsUnsignedLongLong(given[6]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress,
+               reduce_scatter(&self->group, call, output, inputs, elements, by, where));
+}
+
+static PyObject *group_all_to_all(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *outputs[MOST_RANKS], *inputs[MOST_RANKS];
+    if (!arguments(count, 6) || !addresses(self, given[2], outputs) ||
+        !addresses(self, given[3], inputs))
+        return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint64_t bytes = PyLong_AsUnsignedLongLong(given[4]);
+    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    if (PyErr_Occurred()) return NULL;
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, all_to_all(&self->group, call, outputs, inputs, bytes, where));
+}
+
+static PyObject *group_wake(Group *self, PyObject *none) {
+    (void)none;
+    wake(&self->group);
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_new(PyTypeObject *type, PyObject *given, PyObject *named) {
+    static char *names[] = {"rank", "ranks", "looks", "words", "slots", "slot_bytes", NULL};
+    unsigned long long words, slots, slot_bytes;
+    int rank, ranks, looks;
+    if (!PyArg_ParseTupleAndKeywords(given, named, "iiiKKK", names, &rank, &ranks, &looks, &words,
+                                     &slots, &slot_bytes))
+        return NULL;
+    if (ranks < 1 || ranks > MOST_RANKS || rank < 0 || rank >= ranks) {
+        PyErr_Format(PyExc_ValueError, "a group has up to %d ranks, not %d", MOST_RANKS, ranks);
+        return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Group *self = (Group *)allocate(type, 0);
+    if (!self) return NULL;
+    word *counters = (word *)(uintptr_t)words, *sleeping = counters + (size_t)ranks * LINE;
+    self->group = (struct group){
+        .rank = rank,
+        .ranks = ranks,
+        .looks = looks,
+        .counters = counters,
+        .sleeping = sleeping,
+        .calls = sleeping + (ranks + LINE - 1) / LINE * LINE,
+        .slots = (uint8_t *)(uintptr_t)slots,
+        .slot_bytes = slot_bytes,
+        .watch = watch,
+        .map = map,
+    };
+    return (PyObject *)self;
+}
+
+static void group_dealloc(Group *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    free(self->group.mappings);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"step", (PyCFunction)group_step, METH_O, NULL},
+    {"arrive", (PyCFunction)(void (*)(void))group_arrive, METH_FASTCALL, NULL},
+    {"all_reduce", (PyCFunction)(void (*)(void))group_all_reduce, METH_FASTCALL, NULL},
+    {"broadcast", (PyCFunction)(void (*)(void))group_broadcast, METH_FASTCALL, NULL},
+    {"all_gather", (PyCFunction)(void (*)(void))group_all_gather, METH_FASTCALL, NULL},
+    {"reduce_scatter", (PyCFunction)(void (*)(void))group_reduce_scatter, METH_FASTCALL, NULL},
+    {"all_to_all", (PyCFunction)(void (*)(void))group_all_to_all, METH_FASTCALL, NULL},
+    {"wake", (PyCFunction)group_wake, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"count", T_ULONGLONG, offsetof(Group, group.count), READONLY, NULL},
+    {"number", T_ULONGLONG, offsetof(Group, group.number), READONLY, NULL},
+    {"turn", T_ULONGLONG, offsetof(Group, group.turn), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, group_new},
+    {Py_tp_dealloc, group_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {"steptime.backend.host._kernel.Group", sizeof(Group), 0,
+                           Py_TPFLAGS_DEFAULT, slots};
+
+typedef struct {
+    PyObject_HEAD
+    word *counter, *asleep;
+    int looks;
+} Counter;
+
+static PyObject *counter_new(PyTypeObject *type, PyObject *given, PyObject *named) {
+    static char *names[] = {"counter", "asleep", "looks", NULL};
+    unsigned long long counter, asleep;
+    int looks;
+    if (!PyArg_ParseTupleAndKeywords(given, named, "KKi", names, &counter, &asleep, &looks))
+        return NULL;
+    Counter *self = (Counter *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self) return NULL;
+    self->counter = (word *)(uintptr_t)counter;
+    self->asleep = (word *)(uintptr_t)asleep;
+    self->looks = looks;
+    return (PyObject *)self;
+}
+
+static void counter_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *counter_value(Counter *self, PyObject *none) {
+    (void)none;
+    return PyLong_FromUnsignedLongLong(atomic_load_explicit(self->counter, memory_order_acquire));
+}
+
+static PyObject *counter_advance(Counter *self, PyObject *count) {
+    uint64_t wanted = PyLong_AsUnsignedLongLong(count);
+    if (PyErr_Occurred()) return NULL;
+    advance(self->counter, wanted, self->asleep, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *counter_wait(Counter *self, PyObject *count) {
+    uint64_t wanted = PyLong_AsUnsignedLongLong(count);
+    if (PyErr_Occurred()) return NULL;
+    int come = reached(self->counter, wanted);
+    if (!come) {
+        Py_BEGIN_ALLOW_THREADS;
+        come = wait_for(self->counter, wanted, self->asleep, self->looks);
+        Py_END_ALLOW_THREADS;
+    }
+    return PyBool_FromLong(come);
+}
+
+static PyMethodDef counter_methods[] = {
+    {"value", (PyCFunction)counter_value, METH_NOARGS, NULL},
+    {"advance", (PyCFunction)counter_advance, METH_O, NULL},
+    {"wait", (PyCFunction)counter_wait, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot counter_slots[] = {
+    {Py_tp_new, counter_new},
+    {Py_tp_dealloc, counter_dealloc},
+    {Py_tp_methods, counter_methods},
+    {0, NULL},
+};
+
+static PyType_Spec counter_spec = {"steptime.backend.host._kernel.Counter", sizeof(Counter), 0,
+                                   Py_TPFLAGS_DEFAULT, counter_slots};
+
+static int add_type(PyObject *module, const char *name, PyType_Spec *of) {
+    PyObject *type = PyType_FromSpec(of);
+    if (!type) return -1;
+    int failed = PyModule_AddObjectRef(module, name, type);
+    Py_DECREF(type);
+    return failed;
+}
+
+static int execute(PyObject *module) {
+    for (int type = 0; type < TYPES; type++)
+        for (int operation = 0; operation < OPERATIONS; operation++)
+            reductions[type * OPERATIONS + operation] = reduction_of(type, operation);
+    return add_type(module, "Group", &spec) || add_type(module, "Counter", &counter_spec) ||
+           PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions()) ||
+           PyModule_AddIntConstant(module, "OPERATIONS", OPERATIONS);
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, execute}, {0, NULL}};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_kernel", NULL, 0, NULL, module_slots, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__kernel(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,20 @@
+"""Both ways of the backend: in C, where that was built, and in Python."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from steptime.backend.host import kernel
+
+KERNELS = [
+    pytest.param("c", marks=pytest.mark.skipif(not kernel.is_built(), reason="no C was built")),
+    "python",
+]
+
+
+@pytest.fixture(scope="module", params=KERNELS)
+def each_kernel(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The tests of a module once with each; ranks inherit the environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(kernel.VARIABLE, request.param)
+        yield request.param

@@ -1,0 +1,104 @@
+/* Ranks of a group without Python: processes that make random calls of the kernel and check them.
+
+   kernel_ranks RANKS CALLS; exits with 0 where every element was right on every rank. */
+
+#define _GNU_SOURCE
+#include "collectives.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SLOT_BYTES (64 << 10)
+#define MOST 40000 /* floats of a tensor: several blocks of slots */
+
+static int watch(void *owner, int waiting) {
+    (void)owner;
+    (void)waiting;
+    return 0;
+}
+
+static int nowhere(void *owner, uint64_t offset, struct mapping *mapping) {
+    (void)owner;
+    (void)offset;
+    (void)mapping;
+    return -1;
+}
+
+static float value(int rank, int call, size_t index) {
+    return (float)((index * 7 + (size_t)call * 3 + (size_t)rank * 5) % 64);
+}
+
+static void *shared(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) exit(2);
+    return memory;
+}
+
+/* Whether one call with ``elements`` floats does what it should. */
+static int right(struct group *group, float *arena, size_t stride, int call, size_t elements) {
+    static float plain[MOST], moved[MOST];
+    struct reduction sum = reduction_of(F32, SUM);
+    unsigned char words[8 * CALL_WORDS] = {(unsigned char)call};
+    int root = call % group->ranks, in_arena = call % 3 == 0;
+    float *own = in_arena ? arena + (size_t)group->rank * stride : plain;
+    uint64_t where = in_arena ? 0 : CLOSED;
+    for (size_t i = 0; i < elements; i++) own[i] = value(group->rank, call, i);
+    enum outcome outcome =
+        call % 2 ? all_reduce(group, words, (uint8_t *)own, elements, &sum, where)
+                 : broadcast(group, words, (uint8_t *)own, elements * 4, root, where);
+    if (outcome) return 0;
+    memcpy(moved, own, elements * 4);
+    for (size_t i = 0; i < elements; i++) {
+        float wanted = call % 2 ? 0 : value(root, call, i);
+        for (int rank = 0; call % 2 && rank < group->ranks; rank++) wanted += value(rank, call, i);
+        if (moved[i] != wanted) return 0;
+    }
+    /* The arena is written again by its owner alone: not before all have read it. */
+    return pass(group) == DONE;
+}
+
+static int run(struct group *group, float *arena, size_t stride, int calls) {
+    unsigned state = 1;
+    for (int call = 0; call < calls; call++) {
+        state = state * 1103515245 + 12345;
+        size_t elements = call % 5 ? state / 65536 % 3000 : state / 65536 % MOST;
+        if (!right(group, arena, stride, call, elements)) {
+            fprintf(stderr, "rank %d: call %d of %zu is wrong\n", group->rank, call, elements);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int main(int count, char **given) {
+    int ranks = count > 1 ? atoi(given[1]) : 2, calls = count > 2 ? atoi(given[2]) : 1000;
+    size_t stride = MOST + 1024;
+    word *words = shared(sizeof(word) * LINE * (size_t)ranks * 8);
+    uint8_t *slots = shared((size_t)ranks * 2 * SLOT_BYTES);
+    float *arena = shared(sizeof(float) * stride * (size_t)ranks);
+    for (int rank = 0; rank < ranks; rank++) {
+        if (fork()) continue;
+        struct mapping *mappings = calloc((size_t)ranks, sizeof *mappings);
+        for (int other = 0; other < ranks; other++) {
+            float *start = arena + (size_t)other * stride;
+            mappings[other] = (struct mapping){other, 0, stride * 4, (uint8_t *)start};
+        }
+        struct group group = {
+            .rank = rank, .ranks = ranks, .looks = 1, .counters = words,
+            .sleeping = words + ranks * LINE, .calls = words + 2 * ranks * LINE,
+            .slots = slots, .slot_bytes = SLOT_BYTES, .watch = watch, .map = nowhere,
+            .mappings = mappings, .mapped = (size_t)ranks,
+        };
+        int failed = run(&group, arena, stride, calls);
+        free(mappings);
+        exit(failed);
+    }
+    int worst = 0, status;
+    while (wait(&status) > 0)
+        if (!WIFEXITED(status) || WEXITSTATUS(status)) worst = 1;
+    return worst;
+}

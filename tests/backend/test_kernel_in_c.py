@@ -1,0 +1,41 @@
+"""The kernel without Python: under checks of memory, and built for another processor."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+KERNEL = HERE.parents[1] / "src" / "steptime" / "backend" / "kernel"
+SOURCES = [
+    HERE / "kernel_ranks.c",
+    *(KERNEL / f"{n}.c" for n in ("group", "collectives", "copies", "folds")),
+]
+CHECKED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "options", "runner"),
+    [
+        pytest.param("gcc", CHECKED, [], id="checked"),
+        # An emulator on x86-64 keeps its order of memory: this shows the rest to be right.
+        pytest.param("aarch64-linux-gnu-gcc", ["-static"], ["qemu-aarch64"], id="arm64"),
+    ],
+)
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_random_calls_of_processes_are_right(
+    compiler: str, options: list[str], runner: list[str], ranks: int, tmp_path: Path
+) -> None:
+    for tool in (compiler, *runner):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool} is installed")
+    program = tmp_path / "ranks"
+    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", *options]
+    subprocess.run(
+        [compiler, *flags, f"-I{KERNEL}", "-o", program, *SOURCES], check=True, timeout=300
+    )
+    done = subprocess.run(
+        [*runner, program, str(ranks), "300"], capture_output=True, text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
