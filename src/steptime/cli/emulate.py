@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def emulate(
     cluster: Annotated[str, Parameter(name="CLUSTER|FILE.toml")],
     /,
-    *command: Annotated[str, Parameter(name="-- COMMAND", allow_leading_hyphen=True)],
+    *command: Annotated[str, Parameter(name="COMMAND", allow_leading_hyphen=True)],
     options: Flat[EmulateOptions] = EmulateOptions(),
     json: bool = False,
     quiet: bool = False,

@@ -11,7 +11,7 @@ from steptime.errors import UsageError
 def on(
     host: Annotated[str, Parameter(name="HOST")],
     /,
-    *command: Annotated[str, Parameter(name="-- COMMAND", allow_leading_hyphen=True)],
+    *command: Annotated[str, Parameter(name="COMMAND", allow_leading_hyphen=True)],
 ) -> None:
     """What does a command say on another host of the emulated cluster?
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import FrameType
@@ -85,7 +85,8 @@ def _passed_on(to: socket.socket) -> Iterator[None]:
     """
 
     def tell(number: int, _: FrameType | None) -> None:
-        to.send(bytes([number]))
+        with suppress(OSError):  # it may be over just now
+            to.send(bytes([number]))
 
     before = {
         signal.SIGTERM: signal.signal(signal.SIGTERM, tell),

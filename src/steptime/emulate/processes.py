@@ -124,9 +124,8 @@ def watch(
                 told = control.recv(1)
                 if not told:
                     poll.unregister(file)
-                for number in told:
+                for number in told:  # they take the time that they need, as for a checkpoint
                     _signal(ends.values(), signal.Signals(number))
-                    deadline = deadline or time.monotonic() + _GRACE_S
                 continue
             poll.unregister(file)
             code = ends.pop(file).status()
