@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,6 +89,12 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         if path.name == "__init__.py":  # a package gathers its modules, which may import its others
             graph[name] = {other for other in graph[name] if not other.startswith(f"{name}.")}
     assert circle(graph) == []
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """Where two have one name, ranks that a test starts import the other."""
+    found = Counter(path.name for path in Path(__file__).parent.rglob("test_*.py"))
+    assert [name for name, count in found.items() if count > 1] == []
 
 
 @pytest.mark.timeout(300)
