@@ -212,7 +212,7 @@ def argument_case(pick: random.Random, folder: Path) -> Case:
     if verb in LIVE:
         words += [*LIVE[verb], "--ranks", "1"]
     for _ in range(1 if live else pick.choice([0, 1, 1, 2, 2, 3, 5])):
-        names, hint = pick.choice(options_of(verb))
+        names, hint = pick.choice(options_of(verb) or [((), str)])  # a verb may have none
         name = pick.choice(names) if names else "--json"
         if hint is bool and name in ENDLESS:
             continue
