@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,26 @@ def crowded(ranks: int, each: int) -> tuple[dict[str, Any], Timeline]:
     run = {"verb": "simulate", "run": "crowded", "model": "many", "strategies": {"crowded": entry}}
     there = {"world_size": ranks, "cluster": "many", "environment": {"time": ""}}
     return record(run | there), timeline
+
+
+def test_a_fault_is_drawn_among_folded_ranks_and_named_in_the_key(
+    tmp_path: Path, open_html: Callable[..., Any]
+) -> None:
+    crowd, calm = crowded(256, 20)
+    faults = np.zeros(256, INTERVAL)
+    faults["rank"], faults["end"], faults["phase"], faults["stream"] = range(256), 0.5, 6, 3
+    faulty = replace(
+        calm,
+        streams=(*calm.streams, "faults"),
+        intervals=np.concatenate([calm.intervals, faults]),
+    )
+    for timeline, keys in ((calm, 0), (faulty, 1)):
+        path = tmp_path / "report.html"
+        write_report(path, crowd, timeline)
+        page = drawn(open_html(path))
+        assert page.locator("#timeline .key").get_by_text("fault", exact=True).count() == keys
+        page.get_by_role("button", name="ranks 0–31").click()
+        next_frame(page)
 
 
 def test_256_ranks_of_2000_intervals_are_painted(

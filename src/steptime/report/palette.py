@@ -77,6 +77,7 @@ def phase_colors() -> list[dict[str, str]]:
     """The name, colour and text colour of every phase, by its number."""
     known = {part.phase: (part.color, part.text_color) for part in PARTS}
     known[Phase.WAIT] = WAITING
+    known[Phase.FAULT] = (PURPLE, "#111111")
     return [
         {"name": phase.name.lower(), "color": known.get(phase, WAITING)[0]}
         | {"text": known.get(phase, WAITING)[1]}

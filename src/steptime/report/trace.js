@@ -239,6 +239,7 @@ function areas(trace, step, place, [from, to], pixels, shapes) {
       if (rank < band.first || rank >= band.last) continue;
       for (let i = trace.firstFrom(track, from); i < track.last && trace.start[i] < to; i++) {
         const of = time[stack.indexOf(trace.phase(i))];
+        if (!of) continue; // a fault is no work
         const start = Math.max(from, trace.start[i]);
         const end = Math.min(to, trace.end[i]);
         const last = Math.min(bins - 1, Math.floor((end - from) / width));

@@ -10,6 +10,7 @@ from steptime.report.palette import phase_colors
 from steptime.report.section import Page, Section
 from steptime.report.subject import Subject
 from steptime.report.trace import Traced, traces
+from steptime.timeline import Phase
 
 _RANKS_NAMED = 16
 
@@ -18,7 +19,7 @@ def _shown(page: Page) -> Mapping[str, Any]:
     return {
         "traces": _traces(page.subjects),
         "representatives": _representatives(page.subjects),
-        "steps_key": [(one["color"], one["name"]) for one in phase_colors()[1:]],
+        "steps_key": _steps_key(page.subjects),
         "figures": {"phases": phase_colors(), "step": _step_layout()},
     }
 
@@ -45,6 +46,15 @@ def _representatives(found: Sequence[Subject]) -> str:
                 "Its rows are named for all ranks with the same figures."
             )
     return ""
+
+
+def _steps_key(found: Sequence[Subject]) -> list[tuple[str, str]]:
+    """Colour and name of each phase within a step; of faults where there are any."""
+    lines = [one.timeline.intervals["phase"] for one in found if one.timeline is not None]
+    faulty = any((phases == Phase.FAULT).any() for phases in lines)
+    shown = [*Phase][1:] if faulty else [*Phase][1 : Phase.FAULT]
+    colors = phase_colors()
+    return [(colors[phase]["color"], colors[phase]["name"]) for phase in shown]
 
 
 def _step_layout() -> Figure:
