@@ -81,3 +81,8 @@ def test_a_number_of_more_digits_than_python_converts_is_too_large_and_no_mistak
     assert (whole_number("012"), whole_number("-1"), whole_number("")) == (12, None, None)
     with pytest.raises(UsageError, match="at most"):
         parse_counts("1," + "9" * 5000, "ranks")
+
+
+def test_what_is_no_number_is_within_no_limits():
+    with pytest.raises(UsageError, match="is nan: it must be at least 1"):
+        check_within("--time-dilation", float("nan"), 1, 10)

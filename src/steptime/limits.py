@@ -68,7 +68,7 @@ def check_limits(options: Any) -> None:
 
 def check_within(option: str, value: float, least: float, most: float) -> None:
     """Raise UsageError where the value of an option is below ``least`` or above ``most``."""
-    if value < least:
+    if not value >= least:  # nor is what is no number
         raise UsageError(f"{option} is {value}: it must be at least {least}")
     if value > most:
         raise UsageError(f"{option} is {value}: it must be at most {most:,}")
