@@ -36,6 +36,11 @@ class UnreadError(SteptimeError):
     exit_code = 128 + 13
 
 
+def shell_status(code: int) -> int:
+    """The exit status that shells give a process; ``code`` is negative where a signal ended it."""
+    return code if code >= 0 else 128 - code
+
+
 def error_of(text: str, exit_code: int) -> SteptimeError:
     """The error that another process reported by its text and exit code."""
     kinds = {

@@ -14,6 +14,7 @@ from types import FrameType
 
 from steptime.check.finding import Finding
 from steptime.check.watch import Ended, Watch, note_end
+from steptime.errors import shell_status
 
 _LOOKS_EVERY_S = 0.25
 _GRACE_S = 2.0
@@ -155,8 +156,7 @@ def _code(children: Sequence[Child], by_check: bool) -> int | None:
     first = min(of_itself, key=lambda child: child.ended_at, default=None)
     if first is None:
         return None if failed else 0
-    code = first.process.returncode
-    return code if code >= 0 else 128 - code
+    return shell_status(first.process.returncode)
 
 
 def _tell_to_end(folder: Path) -> None:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from steptime.cli.options import Flat, OutputOptions
 from steptime.cli.printing import say, say_json, writing
 from steptime.cli.ranks import check_torch
-from steptime.errors import UsageError
+from steptime.errors import UsageError, shell_status
 from steptime.launch.process import stops
 from steptime.limits import MOST_RANKS, MOST_RANKS_HERE, check_within
 from steptime.runs import run_folder
@@ -182,7 +182,7 @@ def _run(command: list[str], environ: dict[str, str]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
+    return shell_status(code)
 
 
 def _answer(out: Path, output: OutputOptions, code: int) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from steptime.emulate.namespaces import enter
 from steptime.emulate.plan import Host, Plan
+from steptime.errors import shell_status
 
 _GRACE_S = 5.0
 """How long processes have to end by themselves after the first that failed, and after SIGTERM."""
@@ -91,7 +92,7 @@ class Running:
         """The exit status of an ended process, as shells give it."""
         code = self.process.wait()
         os.close(self.end)
-        return code if code >= 0 else 128 - code
+        return shell_status(code)
 
 
 def watch(

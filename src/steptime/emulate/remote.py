@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from steptime.emulate.namespaces import enter
 from steptime.emulated import holders
-from steptime.errors import UsageError
+from steptime.errors import UsageError, shell_status
 from steptime.nearest import did_you_mean
 
 _WITH_VALUE = ("-l", "-p", "-o", "-i", "-F", "-J", "-b", "-c", "-e", "-m", "-S", "-W", "-w")
@@ -57,7 +57,7 @@ def on_terminal(host: str, environ: Mapping[str, str]) -> int:
             sized = True
         return os.read(terminal, 1 << 16)
 
-    return os.waitstatus_to_exitcode(pty.spawn(command, read))
+    return shell_status(os.waitstatus_to_exitcode(pty.spawn(command, read)))
 
 
 def main() -> NoReturn:
