@@ -53,9 +53,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-def emulate(cluster: str, *words: str, options: str = "") -> subprocess.CompletedProcess[str]:
+def emulate(
+    cluster: str, *words: str, options: str = "", faults: str = ""
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*STEPTIME, "emulate", cluster, *options.split(), "--json", "--", *words],
+        [
+            *(*STEPTIME, "emulate", cluster, *options.split(), "--faults", faults, "--json"),
+            *("--", *words),
+        ],
         capture_output=True,
         text=True,
         timeout=600,
@@ -173,7 +178,8 @@ def test_what_cannot_be_done_is_one_sentence(cluster: str, tmp_path: Path) -> No
         (["h100-16384", "true"], "--ranks 1024", "links of 128 hosts carry"),
         ([cluster, "true"], "--faults host9_down_at_1s", "write, with semicolons between"),
     ):
-        done = emulate(words[0], *words[1:], options=options)
+        options, _, faults = options.partition("--faults ")
+        done = emulate(words[0], *words[1:], options=options, faults=faults)
         assert done.returncode in (1, 2), said
         (line,) = [one for one in done.stderr.splitlines() if one.startswith("steptime: ")]
         assert said in line
@@ -255,16 +261,8 @@ server.kill()
 def test_a_host_is_cut_off_and_comes_back(cluster: str, tmp_path: Path) -> None:
     script = tmp_path / "ask.py"
     script.write_text(ASK)
-    done = subprocess.run(
-        [
-            *STEPTIME,
-            *("emulate", cluster, "--json", "--faults", "host1 down at 8s for 4s"),
-            *("--", "sh", "-c", f"{sys.executable} {script}"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    done = emulate(
+        cluster, "sh", "-c", f"{sys.executable} {script}", faults="host1 down at 8s for 4s"
     )
     assert done.stdout.split() == ["True"] * 3, done.stderr
     (fault,) = answer(done)["faults"]
@@ -296,15 +294,7 @@ else:
 def test_packets_are_lost(cluster: str, tmp_path: Path) -> None:
     script = tmp_path / "count.py"
     script.write_text(COUNT)
-    done = subprocess.run(
-        [
-            *STEPTIME,
-            *("emulate", cluster, "--json", "--faults", "loss host0 25% at 0s"),
-            *("--", "sh", "-c", f"sleep 0.2; {sys.executable} {script}"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+    done = emulate(
+        cluster, "sh", "-c", f"sleep 0.2; {sys.executable} {script}", faults="loss host0 25% at 0s"
     )
     assert 200 < int(done.stdout) < 380, done.stderr  # of 400; 300 are the most likely

@@ -55,15 +55,18 @@ def check_ceiling(plan: Plan, ceiling: float) -> None:
         factor = plan.dilation * asked / (_SHARE * ceiling)
         raise UsageError(
             f"the links of {len(plan.hosts)} hosts carry {format_rate(asked)} together, and this "
-            f"machine moves {format_rate(ceiling)}, of which links may take {_SHARE:.0%}: give "
-            f"--time-dilation {_rounded(factor)} or more"
+            f"machine moves {format_rate(ceiling)}, of which links may take {_SHARE:.0%}: "
+            f"{_mend(factor)}"
         )
 
 
-def _rounded(factor: float) -> str:
-    """The next factor above that is easily told: 1, 2 or 5 times a power of ten."""
-    steps = (digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5))
-    return f"{next(step for step in steps if step >= factor):g}"
+def _mend(factor: float) -> str:
+    """What would do: the next dilation that is easily told, 1, 2 or 5 times a power of ten."""
+    steps = (digit * 10.0**power for power in range(-3, 6) for digit in (1, 2, 5))
+    told = next((step for step in steps if step >= factor), None)
+    if told is None:
+        return "no --time-dilation makes them slow enough, name another cluster"
+    return f"give --time-dilation {told:g} or more"
 
 
 def _leave(work: Callable[[], object]) -> None:

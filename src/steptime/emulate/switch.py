@@ -38,6 +38,9 @@ def main() -> int:
         answer = _run(plan, control)
     except SteptimeError as error:
         answer = {"error": str(error), "exit_code": error.exit_code}
+    except OSError as error:
+        why = f"cannot set up the emulated cluster: {error}"
+        answer = {"error": why, "exit_code": SteptimeError.exit_code}
     control.sendall(json.dumps(answer).encode())
     return 0
 

@@ -36,20 +36,17 @@ class Wires:
     def __init__(self, holders: Mapping[str, int]) -> None:
         self._holders = holders
         self._here = IPRoute()
-        try:
+        with _told(f"makes no {_BRIDGE}", "bridge"):
             self._here.link("add", ifname=_BRIDGE, kind="bridge", mtu=MTU)
-            self._bridge = self._number(self._here, _BRIDGE)
-            self._here.link("set", index=self._bridge, state="up")
-        except NetlinkError as error:
-            raise UsageError(
-                f"this kernel makes no bridge ({_said(error)}): load its modules bridge and veth"
-            ) from None
+        self._bridge = self._number(self._here, _BRIDGE)
+        self._here.link("set", index=self._bridge, state="up")
 
     def connect(self, host: Host) -> None:
         """Join a host to the switch; nothing limits its link yet."""
         holder, port = self._holders[host.name], _port(host.name)
         peer = {"ifname": "eth0", "net_ns_pid": holder, "mtu": MTU}
-        self._here.link("add", ifname=port, kind="veth", mtu=MTU, peer=peer)
+        with _told("makes no pairs of devices", "veth"):
+            self._here.link("add", ifname=port, kind="veth", mtu=MTU, peer=peer)
         index = self._number(self._here, port)
         self._here.link("set", index=index, master=self._bridge, state="up")
         with _within(holder) as there:
@@ -96,7 +93,7 @@ class Wires:
         return found
 
     def _bucket(self, at: IPRoute, name: str, shape: Shape, queue: int) -> None:
-        try:
+        with _told("shapes no links", "sch_tbf"):
             at.tc(
                 "replace",
                 "tbf",
@@ -106,10 +103,6 @@ class Wires:
                 burst=shape.burst,
                 limit=queue + shape.burst,
             )
-        except NetlinkError as error:
-            raise UsageError(
-                f"this kernel shapes no links ({_said(error)}): load its module sch_tbf"
-            ) from None
 
     def _state(self, host: Host, state: str) -> None:
         self._here.link("set", index=self._number(self._here, _port(host.name)), state=state)
@@ -137,7 +130,10 @@ class Wires:
         )
         if done.returncode:
             why = done.stderr.strip().splitlines()
-            raise UsageError(f"this kernel loses no packets on purpose: {why[:1]}")
+            raise UsageError(
+                f"this kernel loses no packets on purpose ({why[0] if why else 'nft failed'}): "
+                "load its modules nf_tables and nft_numgen"
+            )
 
     @staticmethod
     def _number(at: IPRoute, name: str) -> int:
@@ -159,8 +155,15 @@ def _port(host: str) -> str:
     return f"to-{host}"
 
 
-def _said(error: NetlinkError) -> str:
-    return str(error.args[-1])
+@contextmanager
+def _told(what: str, module: str) -> Iterator[None]:
+    """Raise UsageError, with the module that does it, where the kernel refuses what is within."""
+    try:
+        yield
+    except NetlinkError as error:
+        raise UsageError(
+            f"this kernel {what} ({error.args[-1]}): load its module {module}"
+        ) from None
 
 
 @contextmanager
