@@ -38,7 +38,7 @@ from fuzz_arguments import argument_case
 from fuzz_files import Case, file_case, make_samples
 
 from steptime.cli import main as steptime
-from steptime.cli.record import with_script_apart
+from steptime.cli import with_script_apart
 
 LEAVES_WITHIN_S = 30.0
 CODES = {0, 1, 2, 130, 141}
@@ -165,9 +165,7 @@ def faults(case: Case, ended: Ended, folder: Path) -> Iterator[tuple[str, str]]:
 
 def options_of(case: Case) -> list[str]:
     """The words of a case in which options may stand: those before a script or a lone ``--``."""
-    words = list(case.words)
-    if words[:1] in (["record"], ["check"]):
-        words = with_script_apart(words)
+    words = with_script_apart(list(case.words))
     return words[: words.index("--")] if "--" in words else words
 
 
