@@ -47,6 +47,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
         (HOSTS + '[network]\nkind = "switch"', "nic.bandwidth is missing"),
         (STAR.replace("switch", "swich"), "network.kind is 'swich': did you mean switch?"),
         (STAR + "nics = 2", "network.nics is not known here"),
+        (STAR + 'send_buffer = "0MB"', "network.send_buffer is 0MB: it must be above 0"),
         (HOSTS, "network.kind is missing"),
         (HOSTS.replace("4", "0"), "host.count is 0: it must be a whole number, 1 or more"),
         (HOSTS.replace("4", "2.5"), "host.count is 2.5: it must be a whole number"),
@@ -208,6 +209,11 @@ def test_ways_out_and_in_may_differ() -> None:
     assert set(links.bandwidth[:4]) == {2e9}
     assert set(links.bandwidth[4:]) == {3e9}
     assert links.latency == pytest.approx([1e-6] * 4 + [5e-6] * 4)
+
+
+def test_a_socket_may_hold_what_its_rank_has_sent() -> None:
+    assert parse_cluster(STAR, "x").send_buffer == 0
+    assert parse_cluster(STAR + 'send_buffer = "2MiB"', "x").send_buffer == 2 << 20
 
 
 def test_ranks_take_devices_in_the_order_of_the_placement() -> None:

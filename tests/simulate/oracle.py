@@ -40,6 +40,8 @@ class Message:
     missing: int = 2
     ranks: tuple = ()
     done: float = inf
+    held: float = 0.0  # bytes: when no more are left its sender is done
+    released: bool = False
 
 
 @dataclass(eq=False)
@@ -76,6 +78,8 @@ def ranks_of(cluster, schedule, devices, nbytes, enters):
         for (src, dst), (size, reduced) in sizes.items():
             one = message(cluster, devices[src], devices[dst], size)
             one.reduce, one.ranks = reduced / reduction, (ranks[src], ranks[dst])
+            if cluster.host_of[devices[src]] != cluster.host_of[devices[dst]]:
+                one.held = cluster.send_buffer
             own[src].append(one)
             own[dst].append(one)
         for rank, messages in zip(ranks, own, strict=True):
@@ -104,12 +108,21 @@ def happen(now, ranks, flows, rates):
         if over and (one.left <= 0 or rates.get(id(one)) == inf or not one.path):
             happened, one.done = True, now
             flows.remove(one)
-            for rank, reduce in zip(one.ranks, (0.0, one.reduce), strict=False):
-                rank.pending -= 1
-                rank.reduce += reduce
-                if not rank.pending:
-                    rank.enters, rank.reduce = now + rank.reduce, 0.0
+            ends = [*zip(one.ranks, (0.0, one.reduce), strict=False)]
+            for rank, reduce in ends[one.released :]:
+                leave(rank, reduce, now)
+        elif over and not one.released and one.left <= one.held:
+            happened, one.released = True, True
+            leave(one.ranks[0], 0.0, now)
     return happened
+
+
+def leave(rank, reduce, now):
+    """Let a rank be done with a message of its round."""
+    rank.pending -= 1
+    rank.reduce += reduce
+    if not rank.pending:
+        rank.enters, rank.reduce = now + rank.reduce, 0.0
 
 
 def simulate(cluster, messages, ranks):
@@ -124,12 +137,17 @@ def simulate(cluster, messages, ranks):
                 break
         waits = [one.ready for one in flows if one not in moving]
         waits += [rank.enters for rank in ranks if rank.enters < inf]
-        ends = [now + one.left / rates[id(one)] for one in moving]
+        goals = [0.0 if one.released else min(one.held, one.left) for one in moving]
+        ends = [
+            now + (one.left - goal) / rates[id(one)]
+            for one, goal in zip(moving, goals, strict=True)
+        ]
         if not waits and not ends:
             return
         then = min(waits + ends)
-        for one, end in zip(moving, ends, strict=True):
-            one.left = 0.0 if end <= then * (1 + SAME) else one.left - rates[id(one)] * (then - now)
+        for one, end, goal in zip(moving, ends, goals, strict=True):
+            left = one.left - rates[id(one)] * (then - now)
+            one.left = goal if end <= then * (1 + SAME) else left
         now = then
 
 

@@ -140,6 +140,8 @@ class Cluster:
     each host and ``network`` the one between hosts, where there is one: ``links`` are those of the
     hosts in order, then those of the network. ``calls``: measured times of a library's calls there,
     by kind of collective, and of messages as MESSAGE and POST. ``nccl``: where the library is NCCL.
+    ``send_buffer``: how many bytes of a message to another host its sender's socket takes before
+    they leave; 0 where a message is done for both ends at once.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Cluster:
     network: Fabric | None = None
     calls: Mapping[str, tuple[CallTimes, ...]] = field(default_factory=dict)
     nccl: Nccl | None = None
+    send_buffer: float = 0.0
 
     @property
     def devices(self) -> int:

@@ -121,6 +121,8 @@ def _cluster(top: Section, name: str) -> Cluster:
         host.refuse("count", f"times devices is {hosts * devices}: at most {_MOST_DEVICES:,} fit")
     inside = _inside(top, devices)
     network = _network(top, hosts, devices)
+    joins = top.section("network")
+    send_buffer = joins.size("send_buffer") if joins.has("send_buffer") else 0.0
     order = _order(top.section("placement"), hosts, devices)
     speed = _speed(top.section("speeds"), hosts, devices)
     calls = _calls(top.section("calls"))
@@ -140,6 +142,7 @@ def _cluster(top: Section, name: str) -> Cluster:
         network=network,
         calls=calls,
         nccl=nccl,
+        send_buffer=send_buffer,
     )
 
 

@@ -77,6 +77,8 @@ def _facts(shown: Cluster) -> Iterator[tuple[str, str]]:
         yield "in a host", shown.inside.kind
     if shown.network:
         yield "network", shown.network.kind.replace("_", " ")
+    if shown.send_buffer:
+        yield "sending", f"{format_bytes(shown.send_buffer)} of a message to another host are held"
     yield "ranks on", _some([_place(shown, place) for place in shown.order.tolist()])
     if shown.devices > 1:
         between = "hosts" if shown.network else "devices"

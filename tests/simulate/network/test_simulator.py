@@ -1,6 +1,7 @@
 """Collectives and lone messages that are under way together."""
 
 import tracemalloc
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -28,6 +29,7 @@ def cases(draw):
     cluster = draw(networks(largest=5))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     object.__setattr__(cluster.device, "reduction", draw(st.sampled_from([inf, 1e5])))
+    object.__setattr__(cluster, "send_buffer", draw(st.sampled_from([0.0, 0.0, 300.0, 3e4])))
     collectives = []
     for chosen in draw(st.lists(st.sampled_from(ALGORITHMS), min_size=1, max_size=3)):
         ranks = draw(st.integers(1, 6))
@@ -267,3 +269,14 @@ def test_one_impossible_time_among_others_is_refused(wrong):
         traffic.enter(token, rank, inf if rank == wrong else 1.0)
     with pytest.raises(UsageError, match="no rank can enter a collective at inf s"):
         traffic.finish()
+
+
+@pytest.mark.parametrize("held", [0, 1 << 19, 1 << 20, 1 << 22])
+def test_a_sender_goes_on_when_its_socket_has_taken_the_rest(held):
+    # Rank 0 sends to 2, then to 1; 2 passes it on to 3 when it has all of it. The second message
+    # of 0 shares its link with what the socket holds of the first, which ends later by as much.
+    nbytes, bandwidth = 1 << 20, 1e9
+    cluster = replace(star(4, bandwidth, 0.0), send_buffer=float(held))
+    plan = schedule(algorithm_named("broadcast", "binomial"), 4)
+    seconds = carry(plan, cluster, np.arange(4), nbytes).seconds
+    assert seconds == pytest.approx((2 * nbytes + min(held, nbytes)) / bandwidth, rel=EXACT)

@@ -98,7 +98,7 @@ def arrive(net: Network, number: int) -> None:
         finish(net, flow.token, NONE)
         return
     net.parts[flow.part[1]].busy += flow.reduce
-    for end in range(2):
+    for end in range(flow.released, 2):
         part = net.parts[flow.part[end]]
         part.pending -= 1
         if not part.pending:
@@ -110,15 +110,35 @@ def arrive(net: Network, number: int) -> None:
 
 
 @inner
+def release(net: Network, number: int) -> None:
+    """Let the sender of a message be done with it: its socket has taken what is left."""
+    flow, now = net.flows[number], net.counts[0].now
+    flow.released = 1
+    part = net.parts[flow.part[0]]
+    part.pending -= 1
+    if not part.pending:
+        put(net, 2 * flow.part[0] + 1, now + part.busy)
+        part.busy = 0.0
+
+
+@inner
 def happen(net: Network, event: int) -> None:
     """Handle one event."""
     number = event >> 1
     if event & 1:
         proceed(net, number)
         return
-    flow = net.flows[number]
+    flow, now = net.flows[number], net.counts[0].now
     if flow.state == LATENT and flow.left > 0 and join(net, number):
-        flow.state, flow.rate, flow.since = FLOWING, 0.0, net.counts[0].now
+        flow.state, flow.rate, flow.since = FLOWING, 0.0, now
+        if flow.left <= flow.held:
+            release(net, number)
+    elif flow.state == FLOWING and flow.held > 0 and not flow.released:
+        carried = flow.left - flow.held
+        record(net, net.paths[number], int(np.int64(flow.hops)), carried, flow.since, now)
+        flow.left, flow.since = flow.held, now
+        put(net, 2 * number, now + flow.left / flow.rate)
+        release(net, number)
     else:
         arrive(net, number)
 
@@ -178,6 +198,7 @@ def take(net: Network, nbytes: float, latency: float, path: Ints) -> int:
     flow = net.flows[number]
     flow.token, flow.nbytes, flow.left = NONE, nbytes, nbytes
     flow.rate, flow.latency, flow.reduce, flow.seen = 0.0, latency, 0.0, 0
+    flow.held, flow.released = 0.0, 0
     flow.state, flow.round, hops = WAITING, NONE, 0
     for link in path:
         if link == NONE:
@@ -215,6 +236,7 @@ def append(
     ranks: Ints,
     rounds: Ints,
     reduce: Floats,
+    held: Floats,
     devices: Ints,
     nbytes: Floats,
     latency: Floats,
@@ -222,12 +244,14 @@ def append(
 ) -> None:
     """Append messages of a collective, in order of rounds, to the chains of its parts.
 
-    ``ranks``, ``devices``: shape (2, messages); ``base``: the part of rank 0.
+    ``ranks``, ``devices``: shape (2, messages); ``base``: the part of rank 0; ``held``: the bytes
+    of each that its sender's socket holds.
     """
     for place in range(rounds.size):
         number = take(net, nbytes[place], latency[place], paths[place])
         flow = net.flows[number]
         flow.round, flow.reduce, flow.missing = rounds[place], reduce[place], 2
+        flow.held = held[place]
         for side in range(2):
             end = 2 * number + side
             flow.device[side] = devices[side, place]

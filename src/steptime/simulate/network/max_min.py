@@ -73,7 +73,8 @@ def set_rate(net: Network, number: int, rate: float) -> None:
         flow.left -= carried
     flow.since, flow.rate = now, rate
     drop(net, 2 * number)
-    put(net, 2 * number, now + flow.left / rate)
+    ahead = flow.left if flow.released else flow.left - flow.held
+    put(net, 2 * number, now + max(ahead, 0.0) / rate)
 
 
 @inner

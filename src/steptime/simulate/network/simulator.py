@@ -54,7 +54,9 @@ class NetworkSimulator:
     A message waits out the latencies of the links of its path, then its bytes flow at its max-min
     fair share of their bandwidths. A message of a round of a collective begins when both its ranks
     have entered the round. A rank enters the next round when its messages of this one are done and
-    what they brought is reduced, at the ``reduction`` rate of the cluster's device.
+    what they brought is reduced, at the ``reduction`` rate of the cluster's device. To another host
+    a message is done for its sender when no more is left than the cluster's ``send_buffer``: the
+    sender's next message then shares the link with the rest.
     """
 
     def __init__(self, cluster: Cluster, *, keep_messages: bool = False) -> None:
@@ -206,6 +208,8 @@ class NetworkSimulator:
         counts = self._network.counts
         if self._tokens != 1 or len(self._collectives) != 1 or counts["keep"]:
             return False
+        if self._cluster.send_buffer:
+            return False
         (token,) = self._collectives
         collective = self._collectives[token]
         times = {part - collective.base: at for part, at in self._entered}
@@ -305,11 +309,17 @@ class NetworkSimulator:
             batch.ranks,
             batch.round,
             reduce,
+            self._held(devices),
             devices,
             batch.nbytes,
             latency,
             paths,
         )
+
+    def _held(self, devices: Ints) -> Floats:
+        """The bytes of each message that its sender's socket holds, shape (messages,)."""
+        src, dst = self._cluster.host_of[devices]
+        return np.where(src != dst, self._cluster.send_buffer, 0.0)
 
     def _paths(self, devices: Ints) -> tuple[Ints, Floats]:
         """Paths and latencies between devices, shape (2, messages); gives the links series rows."""

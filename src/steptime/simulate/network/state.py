@@ -59,6 +59,7 @@ FLOW = np.dtype(
         ("latency", np.float64),  # seconds
         ("sent", np.float64),  # when both ranks had entered its round
         ("reduce", np.float64),  # seconds that the receiver takes to reduce it
+        ("held", np.float64),  # bytes: its sender is done when no more are left; 0: on arrival
         ("part", np.int32, 2),  # of sender and receiver
         ("device", np.int32, 2),
         ("following", np.int32, 2),  # the next end in the chain of sender and receiver
@@ -66,6 +67,7 @@ FLOW = np.dtype(
         ("seen", np.int32),  # the pass in which it was last looked at
         ("hops", np.int16),
         ("missing", np.int8),  # ranks that have not entered its round
+        ("released", np.int8),  # whether its sender is done though it has not arrived
         ("state", np.int8),
     ],
     align=True,
