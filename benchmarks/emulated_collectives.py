@@ -4,11 +4,13 @@
 
 Every algorithm of five collectives runs on hosts of the cluster office-10gbe that this machine
 emulates: TCP through shaped virtual links, messages by gloo. The same schedules are simulated at
-fidelity ``message``. *Given*: the links' rates. *Calibrated*: one figure, what a message takes
-beside its bytes: half of a round trip of 4 bytes between two of these hosts. *Predicted*: every
-time in the table, from the moment that all ranks begin to that at which the last is done; told is
-the median of some turns, in which algorithms go one after the other. Times are the cluster's: links
-and clocks are slower by the time dilation, which makes what this machine's processors do small.
+fidelity ``message``. *Given*: the links' rates. *Calibrated*: two figures, what a message takes
+beside its bytes, half of a round trip of 4 bytes between two of these hosts, and how many bytes a
+socket holds, by how much earlier than its receiver the sender of one long message is done.
+*Predicted*: every time in the table, from the moment that all ranks begin to that at which the last
+is done; told is the median of some turns, in which algorithms go one after the other. Times are the
+cluster's: links and clocks are slower by the time dilation, which makes what this machine's
+processors do small.
 """
 
 import argparse
@@ -19,7 +21,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,6 +40,8 @@ AHEAD_S = 0.03
 """How long before it ranks agree on the moment to begin, in seconds of this machine."""
 
 ROUND_TRIPS = 200
+LONG = 16 << 20
+"""Bytes of the message that tells how many of them a socket holds."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ def as_rank(sizes: Sequence[int], turns: int) -> None:
     local = [int(n) for n in transport.gather(np.array(float(_host_number())))]
     found: dict[str, list[float]] = defaultdict(list)
     found["round trip"] = round_trips(transport)
+    found["held"] = held(transport)
     for op in OPS:
         operation = operation_named(op)
         for nbytes in sizes:
@@ -138,6 +143,25 @@ def round_trips(transport: Any, first: int = 0, second: int = 1) -> list[float]:
     return found
 
 
+def held(transport: Any) -> list[float]:
+    """How much earlier than its receiver the sender of a long message is done, in seconds."""
+    import numpy as np
+
+    from steptime.dtypes import dtype_named
+
+    found = []
+    number = transport.empty(LONG // 4, dtype_named("float32"))
+    for _ in range(3):
+        transport.barrier()
+        if transport.rank == 0:
+            transport.send(number, 1)()
+        elif transport.rank == 1:
+            transport.receive(number, 0)()
+        ends = transport.gather(np.array(time.perf_counter()))
+        found.append(float(ends[1] - ends[0]) / clock.DILATION)
+    return found
+
+
 def measured(cluster: str, ranks: int, asked: argparse.Namespace) -> dict[str, list[float]]:
     """What ranks on an emulated cluster timed."""
     emulate = [sys.executable, "-m", "steptime", "emulate", cluster, "--quiet"]
@@ -156,8 +180,13 @@ def rows(hosts: int, asked: argparse.Namespace) -> Iterator[Row]:
     cluster: Cluster = cluster_named(named)
     found = measured(named, hosts, asked)
     latency = median(found.pop("round trip"))
-    print(f"\n{hosts} hosts; calibrated: a message of 4 bytes takes {1e6 * latency:.1f} us")
+    buffer = max(median(found.pop("held")) - latency, 0.0) * float(cluster.links.bandwidth[0])
+    print(
+        f"\n{hosts} hosts; calibrated: a message of 4 bytes takes {1e6 * latency:.1f} us, and a "
+        f"socket holds {buffer / 2**20:.2f} MiB"
+    )
     cluster = what_if(cluster, parse_what_if(f"latency={1e6 * latency / 2}us"))
+    cluster = replace(cluster, send_buffer=buffer)
     devices = cluster.placed(hosts)
     for key, seconds in found.items():
         op, name, size = key.split()
