@@ -31,13 +31,18 @@ from steptime.launch import process
 THIS = [sys.executable, "-m", "steptime"]
 
 
-def forked(*words: str, folder: Path, environ: Mapping[str, str] | None = None) -> Ended:
-    """Run the command to its end in ``folder``; it must leave no process behind."""
+def forked(
+    *words: str, folder: Path, environ: Mapping[str, str] | None = None, led: str = ""
+) -> Ended:
+    """Run the command to its end in ``folder``; it must leave no process behind.
+
+    ``led``: Python that a script of the user's would run before it calls the command line.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     start = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         files = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, err)]
-        given = words, folder, kept | dict(environ or {}), files
+        given = words, folder, kept | dict(environ or {}), files, led
         command = FORKED.Process(target=_command, args=given)
         command.start()
         command.join(HANG_S)
@@ -85,7 +90,11 @@ class ForkedRank:
 
 
 def _command(
-    words: Sequence[str], folder: Path, environ: Mapping[str, str], files: Sequence[str]
+    words: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    files: Sequence[str],
+    led: str,
 ) -> NoReturn:
     gc.freeze()  # what was imported is nothing that a rank would have to look through
     os.setsid()  # by which its processes are known
@@ -95,6 +104,7 @@ def _command(
         os.dup2(file, number)
         os.close(file)
     os.chdir(folder)
+    exec(led, {})  # noqa: S102
     process.subprocess = SimpleNamespace(  # type: ignore[assignment,attr-defined]
         Popen=ForkedRank,
         DEVNULL=subprocess.DEVNULL,
