@@ -74,9 +74,7 @@ def test_mpirun_where_all_ranks_meet_through_a_file() -> None:
 
 @needs_mpiexec
 def test_mpirun_of_a_wrapper_script() -> None:
-    code, lines, errors = run(
-        MPIEXEC, "-n", "2", "sh", "-c", '"$@"; exit $?', "sh", *WORKER, "add"
-    )
+    code, lines, errors = run(MPIEXEC, "-n", "2", "sh", "-c", '"$@"; exit $?', "sh", *WORKER, "add")
     assert (code, lines, errors) == (0, greetings("mpirun", 2), "")
 
 
