@@ -20,7 +20,10 @@ TESTS = Path(__file__).parent
 NAMESPACES = ["unshare", "-nmpu", "--fork", "--mount-proc", "--kill-child"]
 """Where a Slurm of a test lives, and ends with its command."""
 SHARED_MEMORY = Path("/dev/shm")
-FIRST = ("cli", "backend", "launch", "replay", "submit", "train", "report")
+FIRST = (
+    *("api", "backend", "check", "cli", "emulate", "launch", "record", "replay", "report"),
+    *("submit", "train"),
+)
 """Folders whose files take long: they go first, so that no worker is left alone with one."""
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """Processes of Python's own, which end with the one that uses them."""
@@ -57,6 +60,12 @@ def slurm() -> list[str]:
     if subprocess.run([*command, "true"], capture_output=True, timeout=600).returncode:
         pytest.skip("this user or machine allows no namespaces")
     return command
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait for times to pass and for others to come."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -67,7 +67,7 @@ for i in $(seq 1 "$nodes"); do
     slurmd -f "$SLURM_CONF" -N "n$i"
 done
 for _ in $(seq 1 100); do
-    [ "$(sinfo -h -N -t idle -o %N | wc -l)" = "$nodes" ] && break
+    [ "$(sinfo -h -N -p debug -t idle -o %N | wc -l)" = "$nodes" ] && break
     sleep 0.1
 done
 "$@"

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["torch.distributed", "steptime.backend", "steptime.train.training"])
+FORKED.set_forkserver_preload(
+    [
+        *("jinja2", "numba", "numpy.ma", "plotly.offline", "rich.progress"),
+        *("torch._dynamo", "torch.distributed"),
+        *("steptime.backend", "steptime.cli.answer", "steptime.cli.compare", "steptime.cli.train"),
+        *("steptime.api.training", "steptime.report.terminal", "steptime.study.compare"),
+        *("steptime.study.programs", "steptime.study.record", "steptime.train.run"),
+        *("steptime.world.alignment", "steptime.world.join"),
+    ]
+)
 
 _TIMEOUT_S = 600.0
 _TRIES = 3
@@ -83,6 +92,7 @@ def _rank(
     function: Callable[..., Any],
     arguments: Any,
 ) -> None:
+    gc.freeze()  # to look through all of torch at the end takes longer than most functions
     os.environ.clear()  # of the process that it was forked from
     os.environ.update(environ)
     import torch

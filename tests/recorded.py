@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from steptime.program import Collective, Op, Recv, Send
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog
 
@@ -35,3 +36,13 @@ def record(
 def calls_of(log: ProcessLog) -> list[tuple[str, int]]:
     """Its calls in order: their kinds and bytes."""
     return [(OPERATIONS[call["operation"]].kind, int(call["bytes"])) for call in log.calls]
+
+
+def program_calls(ops: Sequence[Op]) -> list[tuple[str, int]]:
+    """The calls among the ops of a rank: their kinds and bytes."""
+    kinds = {Send: "send", Recv: "recv"}
+    return [
+        (op.kind if isinstance(op, Collective) else kinds[type(op)], op.nbytes)
+        for op in ops
+        if isinstance(op, Collective | Send | Recv)
+    ]

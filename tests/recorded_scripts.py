@@ -87,18 +87,10 @@ sys.exit(int(sys.argv[1]))
 STORM = (
     START
     + """
+import gc, weakref
 t = torch.zeros(10)
 for _ in range(4000):
     dist.all_reduce(t)
-dist.destroy_process_group()
-"""
-)
-"""Calls in quick succession, where gloo's threads free tensors while the next call is made."""
-
-KEPT = (
-    START
-    + """
-import gc, weakref
 t = torch.zeros(1000)
 seen = weakref.ref(t)
 work = dist.all_reduce(t, async_op=True)
@@ -110,6 +102,7 @@ print("kept" if seen() is not None else "free")
 dist.destroy_process_group()
 """
 )
+"""Calls in quick succession, where gloo's threads free tensors while the next call is made."""
 
 KILLED = (
     START

@@ -15,27 +15,33 @@ SOURCES = [
 CHECKED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
-@pytest.mark.parametrize(
-    ("compiler", "options", "runner"),
-    [
-        pytest.param("gcc", CHECKED, [], id="checked"),
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("gcc", CHECKED, []), id="checked"),
         # An emulator on x86-64 keeps its order of memory: this shows the rest to be right.
-        pytest.param("aarch64-linux-gnu-gcc", ["-static"], ["qemu-aarch64"], id="arm64"),
+        pytest.param(("aarch64-linux-gnu-gcc", ["-static"], ["qemu-aarch64"]), id="arm64"),
     ],
 )
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_random_calls_of_processes_are_right(
-    compiler: str, options: list[str], runner: list[str], ranks: int, tmp_path: Path
-) -> None:
+def program(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[str | Path]:
+    """The words that start the built program."""
+    compiler, options, runner = request.param
     for tool in (compiler, *runner):
         if shutil.which(tool) is None:
             pytest.skip(f"no {tool} is installed")
-    program = tmp_path / "ranks"
+    program = tmp_path_factory.mktemp("kernel") / "ranks"
     flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", *options]
     subprocess.run(
         [compiler, *flags, f"-I{KERNEL}", "-o", program, *SOURCES], check=True, timeout=300
     )
+    return [*runner, program]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_random_calls_of_processes_are_right(program: list[str | Path], ranks: int) -> None:
     done = subprocess.run(
-        [*runner, program, str(ranks), "300"], capture_output=True, text=True, timeout=300
+        [*program, str(ranks), "300"], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import HANG_S, MPIEXEC, here, run, started, within
+from forked import forked
 
 pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
 MPI = ("--backend", "mpi", "--ranks", "3", "-n", "4")
@@ -29,7 +30,7 @@ def test_gloo_in_json_and_csv(tmp_path):
     words = (
         "bench -b 16 -e 64K -f 64 -n 3 -w 1 --ranks 2 --algorithms ring,builtin --json --csv r.csv"
     )
-    ended = run(*words.split(), folder=tmp_path)
+    ended = forked(*words.split(), folder=tmp_path)
     assert ended.code == 0, ended.err
     result = ended.json
     rows = result["rows"]
@@ -227,7 +228,7 @@ def test_it_stops_on_request_and_leaves_no_process(tmp_path):
 
 def test_buffers_in_the_arena_of_our_own_backend(tmp_path):
     words = ("bench", "--backend", "steptime", "-R", "1", "-b", "4", "-e", "1M", "-f", "512")
-    ended = run(*words, "--ranks", "2", "--json", folder=tmp_path)
+    ended = forked(*words, "--ranks", "2", "--json", folder=tmp_path)
     assert ended.code == 0, ended.err
     halves = [row[half] for row in ended.json["rows"] for half in ("out_of_place", "in_place")]
     assert {half["wrong"] for half in halves} == {0}
@@ -258,7 +259,7 @@ def test_what_is_refused_before_a_rank_starts(words, says, tmp_path):
 
 
 def test_one_rank_has_no_links(tmp_path):
-    ended = run("bench", "sendrecv", "--ranks", "1", folder=tmp_path)
+    ended = forked("bench", "sendrecv", "--ranks", "1", folder=tmp_path)
     assert ended.code == 2
     assert "at least 2 ranks" in ended.err
 

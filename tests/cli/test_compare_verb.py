@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from command import FILES, HANG_S, Ended, run, tiny
 
+from forked import forked
 from steptime.strategies import live_strategies
 from steptime.timeline import Phase, read_chrome_trace
 
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def compared(text: Path, folder: Path) -> Ended:
     words = tiny(text, ranks=RANKS, steps=STEPS, warmup=WARMUP, json=True, out="run")
-    return run("compare", *words, folder=folder)
+    return forked("compare", *words, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +195,7 @@ def test_a_winner_is_named_where_the_intervals_allow_it(answer: dict[str, Any]) 
 @pytest.mark.slow
 def test_turns_go_on_until_a_difference_would_be_told(text: Path, tmp_path: Path) -> None:
     words = tiny(text, ranks=1, steps=1, warmup=0, strategies="replicated,sliced", json=True)
-    ended = run("compare", *words, "--see", "500%", folder=tmp_path)
+    ended = forked("compare", *words, "--see", "500%", folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     turns = ended.json["turns"]
     assert turns["see"] == 5.0
@@ -205,7 +206,7 @@ def test_turns_go_on_until_a_difference_would_be_told(text: Path, tmp_path: Path
 @pytest.mark.slow
 def test_no_turn_begins_when_the_time_is_over(text: Path, tmp_path: Path) -> None:
     words = tiny(text, ranks=2, steps=1, warmup=0, strategies="replicated,sliced", json=True)
-    ended = run("compare", *words, "--see", "0.001%", "--within", "1us", folder=tmp_path)
+    ended = forked("compare", *words, "--see", "0.001%", "--within", "1us", folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     assert ended.json["turns"]["steps"] == 1
     assert ended.json["winner"] is None  # one turn tells nothing
@@ -214,7 +215,7 @@ def test_no_turn_begins_when_the_time_is_over(text: Path, tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_a_strategy_named_twice_runs_once(text: Path, tmp_path: Path) -> None:
     words = tiny(text, ranks=1, strategies="sliced,replicated,sliced", json=True, out="run")
-    ended = run("compare", *words, folder=tmp_path)
+    ended = forked("compare", *words, folder=tmp_path)
     assert (ended.code, list(ended.json["strategies"])) == (0, ["sliced", "replicated"])
     timeline = read_chrome_trace(tmp_path / "run" / "trace.json.gz")
     assert len(timeline.steps_named("sliced")) == ended.json["steps"]

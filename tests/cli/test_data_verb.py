@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import Ended, here, options, run, tiny
+from command import Ended, here, options, tiny
 
+from forked import forked
 from steptime.train.shards import write_token_shard
 
 PREPARE = ("data", "prepare", "stories.jsonl", "--vocabulary", "300", "--shard-tokens", "4096")
@@ -117,6 +118,6 @@ def test_weights_of_another_vocabulary_are_refused_before_ranks_start(
 
 def test_it_is_trained_on(folder: Path) -> None:
     words = tiny(Path("out"), ranks=2, tokenizer="bpe", vocabulary=300, out="run", json=True)
-    ended = run("train", *words, folder=folder)
+    ended = forked("train", *words, folder=folder)
     assert (ended.code, ended.json["verb"]) == (0, "train")
     assert " bpe tokens; " in ended.err

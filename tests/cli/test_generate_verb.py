@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from command import Ended, here, run, tiny
+from command import Ended, here, tiny
 
 import steptime as st
+from forked import forked
 from steptime.errors import UsageError
 from steptime.train.config import gpt2
 from steptime.train.generate import Writer, open_writer
@@ -37,7 +38,7 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("generate")
     given = {"ranks": 1, "checkpoint_every": 2, "steps": 4, "precision": "fp32", "quiet": True}
     words = tiny(text, **given, tokenizer="bpe", vocabulary=300, out="run")
-    ended = run("train", *words, folder=folder)
+    ended = forked("train", *words, folder=folder)
     assert ended.code == 0, ended.err
     return folder / "run"
 
@@ -211,7 +212,7 @@ def test_what_cannot_be_is_one_sentence(trained: Path, tmp_path: Path) -> None:
     for words, sentence in (
         (("--tokens", "0"), "--tokens is 0: it must be at least 1"),
         (("--temperature", "-1"), "--temperature is -1.0: it must be at least 0"),
-        (("--temperature", "nan"), "--temperature is no number"),
+        (("--temperature", "nan"), "--temperature is nan: it must be at least 0"),
         (("--top-k", "0"), "--top-k is 0: it must be at least 1"),
         (("--top-p", "0"), "--top-p is 0.0: it must be above 0 and at most 1"),
         (("--top-p", "nan"), "--top-p is nan: it must be above 0 and at most 1"),

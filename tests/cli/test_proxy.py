@@ -2,10 +2,20 @@ import json
 from pathlib import Path
 
 import pytest
-from command import MPIEXEC, here, run
+from command import MPIEXEC, Ended, here, run
+
+from forked import forked
 
 DLRM = ("proxy", "dlrm", "--compat", "dnn-cpp-proxies", "--ranks", "2")
 SMALL = ("--layers", "2", "--tokens", "32")
+
+
+def on(backend: str, *words: str, folder: Path) -> Ended:
+    """Run the command on ranks of a backend, into the folder out."""
+    if backend == "mpi" and not MPIEXEC:
+        pytest.skip("there is no MPI here")
+    start = run if backend == "mpi" else forked
+    return start(*words, "--out", "out", folder=folder)
 
 
 def test_the_plan_of_any_number_of_ranks_starts_none(tmp_path: Path) -> None:
@@ -62,23 +72,24 @@ def test_llama_70b_has_more_elements_a_rank_than_32_bits_count(tmp_path: Path) -
     assert sent == [4 * elements for elements in reduced]  # a ring of two, in fp32
 
 
+ROWS_OF_EXPERTS = ("--expert", "2", "--context", "2")
+SHARDS = ("--tensor", "2", "--sequence-parallel", "--zero", "3")
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "backend"),
     [
-        ("--expert", "2", "--context", "2"),
-        pytest.param(
-            ("--tensor", "2", "--sequence-parallel", "--zero", "3"), marks=pytest.mark.slow
-        ),
+        (ROWS_OF_EXPERTS, "gloo"),
+        pytest.param(ROWS_OF_EXPERTS, "mpi", marks=pytest.mark.slow),
+        pytest.param(SHARDS, "mpi", marks=pytest.mark.slow),
     ],
 )
 def test_experts_rows_and_shards_arrive_as_they_were_sent(
-    words: tuple[str, ...], tmp_path: Path
+    words: tuple[str, ...], backend: str, tmp_path: Path
 ) -> None:
-    if not MPIEXEC:
-        pytest.skip("there is no MPI here")
     small = ("--layers", "1", "--tokens", "32", "--scale-bytes", "1/4096", "--ranks", "4")
-    live = ("--backend", "mpi", "--steps", "1", "--warmup", "1", "--verify", "--json")
-    ended = run("proxy", "mixtral-8x7B", *small, *words, *live, "--out", "out", folder=tmp_path)
+    live = ("--backend", backend, "--steps", "1", "--warmup", "1", "--verify", "--json")
+    ended = on(backend, "proxy", "mixtral-8x7B", *small, *words, *live, folder=tmp_path)
     assert ended.code == 0, ended.err
     assert ended.json["verified"]["wrong"] == 0
     assert ended.json["verified"]["checked"] > 1000
@@ -97,10 +108,8 @@ def test_the_original_dlrm_keeps_its_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backend", ["gloo", "mpi"])
 def test_a_proxy_runs_live_and_every_value_is_right(backend: str, tmp_path: Path) -> None:
-    if backend == "mpi" and not MPIEXEC:
-        pytest.skip("there is no MPI here")
     words = ("--backend", backend, "--steps", "2", "--warmup", "1", "--verify", "--json")
-    ended = run(*DLRM, *words, "--out", "out", folder=tmp_path)
+    ended = on(backend, *DLRM, *words, folder=tmp_path)
     assert ended.code == 0, ended.err
     told = ended.json
     assert told == json.loads((tmp_path / "out" / "run.json").read_text())

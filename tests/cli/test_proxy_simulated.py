@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command import here, run
+from command import here
 
+from forked import forked
 from steptime.timeline import read_chrome_trace
 
 DLRM = ("proxy", "dlrm", "--compat", "dnn-cpp-proxies")
@@ -75,7 +76,7 @@ def test_live_and_simulated_agree_where_computing_takes_the_time(tmp_path: Path)
     (tmp_path / "host.toml").write_text(HOST)
     words = ("--layers", "1", "--tokens", "64", "--batch", "2", "--scale-bytes", "1/4096")
     live = ("--ranks", "2", "--steps", "3", "--warmup", "1", "--live", "--cluster", "host.toml")
-    ended = run("proxy", "gpt2-124M", *words, *live, "--json", "--out", "out", folder=tmp_path)
+    ended = forked("proxy", "gpt2-124M", *words, *live, "--json", "--out", "out", folder=tmp_path)
     assert ended.code == 0, ended.err
     told = ended.json
     assert (told["source"], told["simulated"]["source"]) == ("measured", "simulated")
@@ -91,7 +92,7 @@ def test_live_and_simulated_agree_where_computing_takes_the_time(tmp_path: Path)
 def test_both_stand_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "host.toml").write_text(HOST)
     live = ("--ranks", "2", "--steps", "2", "--live", "--cluster", "host.toml", "--out", "out")
-    ended = run(*DLRM, *live, "--backend", "steptime", folder=tmp_path)
+    ended = forked(*DLRM, *live, "--backend", "steptime", folder=tmp_path)
     assert ended.code == 0, ended.err
     (step,) = (line for line in ended.out.splitlines() if line.startswith("step   "))
     assert step.endswith("%")

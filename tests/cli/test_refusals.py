@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from command import Ended, here, options, run, tiny
 
+from forked import forked
+
 GIVEN = {"ranks": 2, "json": True, "out": "run"}
 NO_MODEL = {"layers": None, "heads": None, "hidden": None}
 
@@ -120,7 +122,7 @@ def test_options_of_train(
     ],
 )
 def test_words(words: list[str], sentence: str, text: Path, tmp_path: Path) -> None:
-    refused(run(*words, *tiny(text, **GIVEN), folder=tmp_path), 2, sentence, tmp_path)
+    refused(here(*words, *tiny(text, **GIVEN), folder=tmp_path), 2, sentence, tmp_path)
 
 
 def shard(magic: int, version: int, tokens: int, body: bytes) -> bytes:
@@ -171,7 +173,7 @@ def test_weights_that_are_cut_off(weights: Path, text: Path, tmp_path: Path) -> 
 
 def test_gpt2s_tokenizer_without_its_files(text: Path, tmp_path: Path) -> None:
     words = tiny(text, **GIVEN, tokenizer="gpt2")
-    ended = run("compare", *words, folder=tmp_path, environ={"TIKTOKEN_CACHE_DIR": "."})
+    ended = forked("compare", *words, folder=tmp_path, environ={"TIKTOKEN_CACHE_DIR": "."})
     refused(ended, 2, "GPT-2's vocabulary is not in tiktoken's cache", tmp_path)
 
 
@@ -186,7 +188,8 @@ def test_a_file_where_the_folder_should_be(
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has a GPU")
 def test_nccl_without_a_gpu(text: Path, tmp_path: Path) -> None:
-    ended = run("compare", *tiny(text, **(GIVEN | {"ranks": 1}), backend="nccl"), folder=tmp_path)
+    words = tiny(text, **(GIVEN | {"ranks": 1}), backend="nccl")
+    ended = forked("compare", *words, folder=tmp_path)
     refused(ended, 2, "the backend nccl needs a GPU for every rank", tmp_path)
 
 
@@ -199,7 +202,7 @@ def busy_port() -> Iterator[str]:
 def test_a_port_that_is_taken(busy_port: str, text: Path, tmp_path: Path) -> None:
     environ = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"}
     environ |= {"MASTER_PORT": busy_port}
-    ended = run("train", *tiny(text, json=True, out="run"), folder=tmp_path, environ=environ)
+    ended = forked("train", *tiny(text, json=True, out="run"), folder=tmp_path, environ=environ)
     sentence = f"rank 0 cannot listen on port {busy_port} of "
     refused(ended, 2, sentence, tmp_path)
 
@@ -216,19 +219,19 @@ def test_a_port_that_is_taken(busy_port: str, text: Path, tmp_path: Path) -> Non
 def test_an_environment_that_makes_no_sense(
     environ: dict[str, str], sentence: str, text: Path, tmp_path: Path
 ) -> None:
-    ended = run("train", *tiny(text, json=True, out="run"), folder=tmp_path, environ=environ)
+    ended = forked("train", *tiny(text, json=True, out="run"), folder=tmp_path, environ=environ)
     refused(ended, 2, sentence, tmp_path)
 
 
 def test_a_loss_that_is_no_number_is_a_failure(text: Path, tmp_path: Path) -> None:
     words = tiny(text, **(GIVEN | {"lr": 1e30, "steps": 5, "strategies": "replicated"}))
     sentence = "the loss under replicated is no number any more: try a smaller --lr"
-    refused(run("compare", *words, folder=tmp_path), 1, sentence, tmp_path)
+    refused(forked("compare", *words, folder=tmp_path), 1, sentence, tmp_path)
 
 
 def test_a_model_that_no_memory_holds(text: Path, tmp_path: Path) -> None:
     words = tiny(text, **(GIVEN | {"ranks": 1, "hidden": 10_000_000, "strategies": "server"}))
-    ended = run("compare", *words, folder=tmp_path)
+    ended = forked("compare", *words, folder=tmp_path)
     refused(ended, 2, "of memory are free here: choose a smaller model", tmp_path)
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Ended, here, options, run, tiny
+from command import Ended, here, options, tiny
 from rich.console import Console
 
+from forked import forked
 from steptime.report.scale_table import print_scale
 from steptime.runs.run_folder import read_record
 from steptime.runs.scale import scale_record
@@ -52,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def live(text: Path, folder: Path) -> Ended:
     words = tiny(text, ranks="1,2", threads="1", steps=STEPS, warmup=1, json=True, out="live")
-    return run("scale", *words, folder=folder)
+    return forked("scale", *words, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_simulated_cells_scale_weakly_by_default(simulated: dict[str, Any], fold
 
 def test_a_model_that_a_device_cannot_hold_is_told(folder: Path) -> None:
     words = ("--cluster", "dgx-h100", "--ranks", "8", "--strategies", "replicated")
-    ended = here("scale", "llama3-70B", *words, "--out", "large", folder=folder)
+    ended = here("scale", "llama3-8B", *words, "--out", "large", folder=folder)
     assert (ended.code, ended.err) == (0, "")
     run = read_record(folder / "large")
     (cell,) = run["cells"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command import FILES, run, tiny
 
+from forked import forked
 from steptime.cli import build_app
 from steptime.errors import UsageError
 from steptime.program import Collective, Program
@@ -176,7 +177,7 @@ def test_flows_finish_when_their_links_let_them(simulate: Callable[..., str], fl
 @pytest.mark.slow
 def test_compare_puts_the_simulated_step_beside_the_measured(text: Path, tmp_path: Path) -> None:
     words = tiny(text, ranks=2, strategies="replicated,shared", cluster="office-10gbe", json=True)
-    answer = run("compare", *words, "--out", "run", folder=tmp_path).json
+    answer = forked("compare", *words, "--out", "run", folder=tmp_path).json
     simulated = answer["simulated"]
     assert (simulated["source"], simulated["cluster"]) == ("simulated", "office-10gbe")
     (name, there), here = *simulated["strategies"].items(), answer["strategies"]["replicated"]
@@ -190,7 +191,7 @@ def test_compare_refuses_a_cluster_that_is_too_small_before_any_rank_starts(
     text: Path, tmp_path: Path
 ) -> None:
     words = tiny(text, ranks=5, batch=5, cluster="laptop", json=True)
-    ended = run("compare", *words, folder=tmp_path)
+    ended = forked("compare", *words, folder=tmp_path)
     assert (ended.code, ended.json["error"][:31]) == (2, "5 ranks do not fit on laptop, w")
     assert not list(tmp_path.iterdir())
 
@@ -199,7 +200,7 @@ def test_compare_refuses_a_cluster_that_can_run_no_strategy_asked_for(
     text: Path, tmp_path: Path
 ) -> None:
     words = tiny(text, ranks=2, strategies="shared", cluster="office-10gbe", json=True)
-    ended = run("compare", *words, folder=tmp_path)
+    ended = forked("compare", *words, folder=tmp_path)
     assert (ended.code, "have no memory in common" in ended.json["error"]) == (2, True)
 
 

@@ -1,14 +1,14 @@
 """Every verb in narrow and wide terminals, through a pipe, and in JSON."""
 
 import shlex
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import MPIEXEC, Ended, here, run, started, tiny
+from command import MPIEXEC, Ended, here, run, tiny
 from rich.console import Console
 
+from forked import forked
 from steptime.cli import build_app
 from steptime.report.terminal import print_run
 from steptime.runs.record import run_record
@@ -81,14 +81,9 @@ def live(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Live:
     train = ["train", *tiny(text, ranks=1, checkpoint_every=2)]
     ended = {}
     for words, names in ((compare, ("a", "b")), (train, ("c", "d"))):
-        with ExitStack() as stack:  # each waits for its ranks to import torch, so both at once
-            two = [
-                stack.enter_context(
-                    started(*words, "--out", name, *asked, folder=folder, environ={"COLUMNS": "80"})
-                )
-                for name, asked in zip(names, ([], ["--json"]), strict=True)
-            ]
-            ended |= {name: one.end() for name, one in zip(names, two, strict=True)}
+        for name, asked in zip(names, ([], ["--json"]), strict=True):
+            out = (*words, "--out", name, *asked)
+            ended[name] = forked(*out, folder=folder, environ={"COLUMNS": "80"})
     return Live(folder, ended)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from command import MPIEXEC, here, run
 
+from forked import forked
 from steptime.cluster.files import cluster_named
 
 SAVED = Path(__file__).parent.parent / "topo" / "saved"
@@ -117,7 +118,7 @@ def test_the_page_shows_what_its_commands_print(tmp_path):
 )
 def test_what_is_refused(words, says, tmp_path):
     (tmp_path / "wrong.txt").write_text("no matrix\n")
-    ask = run if "--measure" in words else here  # a rank ends its process
+    ask = forked if "--measure" in words else here  # a rank ends its process
     ended = ask("topo", *words.split(), "--json", folder=tmp_path)
     assert ended.code == 2
     assert says in ended.json["error"]

@@ -4,7 +4,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from command import TORCHRUN, Ended, run, started, tiny
+from command import TORCHRUN, Ended, started, tiny
+
+from forked import forked
 
 KEPT = {"checkpoint_every": 1000000, "out": "run", "quiet": None}
 ENDLESS = 10_000_000
@@ -37,14 +39,14 @@ def test_sigterm_ends_in_a_checkpoint_and_auto_goes_on_from_it(text: Path, tmp_p
     assert not (tmp_path / "run" / "run.json").exists()
 
     given = FAST | KEPT | {"ranks": 2, "steps": step + 2, "resume": "auto", "json": True}
-    again = run("train", *tiny(text, **given), folder=tmp_path)
+    again = forked("train", *tiny(text, **given), folder=tmp_path)
     assert again.code == 0, again.err
     assert f"goes on from run/{name}" in again.err
     assert again.json["goodput"]["restarts"] == 1
     assert len(again.json["strategies"]["overlapped_sharded"]["loss"]) == 2
     assert kept(tmp_path / "run") == [name, f"checkpoint_{step + 2:08}"]
 
-    done = run("train", *tiny(text, **given), folder=tmp_path)
+    done = forked("train", *tiny(text, **given), folder=tmp_path)
     assert (done.code, done.err) == (0, "")
     assert done.json == again.json
 
@@ -54,7 +56,7 @@ def test_sigterm_ends_in_a_checkpoint_and_auto_goes_on_from_it(text: Path, tmp_p
         ({"hidden": 64, "steps": step + 4}, f"run/{kept(tmp_path / 'run')[1]} holds a model with"),
         ({"out": None}, "--resume auto goes on in the run's folder: name it with --out"),
     ):
-        refused = run("train", *tiny(text, **(given | {"json": None} | words)), folder=tmp_path)
+        refused = forked("train", *tiny(text, **(given | {"json": None} | words)), folder=tmp_path)
         assert refused.code == 2
         assert refused.err.startswith(f"steptime: {sentence}"), refused.err
         assert kept(tmp_path / "run") == [name, f"checkpoint_{step + 2:08}"]
@@ -74,6 +76,6 @@ def test_sigterm_reaches_a_single_rank_and_those_of_torchrun(
 
 
 def test_a_rollback_without_checkpoints_is_refused(text: Path, tmp_path: Path) -> None:
-    ended = run("train", *tiny(text, on_bad_loss="rollback"), folder=tmp_path)
+    ended = forked("train", *tiny(text, on_bad_loss="rollback"), folder=tmp_path)
     assert ended.code == 2
     assert "--on-bad-loss rollback goes back to checkpoints: give --checkpoint-every" in ended.err

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from command import FILES, Ended, options, run, tiny
 
+from forked import forked
+
 STEPS = 8
 FAST = {"precision": "fp32", "lr": 1e-2, "lr_warmup": 0, "lr_schedule": "constant"}
 
@@ -20,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(text: Path, folder: Path) -> Ended:
     """Eight steps on two ranks, with a checkpoint in the middle and one at the end."""
     given = {"ranks": 2, "steps": STEPS, "checkpoint_every": 4, "json": True, "out": "run"}
-    return run("train", *tiny(text, **(FAST | given)), folder=folder)
+    return forked("train", *tiny(text, **(FAST | given)), folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_a_resumed_training_goes_on_as_if_it_had_never_stopped(
     given = {"ranks": ranks, "strategy": strategy, "steps": STEPS, "json": True}
     words = tiny(text, **(FAST | given | {"layers": None, "heads": None, "hidden": None}))
     words += options(resume="run/checkpoint_00000004", out=f"resumed-{ranks}")
-    ended = run("train", *words, folder=folder)
+    ended = forked("train", *words, folder=folder)
     assert ended.code == 0, ended.err
     assert f"step 5/{STEPS} | loss " in ended.err
     assert losses(ended.json) == pytest.approx(losses(answer)[4:], rel=tolerance, abs=0)
@@ -99,7 +101,7 @@ def test_a_finished_training_is_not_resumed(
     answer: dict[str, Any], text: Path, folder: Path
 ) -> None:
     words = tiny(text, steps=STEPS, resume=f"{answer['run']}/checkpoint_{STEPS:08}", out="nothing")
-    ended = run("train", *words, folder=folder)
+    ended = forked("train", *words, folder=folder)
     assert ended.code == 2
     assert f"checkpoint_{STEPS:08} is at step 8 and --steps is 8: ask for more" in ended.err
     assert not (folder / "nothing").exists()
@@ -120,7 +122,7 @@ def test_what_contradicts_the_checkpoint_is_refused(
     )
     words = tiny(text, **({"layers": None, "heads": None, "hidden": None} | given))
     words += options(resume="run/checkpoint_00000004", out="refused")
-    ended = run("train", *words, folder=folder)
+    ended = forked("train", *words, folder=folder)
     assert ended.code == 2
     assert ended.err.startswith(f"steptime: {sentence}")
     assert not (folder / "refused").exists()
@@ -131,7 +133,7 @@ def test_it_starts_from_weights_in_llm_c_format(
 ) -> None:
     given = FAST | {"lr": 1e-12, "steps": 1, "layers": None, "heads": None, "hidden": None}
     words = tiny(text, **given, init="run/checkpoint_00000008/model.bin", out="started", json=True)
-    ended = run("train", *words, folder=folder)
+    ended = forked("train", *words, folder=folder)
     assert ended.code == 0, ended.err
     assert ended.json["val_loss"] == pytest.approx(answer["val_loss"], rel=1e-5)
 
@@ -149,7 +151,7 @@ def test_a_person_reads_how_it_goes(text: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_trains_quietly_on_token_shards(shards: Path, tmp_path: Path) -> None:
-    ended = run("train", *tiny(shards, steps=1, quiet=True, json=True), folder=tmp_path)
+    ended = forked("train", *tiny(shards, steps=1, quiet=True, json=True), folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     assert ended.json["model_config"]["vocabulary"] == 50257
     assert losses(ended.json)[0] == pytest.approx(np.log(50257), rel=0.02)

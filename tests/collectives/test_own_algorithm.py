@@ -1,11 +1,8 @@
 """An algorithm is one file: of a folder that the package leads to, or of the user's own."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
+from forked import forked
 from steptime.collectives import algorithm_named, schedule
 from steptime.collectives.export import msccl_xml
 from steptime.collectives.lookup import find_algorithm, find_algorithms
@@ -39,18 +36,9 @@ def own(tmp_path):
 
 
 def command(*words, folder, code=0, led=""):
-    script = folder / "there.py"
-    script.write_text(f"import sys\n{led}\nfrom steptime.cli import main\nsys.exit(main())\n")
-    ended = subprocess.run(
-        [sys.executable, str(script), *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stderr
-    return json.loads(ended.stdout)
+    ended = forked(*words, folder=folder, led=led)
+    assert ended.code == code, ended.err
+    return ended.json
 
 
 def test_a_file_that_the_package_leads_to_is_verified_shown_and_simulated(tmp_path):

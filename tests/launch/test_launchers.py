@@ -67,16 +67,14 @@ def test_under_torchrun_a_rank_that_fails_does_not_wait_for_its_collectives() ->
 
 @needs_mpiexec
 def test_mpirun_where_all_ranks_meet_through_a_file() -> None:
-    jobs = [start(MPIEXEC, "-n", "2", *WORKER, "train") for _ in range(2)]
+    jobs = [start(MPIEXEC, "-n", "2", *WORKER, "add") for _ in range(2)]
     assert [finish(job) for job in jobs] == [(0, greetings("mpirun", 2), "")] * 2
     assert not list(Path(tempfile.gettempdir()).glob(f"steptime-{os.getuid()}-*"))
 
 
 @needs_mpiexec
 def test_mpirun_of_a_wrapper_script() -> None:
-    code, lines, errors = run(
-        MPIEXEC, "-n", "2", "sh", "-c", '"$@"; exit $?', "sh", *WORKER, "train"
-    )
+    code, lines, errors = run(MPIEXEC, "-n", "2", "sh", "-c", '"$@"; exit $?', "sh", *WORKER, "add")
     assert (code, lines, errors) == (0, greetings("mpirun", 2), "")
 
 
@@ -84,7 +82,7 @@ def test_mpirun_of_a_wrapper_script() -> None:
 def test_mpirun_told_where_to_meet() -> None:
     with held_port() as port:
         where = ["-genv", "MASTER_ADDR", "127.0.0.1", "-genv", "MASTER_PORT", str(port)]
-        assert run(MPIEXEC, *where, "-n", "2", *WORKER, "train") == (0, greetings("mpirun", 2), "")
+        assert run(MPIEXEC, *where, "-n", "2", *WORKER, "add") == (0, greetings("mpirun", 2), "")
 
 
 SCRIPT = """
@@ -118,7 +116,7 @@ def test_a_script_that_knows_torchrun_alone_is_recorded_under(
 @pytest.mark.slow
 def test_mpirun_on_several_hosts_asks_mpi_where_to_meet() -> None:
     # Each rank is told that it is alone on its host.
-    command = ["-n", "2", "env", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1", *WORKER, "train"]
+    command = ["-n", "2", "env", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1", *WORKER, "add"]
     code, lines, errors = run(MPIEXEC, *command)
     try:
         import mpi4py
@@ -131,13 +129,13 @@ def test_mpirun_on_several_hosts_asks_mpi_where_to_meet() -> None:
 
 
 def test_srun_on_two_hosts(slurm: list[str]) -> None:
-    code, lines, _ = run(*slurm, "srun", "-N2", "-n3", *WORKER, "train")
+    code, lines, _ = run(*slurm, "srun", "-N2", "-n3", *WORKER, "add")
     assert (code, lines) == (0, greetings("srun", 3))
 
 
 @pytest.mark.slow
 def test_srun_with_pmi2(slurm: list[str]) -> None:
-    code, lines, _ = run(*slurm, "srun", "--mpi=pmi2", "-N1", "-n2", *WORKER, "train")
+    code, lines, _ = run(*slurm, "srun", "--mpi=pmi2", "-N1", "-n2", *WORKER, "add")
     assert (code, lines) == (0, greetings("srun", 2))
 
 
@@ -155,7 +153,7 @@ def test_in_a_batch_script_srun_and_mpirun_start_ranks_and_the_shell_is_none(
 ) -> None:
     worker = " ".join(WORKER)
     script = tmp_path / "job.sh"
-    mpirun = f"{MPIEXEC} -genv MASTER_ADDR n1 -genv MASTER_PORT 29400 -n 3 {worker} train"
+    mpirun = f"{MPIEXEC} -genv MASTER_ADDR n1 -genv MASTER_PORT 29400 -n 3 {worker} add"
     script.write_text(
         f"#!/bin/sh\n{worker} greet\nsrun -n 2 {worker} greet\n"
         f"{mpirun if MPIEXEC else ''}\ntouch {tmp_path}/done\n"

@@ -73,13 +73,10 @@ def raise_with_a_collective_in_flight(world: World) -> None:
     dist.barrier()
 
 
-def train(world: World) -> None:
+def add(world: World) -> None:
     import torch
     import torch.distributed as dist
 
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
-    for _ in range(3):
-        model(torch.ones(4, 8)).sum().backward()
     total = torch.ones(())
     dist.all_reduce(total)
     # In one write: print writes the line end on its own where Python does not buffer, and another
@@ -87,7 +84,16 @@ def train(world: World) -> None:
     os.write(1, f"{world.launcher} rank {world.rank} of {total:.0f}\n".encode())
 
 
-JOINED = (die_in_a_collective, raise_with_a_collective_in_flight, train)
+def train(world: World) -> None:
+    import torch
+
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+    for _ in range(3):
+        model(torch.ones(4, 8)).sum().backward()
+    add(world)
+
+
+JOINED = (die_in_a_collective, raise_with_a_collective_in_flight, add, train)
 ROLES = {
     role.__name__: role
     for role in (

@@ -1,22 +1,29 @@
 """The clocks of two hosts on one, by what their ranks called together."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import pytest
 
 import recorded_scripts as scripts
 from recorded import record
 from steptime.record.clocks import host_clocks
-from steptime.record.read import read_logs
+from steptime.record.read import ProcessLog, read_logs
 from steptime.record.timeline import recorded_timeline
 
 AHEAD_S = 5.0
 
 
-def test_a_clock_that_is_ahead_is_put_right(tmp_path: Path) -> None:
-    assert record(tmp_path, scripts.STEPPING).returncode == 0
-    here, there = read_logs(tmp_path / "run")
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> list[ProcessLog]:
+    """Those of two ranks that trained and had calls in common."""
+    folder = tmp_path_factory.mktemp("clocks")
+    assert record(folder, scripts.STEPPING).returncode == 0
+    return read_logs(folder / "run")
+
+
+def test_a_clock_that_is_ahead_is_put_right(logs: list[ProcessLog]) -> None:
+    here, there = logs
     assert host_clocks([here, there]) == ()
     ahead = replace(there, host="another", wall_ns=there.wall_ns + round(1e9 * AHEAD_S))
     first, second = host_clocks([here, ahead])
@@ -31,8 +38,7 @@ def test_a_clock_that_is_ahead_is_put_right(tmp_path: Path) -> None:
     assert found.clocks == (first, second)
 
 
-def test_hosts_that_called_nothing_together_keep_their_wall_clocks(tmp_path: Path) -> None:
-    assert record(tmp_path, scripts.STEPPING).returncode == 0
-    here, there = read_logs(tmp_path / "run")
+def test_hosts_that_called_nothing_together_keep_their_wall_clocks(logs: list[ProcessLog]) -> None:
+    here, there = logs
     messages = replace(there, host="another", events=there.events[:0])
     assert [clock.host for clock in host_clocks([here, messages])] == [here.host]

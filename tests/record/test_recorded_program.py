@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +11,11 @@ from log_made import Made, world
 
 import recorded_scripts as scripts
 import steptime as st
+from recorded import program_calls
 from steptime.errors import UsageError
-from steptime.program import MAIN, Collective, Compute, Op, Program, Recv, Send, Wait
+from steptime.program import MAIN, Collective, Compute, Op, Program, Recv, Send
 from steptime.program.chakra import read_chakra
-from steptime.program.stored import StoredProgram, read_programs, write_programs
+from steptime.program.stored import StoredProgram, write_programs
 from steptime.record.events import Kind
 from steptime.record.mesh import mesh_of
 from steptime.record.program import recorded_program
@@ -44,15 +44,6 @@ def _ddp(ranks: int = 2, steps: int = 3) -> list[ProcessLog]:
             _step(made, 100 * step)
         found.append(made.log())
     return found
-
-
-def _calls(ops: Sequence[Op]) -> list[tuple[str, int]]:
-    kinds = {Send: "send", Recv: "recv"}
-    return [
-        (op.kind if isinstance(op, Collective) else kinds[type(op)], op.nbytes)
-        for op in ops
-        if isinstance(op, Collective | Send | Recv)
-    ]
 
 
 def test_a_step_of_ddp_waits_at_the_end_of_its_backward_for_its_bucket():
@@ -190,7 +181,7 @@ def test_an_all_to_all_of_uneven_shares_counts_as_their_mean():
         made = Made(rank, 2)
         made.blocking("alltoall_base_", 80 + 80 * rank, 0, 10)
         logs.append(made.log())
-    assert [_calls(ops) for ops in recorded_program(logs, "x").program.lists] == [
+    assert [program_calls(ops) for ops in recorded_program(logs, "x").program.lists] == [
         [("all_to_all", 120)]
     ] * 2
 
@@ -212,24 +203,12 @@ def _steptime(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_program_of_a_script_has_its_calls_in_order(tmp_path: Path) -> None:
-    """Every kind of call, groups of two kinds, messages one by one and in batches."""
-    run = _record(tmp_path, scripts.PATTERNS)
-    (stored,) = read_programs(run)
-    for rank, ops in enumerate(stored.program.lists):
-        message = "recv" if rank else "send"
-        known = [(message if kind == "message" else kind, n) for kind, n in scripts.PATTERN_CALLS]
-        assert _calls(ops) == known
-        assert isinstance(ops[-1], Compute | Wait)
-    assert st.load(run).record.script.program == "the whole run, which has no steps"
-
-
 @pytest.mark.slow
 def test_a_recorded_step_is_simulated_replayed_rescaled_and_exported(tmp_path: Path) -> None:
     run = _record(tmp_path, scripts.DDP, "0")
     there = st.simulate(run, "laptop", what_if="backward=2x")
     (program,) = (one.program for one in there.programs)
-    assert _calls(program.lists[0]) == [("all_reduce", 40_000)]
+    assert program_calls(program.lists[0]) == [("all_reduce", 40_000)]
     computed = [sum(getattr(op, "seconds", 0.0) for op in ops) for ops in program.lists]
     assert max(computed) * (1 - 1e-9) <= there.step_s <= sum(computed) + 1e-3
     assert there.record.what_if.strategies["script"].step_time_s.median < there.step_s
@@ -241,7 +220,7 @@ def test_a_recorded_step_is_simulated_replayed_rescaled_and_exported(tmp_path: P
     assert record["strategies"]["script"]["bytes_sent_per_rank"] == [40_000, 40_000]
     assert _steptime("export", str(run), "--to", "chakra").returncode == 0
     chakra = read_chakra(next(path.parent for path in (run / "export").rglob("*.et")))
-    assert _calls(chakra.lists[0]) == [("all_reduce", 40_000)]
+    assert program_calls(chakra.lists[0]) == [("all_reduce", 40_000)]
 
 
 _REPLAYING = (
@@ -271,7 +250,7 @@ def test_the_recording_of_a_replayed_program_is_that_program_again(tmp_path: Pat
     run = _record(tmp_path, _REPLAYING, str(tmp_path / "made"))
     again = recorded_program(read_logs(run), "again").program
     for ops, others in zip(program.lists, again.lists, strict=True):
-        assert _calls(others) == _calls(ops)
+        assert program_calls(others) == program_calls(ops)
         dtypes = [[op.dtype for op in of if isinstance(op, Collective)] for of in (ops, others)]
         assert dtypes[0] == dtypes[1]
 

@@ -11,7 +11,9 @@ import pytest
 
 import recorded_scripts as scripts
 import steptime as st
-from recorded import HANGS_AFTER_S, calls_of, record
+from recorded import HANGS_AFTER_S, calls_of, program_calls, record
+from steptime.program import Compute, Wait
+from steptime.program.stored import read_programs
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog, read_logs
 
@@ -24,15 +26,28 @@ def _reductions(log: ProcessLog) -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("backend", ["gloo", "steptime"])
-def test_every_kind_of_call_is_seen_with_its_bytes_in_order(tmp_path: Path, backend: str) -> None:
-    environ = {**scripts.installed(tmp_path / "site"), "BACKEND": backend}
-    done = record(tmp_path, scripts.PATTERNS, environ=environ)
+@pytest.fixture(scope="module", params=["gloo", pytest.param("steptime", marks=pytest.mark.slow)])
+def patterns(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    """A backend, and the recording of a script that makes every kind of call by it."""
+    folder = tmp_path_factory.mktemp("patterns")
+    environ = {**scripts.installed(folder / "site"), "BACKEND": request.param}
+    done = record(folder, scripts.PATTERNS, environ=environ)
     assert done.returncode == 0, done.stderr
-    for log in read_logs(tmp_path / "run"):
-        message = "recv" if log.rank else "send"
-        known = [(message if k == "message" else k, n) for k, n in scripts.PATTERN_CALLS]
-        assert calls_of(log) == known
+    return request.param, folder / "run"
+
+
+def known_calls(rank: int) -> list[tuple[str, int]]:
+    """What PATTERNS calls on a rank, in order."""
+    message = "recv" if rank else "send"
+    return [(message if kind == "message" else kind, n) for kind, n in scripts.PATTERN_CALLS]
+
+
+def test_every_kind_of_call_is_seen_with_its_bytes_in_order(patterns: tuple[str, Path]) -> None:
+    backend, run = patterns
+    for log in read_logs(run):
+        assert calls_of(log) == known_calls(log.rank)
         assert (log.calls["ended"] >= log.calls["issued"]).all()
         assert {group.backend for group in log.groups.values()} == {backend}
         assert {reduction for kind, reduction in _reductions(log) if kind == "all_reduce"} == {
@@ -41,6 +56,16 @@ def test_every_kind_of_call_is_seen_with_its_bytes_in_order(tmp_path: Path, back
         }
         assert ("reduce_scatter", "avg") in _reductions(log)
         assert ("all_gather", "") in _reductions(log)
+
+
+def test_the_program_of_a_script_has_its_calls_in_order(patterns: tuple[str, Path]) -> None:
+    """Every kind of call, groups of two kinds, messages one by one and in batches."""
+    _, run = patterns
+    (stored,) = read_programs(run)
+    for rank, ops in enumerate(stored.program.lists):
+        assert program_calls(ops) == known_calls(rank)
+        assert isinstance(ops[-1], Compute | Wait)
+    assert st.load(run).record.script.program == "the whole run, which has no steps"
 
 
 @pytest.mark.slow
@@ -130,14 +155,12 @@ def test_under_a_launcher_it_is_told_when_it_is_read(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "run.json").exists()
 
 
-def test_calls_in_quick_succession_do_not_deadlock(tmp_path: Path) -> None:
+def test_calls_in_quick_succession_do_not_deadlock_and_what_they_let_go_is_not_kept(
+    tmp_path: Path,
+) -> None:
     done = record(tmp_path, scripts.STORM)
     assert done.returncode == 0, done.stderr
-    assert len(read_logs(tmp_path / "run")[0].calls) == 4000
-
-
-def test_nothing_that_the_script_let_go_is_kept(tmp_path: Path) -> None:
-    done = record(tmp_path, scripts.KEPT)
+    assert len(read_logs(tmp_path / "run")[0].calls) == 4000 + 2
     assert done.stdout.splitlines()[:2] == ["free", "free"], done.stdout + done.stderr
 
 
@@ -169,10 +192,12 @@ def test_children_write_into_files_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_script_with_nothing_distributed_says_so(tmp_path: Path) -> None:
-    done = record(tmp_path, scripts.ALONE, words=[])
+    asks = 'import importlib.util\nassert importlib.util.find_spec("torch")\n'
+    done = record(tmp_path, asks + scripts.ALONE, words=[])  # a script may ask before it imports
     assert done.returncode == 0, done.stderr
     assert "no call of torch.distributed was made" in done.stdout
     assert st.load(tmp_path / "run").record.script.calls == []
+    assert len(read_logs(tmp_path / "run")[0].events) > 0
 
 
 def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -206,9 +231,3 @@ def test_ctrl_c_goes_to_the_script(tmp_path: Path) -> None:
         assert process.stdout.readline() == "ready\n"
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(HANGS_AFTER_S) == 5
-
-
-def test_a_script_may_ask_for_torch_before_it_imports_it(tmp_path: Path) -> None:
-    asks = 'import importlib.util\nassert importlib.util.find_spec("torch")\n'
-    assert record(tmp_path, asks + scripts.ALONE, words=[]).returncode == 0
-    assert len(read_logs(tmp_path / "run")[0].events) > 0

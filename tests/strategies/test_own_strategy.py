@@ -1,11 +1,8 @@
 """A strategy is one file: of a folder that the package leads to, or of the user's own."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
+from forked import forked
 from steptime.errors import UsageError
 from steptime.strategies import (
     live_strategy,
@@ -57,22 +54,10 @@ SIMULATE = ("simulate", "gpt2", "--cluster", "laptop", "--ranks", "4", "--json")
 
 def command(*words, folder, foreign=None, code=0):
     """What a command prints as JSON where ``foreign`` is a folder that the package leads to."""
-    led = "import steptime.strategies; steptime.strategies.__path__.append(sys.argv.pop(1))\n"
-    script = folder / "steptime_there.py"
-    script.write_text(
-        f"import sys\n{led if foreign else ''}from steptime.cli import main\nsys.exit(main())\n"
-    )
-    there = [str(foreign)] if foreign else []
-    ended = subprocess.run(
-        [sys.executable, str(script), *there, *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stderr
-    return json.loads(ended.stdout) | {"stderr": ended.stderr}
+    led = f"import steptime.strategies; steptime.strategies.__path__.append('{foreign}')"
+    ended = forked(*words, folder=folder, led=led if foreign else "")
+    assert ended.code == code, ended.err
+    return ended.json | {"stderr": ended.err}
 
 
 @pytest.fixture

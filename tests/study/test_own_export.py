@@ -1,11 +1,10 @@
 """A format is one file that the package leads to; so is a verb."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from forked import forked
 from steptime.errors import UsageError
 from steptime.study.export import export_named, formats
 
@@ -41,27 +40,18 @@ def greet(name: str = "rank") -> int:
     print(f"hello {name}")
     return 3
 '''
-SCRIPT = """
-import sys
+LED = """
 import steptime.cli
 import steptime.study.exports
 steptime.cli.__path__.append("verbs")
 steptime.study.exports.__path__.append("formats")
-sys.exit(steptime.cli.main())
 """
 
 
 def here(*words, folder, code=0):
-    ended = subprocess.run(
-        [sys.executable, "there.py", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert ended.returncode == code, ended.stderr
-    return ended.stdout
+    ended = forked(*words, folder=folder, led=LED)
+    assert ended.code == code, ended.err
+    return ended.out
 
 
 @pytest.fixture
@@ -69,7 +59,6 @@ def there(tmp_path):
     for folder, name, text in (("verbs", "greet", GREET), ("formats", "lines", LINES.lstrip())):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{name}.py").write_text(text)
-    (tmp_path / "there.py").write_text(SCRIPT)
     return tmp_path
 
 
