@@ -10,6 +10,7 @@ says so, and whether it names that host and just its ranks.
 
 import argparse
 import json
+import math
 import random
 import re
 import subprocess
@@ -43,6 +44,16 @@ import os, signal, socket, sys, time
 import torch
 import torch.distributed as dist
 
+def checks_of_this_host():
+    here = os.readlink("/proc/self/ns/net")
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{name}/cmdline", "rb").read()
+            if b"steptime\\0check" in words and os.readlink(f"/proc/{name}/ns/net") == here:
+                yield int(name)
+        except OSError:
+            continue
+
 dist.init_process_group("gloo")
 gone, at, told = sys.argv[1], float(sys.argv[2]), False
 gradients = torch.ones(100_000)
@@ -54,7 +65,8 @@ while True:
         told = True
     if socket.gethostname() == gone and time.perf_counter() > at:
         print("goes", time.perf_counter(), flush=True)
-        os.kill(os.getppid(), signal.SIGKILL)  # check, and this rank with it
+        for check in checks_of_this_host():
+            os.kill(check, signal.SIGKILL)  # and its rank with it
         time.sleep(60)
 """
 
@@ -113,9 +125,9 @@ def run(case: Case, folder: Path) -> tuple[float, str]:
     if not dies:
         answers = [json.loads(text) for text in lines if text.startswith("{")]
         gone = [fault["at_s"] for answer in answers for fault in answer["faults"]]
-    if not (told and ran and gone and ran[0] < min(gone)):
-        raise SystemExit(f"{case}: nothing told, or it had not begun\n{printed}{''.join(lines)}")
-    return told - min(gone), line
+    if not (ran and gone and ran[0] < min(gone)):
+        raise SystemExit(f"{case}: it had not begun by then\n{printed}{''.join(lines)}")
+    return (told - min(gone), line) if told else (math.inf, "not told")
 
 
 def named_right(case: Case, line: str) -> bool:
