@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -94,7 +94,8 @@ def check(
     programs or Chakra traces, which are judged without running.
     ``out``: the folder of the run; default: runs/check-TIME. ``fail_on``: the kinds of findings
     that count; default: all but slow and straggler. ``tell`` is given each rank that others wait
-    for, when it becomes late. A job that stands still for certain is ended.
+    for, when it becomes late, and each host that answers no more. A job that stands still for
+    certain is ended.
 
     Raises UsageError where there is no such script or run.
 
@@ -169,6 +170,7 @@ def _of_script(
     tell: Callable[[Finding], None],
 ) -> Checked:
     from steptime.check.judging import judged
+    from steptime.check.pulse import Pulse
     from steptime.check.supervise import supervise
     from steptime.check.watch import Watch
     from steptime.world.rendezvous import contract
@@ -178,19 +180,26 @@ def _of_script(
     (out / FOLDER).mkdir(exist_ok=True)
     watches = world is None or world.local_rank == 0
     supervised = world is not None or ranks is not None
-    watch = Watch(out, tell, supervised=supervised) if watches else None
-    with _world_here(environ, world, ranks) as environs:
+    with ExitStack() as stack:
+        pulse = None
+        if watches and world is not None and not world.one_host:
+            pulse = stack.enter_context(Pulse(out / FOLDER, world.address))
+        watch = Watch(out, tell, supervised=supervised, pulse=pulse) if watches else None
+        environs = stack.enter_context(_world_here(environ, world, ranks))
         outcome = supervise(command, environs, out, watch)
-    if watch is None:
+        job = watch.job({}) if watch else None
+    by_another = outcome.by_check and not outcome.findings
+    if watch is None or job is None or by_another or not watch.tells(job):
         record = _record(out, [], counts, command, None, outcome)
         return Checked([], record, told=False)
-    job = watch.job({})
     findings = judged(job)
     if outcome.by_check:
         silent = [one for one in findings if one.kind in (FindingKind.RACE, FindingKind.DRIFT)]
         findings = [*outcome.findings, *silent]
     # Who seemed late until the end is told as what it turned out to be.
-    findings = [*findings, *watch.late(still=not outcome.by_check)]
+    lost = {rank for one in findings if one.kind is FindingKind.LOST for rank in one.ranks}
+    late = watch.told(still=not outcome.by_check)
+    findings = [*findings, *(one for one in late if not lost.issuperset(one.ranks))]
     record = _record(out, findings, counts, command, world.size if world else ranks, outcome)
     return Checked(findings, replace(record, stacks=_stacks(job)))
 

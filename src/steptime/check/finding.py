@@ -17,6 +17,9 @@ class FindingKind(StrEnum):
     MISSING = "missing"
     """A rank never makes a call that others wait in."""
 
+    LOST = "lost"
+    """A host answers no more, and others wait for its ranks."""
+
     STRAGGLER = "straggler"
     """A rank is late, and will come: no deadlock."""
 

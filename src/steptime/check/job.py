@@ -6,6 +6,7 @@ from functools import cached_property
 
 from steptime.check.calls import Calls, calls_of
 from steptime.check.differences import Difference, first_difference
+from steptime.check.pulse import LostHost
 from steptime.check.standing import Standing, standings_of
 from steptime.record.read import ProcessLog
 
@@ -17,7 +18,7 @@ class Job:
     ``now_ns``: that moment, by the wall clock. ``exit_codes``: of the ranks whose processes have
     ended, None where it is not known; a signal counts below 0. ``stacks``: Python's stacks of ranks
     that were asked for them, as text. ``idle``: the ranks that have used no processor since the
-    watch last looked.
+    watch last looked. ``lost``: the hosts that answer no more.
     """
 
     logs: Sequence[ProcessLog]
@@ -25,6 +26,7 @@ class Job:
     exit_codes: Mapping[int, int | None] = field(default_factory=dict)
     stacks: Mapping[int, str] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
+    lost: Sequence[LostHost] = ()
 
     @cached_property
     def calls(self) -> Calls:

@@ -79,8 +79,9 @@ def supervise(
     """Run a command as ranks, each with its environment, until all have ended.
 
     They end with the first that fails, after a grace, and when ``watch`` is certain that the job
-    stands still. Without a watch another process has it, which tells by a file. Each rank has its
-    own session, so that what it starts can be ended with it, and ends with this process.
+    stands still. Without a watch, or on several hosts, another process may be, which tells by a
+    file. Each rank has its own session, so that what it starts can be ended with it, and ends with
+    this process.
     """
     children: list[Child] = []
     with _signals_to(children):
@@ -101,7 +102,7 @@ def _follow(children: Sequence[Child], folder: Path, watch: Watch | None) -> Out
         over = all(child.noted for child in children)
         findings = watch.look(ranks) if watch else []
         late = failed_at is not None and time.monotonic() - failed_at > 3 * _GRACE_S
-        told = watch is None and _told_to_end(folder, begun)
+        told = (watch is None or watch.has_others) and _told_to_end(folder, begun)
         if findings and watch:
             _tell_to_end(folder)
         if findings or told or (late and not over):

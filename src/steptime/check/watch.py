@@ -12,6 +12,8 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import judged
 from steptime.check.processes import Process, processes_in
+from steptime.check.pulse import Pulse
+from steptime.check.standing import lost_contact
 from steptime.errors import UsageError
 from steptime.files import bounded_bytes, parsed_json
 from steptime.record.read import ProcessLog, read_log
@@ -22,6 +24,12 @@ STILL_S = 1.0
 
 _GRACE_S = 1.5
 """So long after a rank has failed the others may fail of the same."""
+
+_LOST_GRACE_S = 4.0
+"""The same where ranks only lost others, on several hosts: by then it is known which answer."""
+
+_GIVEN_UP_AFTER_S = 30.0
+"""A host that has not answered for so long is waited for no more: connections live through less."""
 
 _NOTED_WITHIN_S = 10.0
 """So long after a process is gone who started it may take to note how it ended."""
@@ -55,30 +63,44 @@ def note_end(folder: Path, pid: int, ended: Ended) -> None:
 class Watch:
     """Looks at the job that records itself into a run's folder.
 
-    ``tell`` is given each straggler when it becomes one. ``supervised``: whether ``supervise``
-    started every rank, here or beside, and so notes how each ends.
+    ``tell`` is given each straggler when it becomes one, and each host that is lost.
+    ``supervised``: whether ``supervise`` started every rank, here or beside, and so notes how each
+    ends. ``pulse``: that of a job on several hosts.
     """
 
-    def __init__(self, folder: Path, tell: Callable[[Finding], None], *, supervised: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        tell: Callable[[Finding], None],
+        *,
+        supervised: bool,
+        pulse: Pulse | None = None,
+    ) -> None:
         self._supervised = supervised
+        self._pulse = pulse
         self._folder = folder / FOLDER
         self._begun_ns = time.time_ns()
         self._tell = tell
         self._processes: dict[Path, Process] = {}
         self._next = 0.0
+        self._gone: set[str] = set()
         self._told: dict[tuple[object, ...], tuple[Finding, float]] = {}
 
-    def late(self, *, still: bool) -> list[Finding]:
-        """The stragglers that were told; ``still``: also those that were so until just now."""
+    def told(self, *, still: bool) -> list[Finding]:
+        """What was told of ranks and hosts; ``still``: also what was so until just now."""
         since = time.monotonic() - _JUST_NOW_S
         return [one for one, when in self._told.values() if still or when < since]
 
     @property
     def lives(self) -> bool:
-        """Whether a process of the job on this host lives, or how it ended is yet to be noted."""
+        """Whether a process of the job on this host lives, or how it ended is yet to be known."""
         if any(one.here and one.lives for one in self._processes.values()):
             return True
-        return bool(self._unnoted(self.job({}), self._ended(), time.monotonic()))
+        job, ended = self.job({}), self._ended()
+        if self._unnoted(job, ended, time.monotonic()):
+            return True
+        failures = _failures(job, ended)
+        return bool(failures) and job.since_s(min(failures)) < self._grace_s(job)
 
     def look(self, ranks: Mapping[int, int]) -> list[Finding]:
         """What is certain to be wrong by now. ``ranks``: of the processes started here."""
@@ -97,7 +119,9 @@ class Watch:
         after = time.monotonic()
         self._next = after + max(STILL_S / 2, _COST * (after - now))
         for finding in found:
-            if finding.kind is FindingKind.STRAGGLER:
+            if finding.kind is FindingKind.STRAGGLER or (
+                finding.kind is FindingKind.LOST and self.tells(job)
+            ):
                 self._tell_once(finding)
         return [one for one in found if self._is_certain(one, job, ended, after)]
 
@@ -115,6 +139,7 @@ class Watch:
                 if before is None or before[0].wall_ns <= log.wall_ns:
                     by_rank[log.rank] = (log, one)
         codes = {one.rank: one.code for one in self._ended().values()}
+        first = next((log.host for log, _ in by_rank.values() if log.rank == 0), "")
         dead = {rank: None for rank, (_, one) in by_rank.items() if not one.lives}
         return Job(
             logs=[by_rank[rank][0] for rank in sorted(by_rank)],
@@ -122,7 +147,19 @@ class Watch:
             exit_codes=dead | codes,
             stacks={rank: one.answer() for rank, (_, one) in by_rank.items()},
             idle=frozenset(rank for rank, (_, one) in by_rank.items() if one.idle),
+            lost=self._pulse.lost(first) if self._pulse else (),
         )
+
+    def tells(self, job: Job) -> bool:
+        """Whether it is for this host to tell of a job: of hosts that are lost one alone tells."""
+        self._gone |= {one.host for one in job.lost}
+        left = [log.host for log in job.logs if log.host not in self._gone]
+        return not self._gone or left[:1] == [_host()]
+
+    @property
+    def has_others(self) -> bool:
+        """Whether other hosts have watches of the same job."""
+        return self._pulse is not None
 
     def _fresh(self, processes: Mapping[Path, Process]) -> dict[Path, Process]:
         """Without those of a job that ran into the same folder before."""
@@ -148,9 +185,11 @@ class Watch:
         """Whether a finding will stay: whoever it is about has not moved while it was judged."""
         if finding.kind is FindingKind.STRAGGLER:
             return False
+        if finding.kind is FindingKind.LOST:
+            return (finding.since_s or 0.0) >= _GIVEN_UP_AFTER_S
         if finding.kind is FindingKind.DIED:
             first = min(_failures(job, ended), default=job.now_ns)
-            return job.since_s(first) >= _GRACE_S
+            return job.since_s(first) >= self._grace_s(job)
         if finding.kind is FindingKind.MISSING and (
             _leaving(job, finding.ranks)
             or self._unnoted(job, ended, now).intersection(finding.ranks)
@@ -177,8 +216,14 @@ class Watch:
         }
         return {log.rank for log in job.logs if log.pid in just_gone and log.rank not in noted}
 
+    def _grace_s(self, job: Job) -> float:
+        """How long after the first rank that failed its cause may become known."""
+        failed = [one for one in job.standings.values() if one.failed]
+        lost = self._pulse and all(lost_contact(one.raised) for one in failed)
+        return _LOST_GRACE_S if lost else _GRACE_S
+
     def _tell_once(self, finding: Finding) -> None:
-        key = (tuple(finding.ranks), finding.places[-1])  # the call that waits for it
+        key = (finding.kind, tuple(finding.ranks), *finding.places[-1:])  # the call that waits
         if key not in self._told:
             self._tell(finding)
         self._told[key] = finding, time.monotonic()

@@ -39,7 +39,7 @@ def check(
         Start it as so many ranks of this host.
     fail_on
         The kinds of findings that make the exit code 1, with commas: deadlock, mismatch, missing,
-        straggler, race, drift, died, slow; default: all but slow and straggler.
+        lost, straggler, race, drift, died, slow; default: all but slow and straggler.
 
     """
     from steptime.api.checking import check as checked
@@ -69,5 +69,5 @@ def check(
 
 
 def _tell(finding: "Finding") -> None:
-    """Say on stderr that others wait for a rank that still works."""
+    """Say on stderr which rank that still works, or which host, the others wait for."""
     print(f"steptime: {finding.what}", file=sys.stderr, flush=True)

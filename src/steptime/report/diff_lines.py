@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.units import format_seconds, seconds_in
+from steptime.units import format_rate, format_seconds, seconds_in
 
 _PHASES = {
     "compute": "compute",
@@ -101,6 +101,8 @@ def sentences(diff: Mapping[str, Any]) -> Iterator[str]:
     apart = [title.strip() for title, phase in phase_rows(diff) if phase["different"]]
     if apart and diff["source"] != "simulated":
         yield f"Phases that differ: {', '.join(apart)}."
+    for link in diff.get("slowed_links", ()):
+        yield _slowed(link)
     for side in "ab":
         yield f"{side.upper()}: {_side(diff[side])}"
     ranks = f"{diff['ranks']} rank{'s' * (diff['ranks'] != 1)}"
@@ -120,6 +122,16 @@ def sentences(diff: Mapping[str, Any]) -> Iterator[str]:
     if diff.get("fail_over") is not None:
         limit, failed = 100 * diff["fail_over"], diff["failed"]
         yield f"--fail-over {limit:g}%: B {'is' if failed else 'is not shown'} slower by more."
+
+
+def _slowed(link: Mapping[str, Any]) -> str:
+    hosts, of = link["hosts"], link["slower_in"].upper()
+    what = f"link of {hosts[0]}" if len(hosts) == 1 else f"link between {' and '.join(hosts)}"
+    rates = [format_rate(link[name]) for name in ("slow", "fast")]
+    return (
+        f"The {what} is {link['factor']:.1f} times slower in {of}: a connection that crosses it "
+        f"carries {rates[0]} while it sends, and {rates[1]} in {'AB'[of == 'A']}."
+    )
 
 
 def _side(runs: list[Mapping[str, Any]]) -> str:

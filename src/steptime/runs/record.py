@@ -17,6 +17,7 @@ from typing import Any
 from steptime.runs.codec import decoded, plain
 from steptime.runs.environment import ALWAYS, Environment
 from steptime.runs.figures import PARTS, RankFigures, StepFigures, fastest, promised
+from steptime.runs.host_links import HostLink
 from steptime.runs.proxy_record import ProxyRecord, ProxyStep, proxy_json, proxy_record
 from steptime.runs.proxy_step import figures_of
 from steptime.runs.recorded import RecordedScript
@@ -141,7 +142,8 @@ class RunRecord:
     ``winner``: the fastest of several, None where it cannot be told from those it is
     ``level_with``; ``ratios``: of each strategy's step to the best one's, and ``turns`` what they
     are of, where the strategies took turns. ``proxy``: the record of a proxy itself, of which all
-    else here is made. ``script``: what a recorded script called.
+    else here is made. ``script``: what a recorded script called. ``host_links``: what ranks sent
+    from host to host over TCP.
     """
 
     verb: str
@@ -158,6 +160,7 @@ class RunRecord:
     validation: Sequence[Mapping[str, Any]] = ()
     goodput: Mapping[str, Any] | None = None
     links: Sequence[LinkLoad] = ()
+    host_links: Sequence[HostLink] = ()
     what_if: Elsewhere | None = None
     simulated: Elsewhere | None = None
     published: Published | None = None

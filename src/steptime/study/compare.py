@@ -15,6 +15,7 @@ from steptime.errors import SteptimeError
 from steptime.host_memory import available_bytes
 from steptime.ratios import enough
 from steptime.runs.figures import StepFigures
+from steptime.runs.host_links import host_links
 from steptime.runs.turns import Turns
 from steptime.simulate.bubble import bubble_of
 from steptime.strategies import Strategy, strategy_named
@@ -156,7 +157,9 @@ def summarise(
         if not np.isfinite(of_strategy.loss).all():
             raise SteptimeError(f"the loss under {name} is no number any more: try a smaller --lr")
     timeline = merge([line for _, line in found.values()])
-    return Comparison(figures, timeline, race_of(turns) if turns else None)
+    last = list(records.values())[-1]
+    carried = host_links((one.host, one.flows) for one in last)
+    return Comparison(figures, timeline, race_of(turns) if turns else None, carried)
 
 
 def _summarised(

@@ -26,8 +26,10 @@ from steptime.ratios import (
     independent,
     paired,
 )
+from steptime.runs.host_links import HostLink
 from steptime.runs.same_work import check_same_work, told_differences
 from steptime.study.diff_runs import COLUMNS, PHASES, TimedRun
+from steptime.study.slowed_links import slowed_record
 from steptime.timeline import EXPOSED
 
 _ROUNDING = 1e-9
@@ -102,6 +104,7 @@ class Diff:
             "exposed": {name: found[name] for name in EXPOSED if name in found},
             "a": [_run_record(run) for run in self.a],
             "b": [_run_record(run) for run in self.b],
+            "slowed_links": slowed_record(*(_carried(side) for side in (self.a, self.b))),
             "differs": list(told_differences(*([r.facts for r in s] for s in (self.a, self.b)))),
             **{name: self.a[0].facts.work.get(name) for name in ("model", "ranks", "precision")},
         }
@@ -125,6 +128,10 @@ class Diff:
                         "different": estimate.excludes_zero(_of_each(DECISION)),
                     },
                 )
+
+
+def _carried(side: Iterable[TimedRun]) -> list[HostLink]:
+    return [link for run in side for link in run.host_links]
 
 
 def _run_record(run: TimedRun) -> dict[str, Any]:

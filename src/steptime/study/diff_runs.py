@@ -1,6 +1,6 @@
 """The runs that a diff compares: the times of their steps, and what they did."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from steptime.arrays import Floats
 from steptime.errors import UsageError
 from steptime.record.traces.opening import may_be_trace
 from steptime.runs import run_folder
+from steptime.runs.host_links import HostLink
 from steptime.runs.record import RunRecord, run_record, took_steps
 from steptime.runs.same_work import Facts, facts_of
 from steptime.study.traced import read_trace
@@ -28,6 +29,7 @@ class TimedRun:
 
     ``phases`` of shape (kept, 8) divide the steps that the trace kept, in the order of COLUMNS:
     none where it kept no step, NaN where nothing tells a part. ``time``: when it was run.
+    ``host_links``: what was sent from host to host, where that was counted.
     """
 
     path: Path
@@ -36,6 +38,7 @@ class TimedRun:
     phases: Floats
     facts: Facts
     time: str
+    host_links: Sequence[HostLink] = ()
 
     @property
     def median(self) -> float:
@@ -92,7 +95,8 @@ def _timed_run(
     if not (np.isfinite(step_s).all() and step_s.min() > 0):
         raise UsageError(f"{folder} has steps of no length, which have no ratio: run it again")
     facts = facts_of(record, name)
-    return TimedRun(folder, source, step_s, phases, facts, record.environment.time)
+    time = record.environment.time
+    return TimedRun(folder, source, step_s, phases, facts, time, record.host_links)
 
 
 def _timed(

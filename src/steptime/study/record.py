@@ -64,6 +64,7 @@ def training_record(
         strategies=with_speeds(strategies),
         winner=comparison.winner,
         **told,
+        host_links=comparison.host_links,
         clock=comparison.timeline.clocks,
         environment=here(own=place.world_size * (place.threads or 1)),
     )

@@ -19,6 +19,7 @@ from steptime.train.job import Job, parameter_hash, read_counters, start_trainin
 from steptime.train.live import Live
 from steptime.train.loop import StepOutcome, training_steps
 from steptime.world.disturbances import mark_faults
+from steptime.world.wire import flows
 
 LEAD_IN = 1
 """Untimed steps at the begin of a turn. What another strategy pushed out of the caches comes back,
@@ -88,6 +89,7 @@ class Contestant:
             wire=self._wire,
             parameter_hash=self._hash,
             spent=self._spent,
+            flows=flows(),
         )
 
     def _begin(self, on_step: Callable[[], None]) -> Live:

@@ -13,6 +13,7 @@ from steptime.runs.load import CpuTime
 from steptime.strategies import Strategy
 from steptime.timeline import Timeline, phases_of_steps
 from steptime.timeline.by_axis import axis_in_name, times_by_axis
+from steptime.world.wire import Flow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,8 @@ class RankRecord:
     ``losses`` has one entry a step, untimed ones included; ``traffic`` and ``wire`` are bytes over
     ``steps`` steps: the former computed from the calls, the latter measured on sockets, None where
     the kernel has no count. Of the ``timeline`` the steps from ``timed_from`` on are timed.
-    ``spent``: the CPU time of each turn, where strategies took turns.
+    ``spent``: the CPU time of each turn, where strategies took turns. ``flows``: what its
+    connections carried from their begin on.
     """
 
     rank: int
@@ -35,6 +37,7 @@ class RankRecord:
     wire: Traffic | None
     parameter_hash: str
     spent: Sequence[CpuTime] = ()
+    flows: Sequence[Flow] = ()
 
 
 def timed_phases(strategy: str, records: Sequence[RankRecord]) -> NDArray[np.void]:

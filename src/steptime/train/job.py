@@ -26,7 +26,7 @@ from steptime.train.weights import load_weights, weights_at
 from steptime.workloads.models import Transformer
 from steptime.world.clock import recorder_for
 from steptime.world.disturbances import mark_faults
-from steptime.world.wire import wire_traffic
+from steptime.world.wire import flows, wire_traffic
 
 _FAMILIES = {True: "GPT-2", False: "Llama"}  # by whether positions are learned
 
@@ -148,6 +148,7 @@ def bring_home(
         traffic=after.traffic.minus(before.traffic),
         wire=after.wire.minus(before.wire) if after.wire and before.wire else None,
         parameter_hash=parameter_hash(training),
+        flows=flows(),
     )
 
 

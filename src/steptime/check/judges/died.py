@@ -24,7 +24,8 @@ def died(job: Job) -> Iterator[Finding]:
     causes = [one for one in bad if not waits.get(one.rank)]
     if len(causes) == len(job.standings):
         return
-    for one in [one for one in causes if not lost_contact(one.raised)] or causes:
+    own = [one for one in causes if not lost_contact(one.raised)]
+    for one in own or (causes if not job.lost else []):
         yield _finding(job, one, [rank for rank, of in waits.items() if one.rank in of])
 
 

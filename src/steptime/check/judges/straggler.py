@@ -18,8 +18,10 @@ def straggler(job: Job) -> Iterator[Finding]:
     if job.difference is not None:
         return
     waits = waits_for(job.calls, job.standings)
+    gone = {one.host for one in job.lost}
+    lost = {log.rank for log in job.logs if log.host in gone}
     for rank, one in job.standings.items():
-        calls = [of[rank] for of in waits.values() if rank in of]
+        calls = [of[rank] for of in waits.values() if rank in of and rank not in lost]
         if not one.runs or not calls or communicates(job.stacks.get(rank, "")):
             continue
         first = min(calls, key=lambda call: call.issued)
