@@ -143,7 +143,7 @@ def round_trips(transport: Any, first: int = 0, second: int = 1) -> list[float]:
     return found
 
 
-def held(transport: Any) -> list[float]:
+def held(transport: Any, first: int = 0, second: int = 1) -> list[float]:
     """How much earlier than its receiver the sender of a long message is done, in seconds."""
     import numpy as np
 
@@ -153,12 +153,12 @@ def held(transport: Any) -> list[float]:
     number = transport.empty(LONG // 4, dtype_named("float32"))
     for _ in range(3):
         transport.barrier()
-        if transport.rank == 0:
-            transport.send(number, 1)()
-        elif transport.rank == 1:
-            transport.receive(number, 0)()
+        if transport.rank == first:
+            transport.send(number, second)()
+        elif transport.rank == second:
+            transport.receive(number, first)()
         ends = transport.gather(np.array(time.perf_counter()))
-        found.append(float(ends[1] - ends[0]) / clock.DILATION)
+        found.append(float(ends[second] - ends[first]) / clock.DILATION)
     return found
 
 

@@ -8,8 +8,10 @@ server, it alone on the first. Messages and computing both have the same share o
 that the shape of a step stays as it was. Every rank replays its program; its collectives are made
 by the algorithm that the preset names, on the backend steptime, over TCP.
 
-*Given*: the links' rates and the times of computing. *Calibrated*: one figure, what a message takes
-beside its bytes (half of a round trip of 4 bytes). *Predicted*: the step, at fidelity ``message``.
+*Given*: the links' rates and the times of computing. *Calibrated*: two figures, what a message
+takes beside its bytes (half of a round trip of 4 bytes), and what a socket holds (by how much
+earlier than its receiver the sender of one long message is done). *Predicted*: the step, at
+fidelity ``message``.
 The origin's server also spent 102 ms adding up what came; here processors add, and links do not
 wait for them, so that the prediction leaves it out.
 """
@@ -26,7 +28,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from emulated_collectives import round_trips
+from emulated_collectives import held, round_trips
 
 from steptime.cluster import Cluster, cluster_named
 from steptime.cluster.what_if import parse_what_if, what_if
@@ -114,6 +116,7 @@ def as_rank(number: int, hosts: int, share: Fraction) -> None:
     transport = TorchReplayTransport()
     first, second = 0, WORKERS_A_HOST  # on different hosts
     trips = round_trips(transport.world, first, second)
+    early = held(transport.world, first, second)
     done = replay(
         case.program,
         transport,
@@ -124,7 +127,7 @@ def as_rank(number: int, hosts: int, share: Fraction) -> None:
     )
     everyone = transport.world.gather(np.diff(done.bounds))
     if dist.get_rank() == 0:
-        print(json.dumps({"steps": everyone.max(axis=0).tolist(), "trips": trips}))
+        print(json.dumps({"steps": everyone.max(axis=0).tolist(), "trips": trips, "held": early}))
     dist.destroy_process_group()
 
 
@@ -161,10 +164,9 @@ def rows(hosts: int, asked: argparse.Namespace) -> Iterator[Row]:
         if asked.only and case.name not in asked.only:
             continue
         found = run(case, number, file, asked)
-        latency = median(found["trips"])
         predicted = simulate(
             case.program,
-            calibrated(cluster, latency),
+            calibrated(cluster, median(found["trips"]), median(found["held"])),
             algorithms=case.algorithms,
             steps=STEPS,
         ).step_s[-1]
@@ -178,10 +180,14 @@ def rows(hosts: int, asked: argparse.Namespace) -> Iterator[Row]:
         )
 
 
-def calibrated(cluster: Cluster, latency: float) -> Cluster:
-    """The cluster with this machine's latency, and processors that add without delay."""
+def calibrated(cluster: Cluster, latency: float, early: float) -> Cluster:
+    """The cluster with this machine's latency and sockets, and processors that add at once."""
     changed = what_if(cluster, parse_what_if(f"latency={1e6 * latency / 2}us"))
-    return replace(changed, device=replace(changed.device, reduction=np.inf))
+    return replace(
+        changed,
+        device=replace(changed.device, reduction=np.inf),
+        send_buffer=max(early - latency, 0.0) * float(cluster.links.bandwidth.min()),
+    )
 
 
 def main() -> None:
