@@ -41,8 +41,6 @@ class SamplingOptions:
             check_within("--top-k", self.top_k, 1, 1 << 40)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"--top-p is {self.top_p}: it must be above 0 and at most 1")
-        if self.temperature != self.temperature:
-            raise UsageError("--temperature is no number: it must be 0 or more")
 
 
 def drawn(
