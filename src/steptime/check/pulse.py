@@ -214,7 +214,7 @@ class Pulse:
         found = []
         for file in sorted(self._folder.glob(f"*{PULSE}")):
             with (
-                suppress(UsageError, OSError, ValueError, KeyError),
+                suppress(UsageError, OSError, ValueError, KeyError, AttributeError),
                 opened(file, "pulse") as there,
             ):
                 raw = parsed_json(there.read(_MOST_SAID), dict)
