@@ -12,7 +12,7 @@ from torch import Tensor
 from steptime.backend import requests
 from steptime.backend.engine import Engine
 from steptime.backend.lanes import Crew, Lane
-from steptime.backend.operations import Operation, in_turn, try_send
+from steptime.backend.operations import Operation, in_turn, try_recv, try_send
 from steptime.backend.quick import Quick
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
@@ -74,7 +74,7 @@ class SteptimeGroup(compat.ProcessGroup):
         self._nccl: Any = None
         self._crew = crew = Crew()
         self._lane = Lane("the collectives of a group", crew)
-        self._quick = Quick(engine, self._lane)
+        self._quick = Quick(engine, names, self._lane)
         self._messages: dict[_Route, Lane] = {}
         # Also where nobody destroys the group, at the latest when the interpreter exits.
         self._leave = weakref.finalize(
@@ -345,8 +345,10 @@ class SteptimeGroup(compat.ProcessGroup):
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Send the only tensor of ``tensors`` to a rank of the group."""
         (tensor,) = tensors
-        operation, arguments = requests.send(self._names, tensor, peer, tag)
         lane = self._lane_of("send", peer, tag)
+        if self._quick.send(tensor, peer, tag, lane):
+            return _DONE
+        operation, arguments = requests.send(self._names, tensor, peer, tag)
         if lane.attempt(try_send, self._engine, *arguments):
             return _DONE
         return lane.start(tensors, operation, self._engine, *arguments)
@@ -355,13 +357,22 @@ class SteptimeGroup(compat.ProcessGroup):
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Receive into the only tensor of ``tensors`` from a rank of the group."""
         (tensor,) = tensors
-        return self._receive(tensor, peer, tag)
+        lane = self._lane_of("recv", peer, tag)
+        work = self._quick.recv(tensor, peer, tag, lane)
+        if work is not None:
+            return work
+        operation, arguments = requests.recv(self._names, tensor, peer, tag)
+        if lane.attempt(try_recv, self._engine, *arguments):
+            return Done(tensors, peer)
+        return lane.start(tensors, operation, self._engine, *arguments)
 
     @_cpu
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
         """Receive into the only tensor of ``tensors`` from whichever rank sends first."""
         (tensor,) = tensors
-        return self._receive(tensor, None, tag)
+        operation, arguments = requests.recv(self._names, tensor, None, tag)
+        lane = self._lane_of("recv", None, tag)
+        return lane.start(tensors, operation, self._engine, *arguments)
 
     # How requests are carried out
 
@@ -371,11 +382,6 @@ class SteptimeGroup(compat.ProcessGroup):
             return self._lane.start(results, operation, self._engine, *arguments)
         self._lane.run(operation, self._engine, *arguments)
         return _DONE
-
-    def _receive(self, tensor: Tensor, peer: int | None, tag: int) -> compat.Work:
-        operation, arguments = requests.recv(self._names, tensor, peer, tag)
-        lane = self._lane_of("recv", peer, tag)
-        return lane.start([tensor], operation, self._engine, *arguments)
 
     def _lane_of(self, *route: *_Route) -> Lane:
         lane = self._messages.get(route)

@@ -185,6 +185,10 @@ class HostGroup:
         """
         return self._mail.recv(call, tensor, source, tag)
 
+    def try_recv(self, call: Call, tensor: Tensor, source: int, tag: int) -> bool:
+        """Receive a tensor if the next message from ``source`` is the one; whether it was."""
+        return self._mail.try_recv(call, tensor, source, tag)
+
     def fail(self, error: SteptimeError) -> SteptimeError:
         """Break the group for a reason from outside; the other ranks' calls raise the same.
 
