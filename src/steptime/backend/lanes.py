@@ -110,13 +110,13 @@ class Lane:
                 return
         self.start((), function, *arguments).wait()
 
-    def attempt(self, function: Callable[..., bool], *arguments: Any) -> bool:
-        """Call ``function`` now and return its answer; False where other calls come first."""
+    def attempt(self, function: Callable[..., int], *arguments: Any) -> int:
+        """Call ``function`` now and return its answer; 0 where other calls come first."""
         self._check_process()
         if self._tasks or not self._turn.acquire(blocking=False):
-            return False
+            return 0
         try:
-            return not self._tasks and bool(self.call(function, arguments))
+            return 0 if self._tasks else self.call(function, arguments)
         finally:
             self._turn.release()
 

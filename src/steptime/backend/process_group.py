@@ -16,13 +16,12 @@ from steptime.backend.operations import Operation, in_turn, try_recv, try_send
 from steptime.backend.quick import Quick
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
-from steptime.backend.work import Done
+from steptime.backend.work import DONE, Done
 from steptime.errors import UsageError
 from steptime.world import compat
 
 NAME = "steptime"
 
-_DONE = Done()
 _DEFAULT = compat.CallOptions()
 
 _Route = tuple[Literal["send", "recv"], int | None, int]
@@ -169,7 +168,7 @@ class SteptimeGroup(compat.ProcessGroup):
             work: compat.Work = self.accelerator(tensor.device).allreduce(tensors, opts)
             return work
         if not opts.asyncOp and self._quick.all_reduce(tensor, opts.reduceOp):
-            return _DONE
+            return DONE
         return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensor), opts)
 
     def all_reduce_by(
@@ -346,11 +345,12 @@ class SteptimeGroup(compat.ProcessGroup):
         """Send the only tensor of ``tensors`` to a rank of the group."""
         (tensor,) = tensors
         lane = self._lane_of("send", peer, tag)
-        if self._quick.send(tensor, peer, tag, lane):
-            return _DONE
+        work = self._quick.send(tensor, peer, tag, lane)
+        if work is not None:
+            return work
         operation, arguments = requests.send(self._names, tensor, peer, tag)
         if lane.attempt(try_send, self._engine, *arguments):
-            return _DONE
+            return DONE
         return lane.start(tensors, operation, self._engine, *arguments)
 
     @_cpu
@@ -381,7 +381,7 @@ class SteptimeGroup(compat.ProcessGroup):
         if opts.asyncOp:
             return self._lane.start(results, operation, self._engine, *arguments)
         self._lane.run(operation, self._engine, *arguments)
-        return _DONE
+        return DONE
 
     def _lane_of(self, *route: *_Route) -> Lane:
         lane = self._messages.get(route)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from steptime.backend import requests
+from steptime.backend.flatten import flatten
 from steptime.backend.host import Call, HostGroup, Kind, code
-from steptime.backend.work import Done
+from steptime.backend.work import DONE, Done
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,15 +49,20 @@ class Quick:
             if len(self._plans) >= _KEPT:
                 self._plans.clear()
             plan = self._plans[key] = _plan(tensor, op)
-        return plan is not None and self._lane.attempt(host.all_reduce_in_kernel, tensor, plan)
+        return plan is not None and bool(
+            self._lane.attempt(host.all_reduce_in_kernel, tensor, plan)
+        )
 
-    def send(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> bool:
-        """Send a message now, on the lane of its route; False where that takes more, or time."""
+    def send(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> Work | None:
+        """Send a message, or begin to, on the lane of its route; None where that takes more."""
         host = self._host
         if host is None or not (0 <= tag < requests.TAGS and is_plain(tensor)):
-            return False
+            return None
         call = Call.of(Kind.SEND, tensor.dtype, tensor.numel(), self._names[peer])
-        return lane.attempt(host.try_send, call, tensor, peer, tag)
+        if lane.attempt(host.try_send, call, tensor, peer, tag):
+            return DONE
+        number = lane.attempt(host.offer, call, tensor, peer, tag)
+        return lane.start((tensor,), host.finish_send, call, peer, tag, number) if number else None
 
     def recv(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> Work | None:
         """Receive a message on the lane of its route; None where that takes more."""
@@ -66,7 +72,7 @@ class Quick:
         call = Call.of(Kind.RECV, tensor.dtype, tensor.numel(), self._names[peer])
         if lane.attempt(host.try_recv, call, tensor, peer, tag):
             return Done((tensor,), peer)
-        return lane.start((tensor,), host.recv, call, tensor, peer, tag)
+        return lane.start((tensor,), host.recv, call, flatten(tensor), peer, tag)
 
 
 def is_plain(tensor: Tensor) -> bool:

@@ -213,3 +213,7 @@ class Done(Work):
         future: Future[list[Tensor]] = Future()
         future.set_result(self._results)
         return future
+
+
+DONE = Done()
+"""The Work of a call that filled no tensor."""

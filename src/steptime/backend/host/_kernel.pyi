@@ -78,12 +78,16 @@ class Group:
 class Channel:
     # The process that writes, as the reader calls it.
     writer: int
+    # Not 0 while a message is half written: ``go_on`` comes first.
+    writing: int
 
     def __init__(self, words: int, ring: int, looks: int, writer: int) -> None: ...
     # Write a message if there is room for it now.
     def try_put(self, call: bytes, tag: int, place: int, size: int, /) -> bool: ...
     # Write a message; it stays as it is until that is done, or ``withdraw``.
     def put(self, call: bytes, tag: int, place: int, size: int, /) -> bool: ...
+    # Begin to write a message, which its reader is to copy, if that needs no waiting.
+    def offer(self, call: bytes, tag: int, place: int, size: int, /) -> bool: ...
     # Read the next message, some of which has arrived.
     def get(self, place: int, size: int, /) -> bool: ...
     # ``get`` if it is of this tag and size, and can be had now; else None.

@@ -50,6 +50,12 @@ class Channel(Protocol):
     def put(self, call: Call, tag: int, payload: Tensor, watch: Watch) -> None:
         """Write a message."""
 
+    def offer(self, call: Call, tag: int, payload: Tensor) -> int:
+        """Begin to write a message if that needs no waiting; returns its number, or 0."""
+
+    def finish(self, number: int, watch: Watch) -> None:
+        """Wait until the message that was begun has been written."""
+
     def next(self) -> tuple[Call, int] | None:
         """The call and the tag of the next message, some of which has arrived; None without one."""
 
@@ -79,6 +85,8 @@ class ChannelInC:
         looks = _LOOKS if len(os.sched_getaffinity(0)) > 1 else 1
         self._memory = memory  # kept as long as C has its address
         self.side = side = channel_in_c(here, here + 4096, looks, writer)
+        self._offers = 0
+        self._offered: Tensor | None = None  # kept as long as the reader may copy it
         self.written = side.written
 
     def try_put(self, call: Call, tag: int, payload: Tensor) -> bool:
@@ -87,12 +95,33 @@ class ChannelInC:
 
     def put(self, call: Call, tag: int, payload: Tensor, watch: Watch) -> None:
         """As Channel says."""
+        self.finish(self._offers, watch)
         try:
             if not self.side.put(call.encoded, tag, payload.data_ptr(), payload.nbytes):
                 self._go_on(watch)
         except BaseException:
             self.side.withdraw()
             raise
+
+    def offer(self, call: Call, tag: int, payload: Tensor) -> int:
+        """As Channel says."""
+        if not self.side.offer(call.encoded, tag, payload.data_ptr(), payload.nbytes):
+            return 0
+        self._offered = payload
+        self._offers += 1
+        return self._offers
+
+    def finish(self, number: int, watch: Watch) -> None:
+        """As Channel says."""
+        if number != self._offers:
+            return  # a later one began when it was done
+        try:
+            if self.side.writing and not self.side.go_on():
+                self._go_on(watch)
+        except BaseException:
+            self.side.withdraw()
+            raise
+        self._offered = None
 
     def next(self) -> tuple[Call, int] | None:
         """As Channel says."""
@@ -161,6 +190,13 @@ class _ChannelInPython:
             self._bytes[start : start + piece].copy_(source[done : done + piece])
             done, written, first = done + piece, written + advance, 0
             self._written.advance(written)
+
+    def offer(self, call: Call, tag: int, payload: Tensor) -> int:  # noqa: ARG002
+        """As Channel says: it cannot."""
+        return 0
+
+    def finish(self, number: int, watch: Watch) -> None:
+        """As Channel says: nothing is begun."""
 
     def next(self) -> tuple[Call, int] | None:
         """As Channel says."""

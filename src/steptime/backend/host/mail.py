@@ -103,6 +103,32 @@ class Mail:
         finally:
             box.lock.release()
 
+    def offer(self, call: Call, tensor: Tensor, to: int, tag: int) -> int:
+        """Begin to send ``tensor`` if that needs no waiting; returns its number, or 0.
+
+        ``finish`` waits until it may be changed.
+        """
+        self._members.check()
+        box = self._out[to]
+        if not box.lock.acquire(blocking=False):
+            return 0
+        try:
+            return box.channel.offer(call, tag, tensor)
+        finally:
+            box.lock.release()
+
+    def finish(self, call: Call, to: int, tag: int, number: int) -> None:
+        """Return once what was begun has been sent."""
+        box = self._out[to]
+        try:
+            with box.lock:
+                box.channel.finish(number, self._watch(call, tag, lambda: (to,)))
+        except BaseException as error:
+            self._break(error, call, tag)
+            raise
+        finally:
+            self._members.forget()
+
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive from ``source``, or from any rank where it is None; returns the sender."""
         self._members.check()

@@ -87,25 +87,30 @@ static void set_offer(struct channel *channel, uint64_t offer) {
     atomic_thread_fence(memory_order_seq_cst); /* before the payload changes again */
 }
 
+/* Write the head of an offer; there is room for it. */
+static void publish_offer(struct channel *channel) {
+    uint64_t written = own(channel, WRITTEN);
+    write_head(channel, written, channel->offer);
+    channel->ahead = 0;
+    publish(channel, WRITTEN, written + HEAD_BYTES);
+}
+
 /* Offer the message, then wait until the reader has it, or refuses it. */
 static enum step offer(struct channel *channel) {
-    uint64_t written = own(channel, WRITTEN);
     if (channel->ahead) {
-        uint64_t end = written + HEAD_BYTES;
+        uint64_t end = own(channel, WRITTEN) + HEAD_BYTES;
         if (end > RING_BYTES && !await_count(channel, READ, end - RING_BYTES)) return WAITING;
-        write_head(channel, written, channel->offer);
-        channel->ahead = 0;
-        publish(channel, WRITTEN, written = end);
+        publish_offer(channel);
     }
-    if (!await_count(channel, READ, written)) return WAITING;
+    if (!await_count(channel, READ, own(channel, WRITTEN))) return WAITING;
     channel->refused =
         atomic_load_explicit(&channel->words[REFUSED], memory_order_relaxed) == channel->offer;
     set_offer(channel, 0);
     return channel->refused ? write_pieces(channel) : FINISHED;
 }
 
-enum step channel_put(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
-                      size_t bytes) {
+static void begin(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                  size_t bytes) {
     memcpy(channel->head, call, CALL_WORDS * sizeof(word));
     channel->head[CALL_WORDS] = (uint64_t)tag;
     channel->payload = payload;
@@ -113,6 +118,12 @@ enum step channel_put(struct channel *channel, const void *call, int64_t tag, ui
     channel->done = 0;
     channel->ahead = HEAD_BYTES;
     if (bytes > OFFERED_BYTES && !channel->refused) set_offer(channel, random_number());
+    channel->writing = 1;
+}
+
+enum step channel_put(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                      size_t bytes) {
+    begin(channel, call, tag, payload, bytes);
     return channel_go_on(channel);
 }
 
@@ -121,10 +132,29 @@ static uint64_t left_of(struct channel *channel) {
     return RING_BYTES - (own(channel, WRITTEN) - read);
 }
 
+/* Whether no message is half written, at least now that the reader has been looked for. */
+static int is_free(struct channel *channel) {
+    if (!channel->writing) return 1;
+    return channel->offer && left_of(channel) == RING_BYTES && channel_go_on(channel) == FINISHED;
+}
+
 int channel_try_put(struct channel *channel, const void *call, int64_t tag, const uint8_t *payload,
                     size_t bytes) {
-    if (bytes > OFFERED_BYTES || left_of(channel) < HEAD_BYTES + aligned(bytes)) return 0;
+    if (bytes > OFFERED_BYTES || !is_free(channel) ||
+        left_of(channel) < HEAD_BYTES + aligned(bytes))
+        return 0;
     return channel_put(channel, call, tag, (uint8_t *)payload, bytes) == FINISHED;
+}
+
+int channel_offer(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                  size_t bytes) {
+    if (bytes <= OFFERED_BYTES || !is_free(channel) || channel->refused ||
+        left_of(channel) < HEAD_BYTES)
+        return 0;
+    begin(channel, call, tag, payload, bytes);
+    if (channel->offer) publish_offer(channel);
+    else channel->writing = 0; /* no number was to be had */
+    return channel->writing;
 }
 
 static enum step read_pieces(struct channel *channel) {
@@ -185,7 +215,7 @@ enum step channel_go_on(struct channel *channel) {
     enum step step = channel->reading ? read_pieces(channel)
                      : channel->offer ? offer(channel)
                                       : write_pieces(channel);
-    if (step == FINISHED) channel->reading = 0;
+    if (step == FINISHED) channel->reading = channel->writing = 0;
     return step;
 }
 

@@ -32,7 +32,7 @@ struct channel {
     uint64_t offer;            /* how the present one is named, or 0 */
     word *awaited;             /* the counter that it waits for, until ``count`` */
     uint64_t count;
-    int reading, refused;
+    int reading, writing, refused;
 };
 
 /* Write a message whose ``payload`` stays as it is until FINISHED, or ``channel_withdraw``. */
@@ -42,6 +42,11 @@ enum step channel_put(struct channel *channel, const void *call, int64_t tag, ui
 /* Write a message now if there is room for it; whether there was. */
 int channel_try_put(struct channel *channel, const void *call, int64_t tag, const uint8_t *payload,
                     size_t bytes);
+
+/* Offer a message without waiting; whether that was possible. It is being written then, and nothing else
+   can be until ``channel_go_on`` has finished it. */
+int channel_offer(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                  size_t bytes);
 
 /* The head of the next message, some of which has arrived; NULL where none has. */
 const uint64_t *channel_next(struct channel *channel);

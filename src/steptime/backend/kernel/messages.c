@@ -55,6 +55,12 @@ static PyObject *channel_begin_put(Channel *self, PyObject *const *given, Py_ssi
     return PyBool_FromLong(step == FINISHED);
 }
 
+static PyObject *channel_begin_offer(Channel *self, PyObject *const *given, Py_ssize_t count) {
+    struct message m;
+    if (!parse(&m, given, count)) return NULL;
+    return PyBool_FromLong(channel_offer(&self->channel, m.call, m.tag, m.payload, m.bytes));
+}
+
 static enum step get(Channel *self, uint8_t *payload, size_t bytes) {
     enum step step;
     if (bytes <= BRIEF_BYTES && channel_is_whole(&self->channel, bytes))
@@ -158,6 +164,7 @@ static void channel_dealloc(PyObject *self) {
 static PyMethodDef methods[] = {
     {"try_put", (PyCFunction)(void (*)(void))channel_put_now, METH_FASTCALL, NULL},
     {"put", (PyCFunction)(void (*)(void))channel_begin_put, METH_FASTCALL, NULL},
+    {"offer", (PyCFunction)(void (*)(void))channel_begin_offer, METH_FASTCALL, NULL},
     {"get", (PyCFunction)(void (*)(void))channel_begin_get, METH_FASTCALL, NULL},
     {"take", (PyCFunction)(void (*)(void))channel_take, METH_FASTCALL, NULL},
     {"head", (PyCFunction)channel_head, METH_NOARGS, NULL},
@@ -170,6 +177,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyMemberDef members[] = {
+    {"writing", T_INT, offsetof(Channel, channel.writing), READONLY, NULL},
     {"writer", T_INT, offsetof(Channel, channel.writer), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
