@@ -63,8 +63,10 @@ class Crew:
             vain_s, pause_s = 0.0, _LOOK_S
             while vain_s < (_LOOK_S if self._closed else _VAIN_S):
                 time.sleep(pause_s)
-                vain_s = 0 if self._lanes else vain_s + pause_s
-                pause_s = min(2 * pause_s, _SELDOM_S)
+                if not self._lanes:
+                    vain_s += pause_s
+                    continue
+                vain_s, pause_s = 0.0, min(2 * pause_s, _SELDOM_S)
                 while self._lanes:
                     if self._lanes.popleft().summon():
                         pause_s = _LOOK_S
