@@ -67,9 +67,6 @@ class Engine(Protocol):
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive from rank ``source``, or from any rank where it is None; returns the sender."""
 
-    def try_recv(self, call: Call, tensor: Tensor, source: int, tag: int) -> bool:
-        """Receive a message if that needs no waiting; returns whether it was received."""
-
     def close(self) -> None:
         """Free the group's memory, threads and connections."""
 

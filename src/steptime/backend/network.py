@@ -157,10 +157,6 @@ class NetworkGroup:
         """Always False: gloo does not say whether a message can be sent without waiting."""
         return False
 
-    def try_recv(self, call: Call, tensor: Tensor, source: int, tag: int) -> bool:  # noqa: ARG002
-        """Always False: gloo does not say whether a message has come."""
-        return False
-
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a header, check it, and receive the data that it announces."""
         header = _header(call, [0])

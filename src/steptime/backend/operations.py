@@ -192,15 +192,6 @@ def recv(engine: Engine, call: Call, tensor: Tensor, source: int | None, tag: in
     return sender
 
 
-def try_recv(engine: Engine, call: Call, tensor: Tensor, source: int, tag: int) -> bool:
-    """Receive a message if that needs no waiting; returns whether it was received."""
-    vector = flatten(tensor)
-    received = engine.try_recv(call, vector, source, tag)
-    if received:
-        restore(tensor, vector)
-    return received
-
-
 def in_turn(engine: Engine, operations: Sequence[Operation]) -> None:
     """Run several operations, one after another."""
     for operation, arguments in operations:

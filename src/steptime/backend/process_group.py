@@ -12,11 +12,11 @@ from torch import Tensor
 from steptime.backend import requests
 from steptime.backend.engine import Engine
 from steptime.backend.lanes import Crew, Lane
-from steptime.backend.operations import Operation, in_turn, try_recv, try_send
+from steptime.backend.operations import Operation, in_turn, try_send
 from steptime.backend.quick import Quick
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
-from steptime.backend.work import DONE, Done
+from steptime.backend.work import DONE
 from steptime.errors import UsageError
 from steptime.world import compat
 
@@ -345,8 +345,7 @@ class SteptimeGroup(compat.ProcessGroup):
         """Send the only tensor of ``tensors`` to a rank of the group."""
         (tensor,) = tensors
         lane = self._lane_of("send", peer, tag)
-        work = self._quick.send(tensor, peer, tag, lane)
-        if work is not None:
+        if (work := self._quick.send(tensor, peer, tag, lane)) is not None:
             return work
         operation, arguments = requests.send(self._names, tensor, peer, tag)
         if lane.attempt(try_send, self._engine, *arguments):
@@ -358,12 +357,9 @@ class SteptimeGroup(compat.ProcessGroup):
         """Receive into the only tensor of ``tensors`` from a rank of the group."""
         (tensor,) = tensors
         lane = self._lane_of("recv", peer, tag)
-        work = self._quick.recv(tensor, peer, tag, lane)
-        if work is not None:
+        if (work := self._quick.recv(tensor, peer, tag, lane)) is not None:
             return work
         operation, arguments = requests.recv(self._names, tensor, peer, tag)
-        if lane.attempt(try_recv, self._engine, *arguments):
-            return Done(tensors, peer)
         return lane.start(tensors, operation, self._engine, *arguments)
 
     @_cpu

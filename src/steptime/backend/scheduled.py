@@ -34,8 +34,7 @@ class ScheduledGroup:
     ) -> None:
         self.rank = builtin.rank
         self.ranks = builtin.ranks
-        self.send, self.try_send = builtin.send, builtin.try_send
-        self.recv, self.try_recv = builtin.recv, builtin.try_recv
+        self.send, self.try_send, self.recv = builtin.send, builtin.try_send, builtin.recv
         self._builtin = builtin
         self._transport = transport
         self._selected = selected

@@ -48,8 +48,7 @@ class TwoLevelGroup:
         self._between = between
         # What gains nothing by two levels goes over the network.
         self.gather, self.scatter, self.all_to_all = among.gather, among.scatter, among.all_to_all
-        self.send, self.try_send = among.send, among.try_send
-        self.recv, self.try_recv = among.recv, among.try_recv
+        self.send, self.try_send, self.recv = among.send, among.try_send, among.recv
 
     def barrier(self, call: Call) -> None:
         """Return when all ranks are here."""
