@@ -1,8 +1,10 @@
-/* Ranks of a group without Python: processes that make random calls of the kernel and check them.
+/* Ranks of a group without Python: processes that make random calls of the kernel and check them, and
+   send each other messages.
 
    kernel_ranks RANKS CALLS; exits with 0 where every element was right on every rank. */
 
 #define _GNU_SOURCE
+#include "channel.h"
 #include "collectives.h"
 
 #include <stdio.h>
@@ -74,9 +76,52 @@ static int run(struct group *group, float *arena, size_t stride, int calls) {
     return 0;
 }
 
+#define MOST_MESSAGE (3 * RING_BYTES)
+
+/* Whether rank 1 gets what rank 0 sends; ``writer`` is the process out of which it may copy. */
+static int messages_are_right(word *words, uint8_t *ring, int rank, int calls, pid_t writer) {
+    static uint8_t payload[MOST_MESSAGE];
+    struct channel channel = {.words = words, .ring = ring, .looks = 1, .writer = writer};
+    unsigned state = 1;
+    for (int call = 0; call < calls; call++) {
+        state = state * 1103515245 + 12345;
+        size_t bytes = call % 4 ? state / 65536 % 3000 : state / 65536 * 97 % MOST_MESSAGE;
+        uint64_t words_of_call[CALL_WORDS] = {(uint64_t)call};
+        enum step step;
+        if (rank == 0) {
+            memset(payload, call & 0xFF, bytes);
+            step = channel_put(&channel, words_of_call, call, payload, bytes);
+        } else {
+            while (!channel_next(&channel)) channel_await(&channel, channel_written(&channel));
+            if (channel_next(&channel)[0] != (uint64_t)call) return 0;
+            step = channel_get(&channel, payload, bytes);
+        }
+        while (step == WAITING) step = channel_go_on(&channel);
+        for (size_t i = 0; i < bytes; i++)
+            if (payload[i] != (call & 0xFF)) return 0;
+    }
+    return 1;
+}
+
+/* Rank 0 sends to rank 1, first with offers that are taken, then with such as are refused. */
+static int message(word *words, uint8_t *ring, int calls) {
+    pid_t writer = getpid(), reader = fork();
+    if (!reader)
+        _exit(!(messages_are_right(words, ring, 1, calls, writer) &&
+                messages_are_right(words + 8 * LINE, ring + RING_BYTES, 1, calls, 0)));
+    int status, right = messages_are_right(words, ring, 0, calls, writer) &&
+                        messages_are_right(words + 8 * LINE, ring + RING_BYTES, 0, calls, writer);
+    return waitpid(reader, &status, 0) == reader && WIFEXITED(status) && !WEXITSTATUS(status) &&
+           right;
+}
+
 int main(int count, char **given) {
     int ranks = count > 1 ? atoi(given[1]) : 2, calls = count > 2 ? atoi(given[2]) : 1000;
     size_t stride = MOST + 1024;
+    if (!message(shared(sizeof(word) * LINE * 16), shared(2 * RING_BYTES), calls)) {
+        fprintf(stderr, "a message is wrong\n");
+        return 1;
+    }
     word *words = shared(sizeof(word) * LINE * (size_t)ranks * 8);
     uint8_t *slots = shared((size_t)ranks * 2 * SLOT_BYTES);
     float *arena = shared(sizeof(float) * stride * (size_t)ranks);

@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 KERNEL = HERE.parents[1] / "src" / "steptime" / "backend" / "kernel"
 SOURCES = [
     HERE / "kernel_ranks.c",
-    *(KERNEL / f"{n}.c" for n in ("group", "collectives", "copies", "folds")),
+    *(KERNEL / f"{n}.c" for n in ("group", "collectives", "copies", "folds", "channel")),
 ]
 CHECKED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 

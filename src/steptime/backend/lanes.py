@@ -14,7 +14,8 @@ from steptime.errors import SteptimeError
 from steptime.world.environment import LostContactError
 
 _LOOK_S = 200e-6
-_LOOKS = 50  # in vain, before the thread that looks is put to sleep
+_SELDOM_S = 1.6e-3  # between looks that find callers waiting for all that they called
+_VAIN_S = 10e-3  # without calls, before the thread that looks is put to sleep
 _IDLE_S = 2.0
 _GRACE_S = 1.0
 
@@ -59,12 +60,16 @@ class Crew:
     def _look(self) -> None:
         while True:
             self._looking = True
-            vain = 0
-            while vain < (1 if self._closed else _LOOKS):
-                time.sleep(_LOOK_S)
-                vain = 0 if self._lanes else vain + 1
+            vain_s, pause_s = 0.0, _LOOK_S
+            while vain_s < (_LOOK_S if self._closed else _VAIN_S):
+                time.sleep(pause_s)
+                if not self._lanes:
+                    vain_s += pause_s
+                    continue
+                vain_s, pause_s = 0.0, min(2 * pause_s, _SELDOM_S)
                 while self._lanes:
-                    self._lanes.popleft().summon()
+                    if self._lanes.popleft().summon():
+                        pause_s = _LOOK_S
             with self._wake:
                 # Whoever adds a lane from here on sees that it must wake this thread.
                 self._looking = False
@@ -107,13 +112,13 @@ class Lane:
                 return
         self.start((), function, *arguments).wait()
 
-    def attempt(self, function: Callable[..., bool], *arguments: Any) -> bool:
-        """Call ``function`` now and return its answer; False where other calls come first."""
+    def attempt(self, function: Callable[..., int], *arguments: Any) -> int:
+        """Call ``function`` now and return its answer; 0 where other calls come first."""
         self._check_process()
         if self._tasks or not self._turn.acquire(blocking=False):
-            return False
+            return 0
         try:
-            return not self._tasks and bool(self.call(function, arguments))
+            return 0 if self._tasks else self.call(function, arguments)
         finally:
             self._turn.release()
 
@@ -178,15 +183,16 @@ class Lane:
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def summon(self) -> None:
-        """Start a thread for the remaining calls, unless one attends to them."""
+    def summon(self) -> bool:
+        """Start a thread for the remaining calls, unless one attends to them; whether it did."""
         with self._count:
             if not self._tasks or self._attending:
-                return
+                return False
             self._attending += 1
             thread = threading.Thread(target=self._attend, name=self._name, daemon=True)
             self._threads.add(thread)
             thread.start()
+        return True
 
     @property
     def at_rest(self) -> bool:

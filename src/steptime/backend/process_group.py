@@ -16,13 +16,12 @@ from steptime.backend.operations import Operation, in_turn, try_send
 from steptime.backend.quick import Quick
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
-from steptime.backend.work import Done
+from steptime.backend.work import DONE
 from steptime.errors import UsageError
 from steptime.world import compat
 
 NAME = "steptime"
 
-_DONE = Done()
 _DEFAULT = compat.CallOptions()
 
 _Route = tuple[Literal["send", "recv"], int | None, int]
@@ -74,7 +73,7 @@ class SteptimeGroup(compat.ProcessGroup):
         self._nccl: Any = None
         self._crew = crew = Crew()
         self._lane = Lane("the collectives of a group", crew)
-        self._quick = Quick(engine, self._lane)
+        self._quick = Quick(engine, names, self._lane)
         self._messages: dict[_Route, Lane] = {}
         # Also where nobody destroys the group, at the latest when the interpreter exits.
         self._leave = weakref.finalize(
@@ -169,7 +168,7 @@ class SteptimeGroup(compat.ProcessGroup):
             work: compat.Work = self.accelerator(tensor.device).allreduce(tensors, opts)
             return work
         if not opts.asyncOp and self._quick.all_reduce(tensor, opts.reduceOp):
-            return _DONE
+            return DONE
         return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensor), opts)
 
     def all_reduce_by(
@@ -345,23 +344,31 @@ class SteptimeGroup(compat.ProcessGroup):
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Send the only tensor of ``tensors`` to a rank of the group."""
         (tensor,) = tensors
-        operation, arguments = requests.send(self._names, tensor, peer, tag)
         lane = self._lane_of("send", peer, tag)
+        if (work := self._quick.send(tensor, peer, tag, lane)) is not None:
+            return work
+        operation, arguments = requests.send(self._names, tensor, peer, tag)
         if lane.attempt(try_send, self._engine, *arguments):
-            return _DONE
+            return DONE
         return lane.start(tensors, operation, self._engine, *arguments)
 
     @_cpu
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Receive into the only tensor of ``tensors`` from a rank of the group."""
         (tensor,) = tensors
-        return self._receive(tensor, peer, tag)
+        lane = self._lane_of("recv", peer, tag)
+        if (work := self._quick.recv(tensor, peer, tag, lane)) is not None:
+            return work
+        operation, arguments = requests.recv(self._names, tensor, peer, tag)
+        return lane.start(tensors, operation, self._engine, *arguments)
 
     @_cpu
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
         """Receive into the only tensor of ``tensors`` from whichever rank sends first."""
         (tensor,) = tensors
-        return self._receive(tensor, None, tag)
+        operation, arguments = requests.recv(self._names, tensor, None, tag)
+        lane = self._lane_of("recv", None, tag)
+        return lane.start(tensors, operation, self._engine, *arguments)
 
     # How requests are carried out
 
@@ -370,12 +377,7 @@ class SteptimeGroup(compat.ProcessGroup):
         if opts.asyncOp:
             return self._lane.start(results, operation, self._engine, *arguments)
         self._lane.run(operation, self._engine, *arguments)
-        return _DONE
-
-    def _receive(self, tensor: Tensor, peer: int | None, tag: int) -> compat.Work:
-        operation, arguments = requests.recv(self._names, tensor, peer, tag)
-        lane = self._lane_of("recv", peer, tag)
-        return lane.start([tensor], operation, self._engine, *arguments)
+        return DONE
 
     def _lane_of(self, *route: *_Route) -> Lane:
         lane = self._messages.get(route)

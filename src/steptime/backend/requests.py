@@ -21,6 +21,9 @@ from steptime.world.compat import RedOpType, ReduceOp
 Names = Sequence[int]
 """The global ranks of a group's members, which errors quote."""
 
+TAGS = 1 << 30
+"""Tags of messages are below it."""
+
 _REDUCTIONS = {
     RedOpType.SUM: SUM,
     RedOpType.AVG: AVG,
@@ -293,5 +296,5 @@ def _split(which: str, tensor: Tensor, splits: Sequence[int], ranks: int) -> lis
 
 
 def _check_tag(tag: int) -> None:
-    if not 0 <= tag < 1 << 30:
+    if not 0 <= tag < TAGS:
         raise UsageError(f"the tag of a message is from 0 to 2^30 - 1, not {tag}")

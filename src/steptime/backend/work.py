@@ -91,6 +91,8 @@ class Task(Work):
 
     def tell(self) -> None:
         """Complete the future of the completed call, and run its callbacks in this thread."""
+        if self._gate is None:  # whoever asks for one from here on finds the call completed
+            return
         with self._futures:
             gate, self._gate = self._gate, None
         if gate is not None:
@@ -172,9 +174,10 @@ class Task(Work):
 class Done(Work):
     """The Work of a call that ended before it returned."""
 
-    def __init__(self, results: Sequence[Tensor] = ()) -> None:
+    def __init__(self, results: Sequence[Tensor] = (), source: int = -1) -> None:
         super().__init__()
         self._results = list(results)
+        self._source = source
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
         """Return at once."""
@@ -196,6 +199,12 @@ class Done(Work):
         """The tensors that the call filled."""
         return self._results
 
+    def source_rank(self) -> int:
+        """The rank within the group from which a received message came."""
+        return self._source
+
+    _source_rank = source_rank
+
     def synchronize(self) -> None:
         """Return at once."""
 
@@ -204,3 +213,7 @@ class Done(Work):
         future: Future[list[Tensor]] = Future()
         future.set_result(self._results)
         return future
+
+
+DONE = Done()
+"""The Work of a call that filled no tensor."""

@@ -139,6 +139,60 @@ def test_messages_arrive_whole_by_tag_and_source(tmp_path: Path) -> None:
     )
 
 
+def _offers_refused(group: HostGroup) -> list[bool]:
+    """Rank 1 may not copy out of rank 0's memory: what is large comes through the ring."""
+    side = group._mail._in[0].channel.side
+    if group.rank == 1:
+        side.writer = 0  # no process
+    right = []
+    for seed, elements in enumerate((10**6, 10**6, 5, EAGER_BYTES // 4 + 1)):
+        if group.rank == 0:
+            _send(group, _numbers(elements, seed), 1)
+        else:
+            received = torch.empty(elements, dtype=torch.int32)
+            _recv(group, received, 0)
+            right.append(torch.equal(received, _numbers(elements, seed)))
+    return right
+
+
+def test_what_may_not_be_copied_out_of_the_sender_comes_through_the_ring(
+    tmp_path: Path, each_kernel: str
+) -> None:
+    if each_kernel == "python":
+        pytest.skip("Python copies all messages through the ring")
+    assert in_group(2, _offers_refused, tmp_path) == [[], [True] * 4]
+
+
+def _withdrawn(group: HostGroup, sent: Path) -> str | None:
+    """Rank 0 is interrupted while its message is on offer, and changes the tensor."""
+    if group.rank == 0:
+        tensor = _numbers(10**6, 1)
+        with pytest.raises(_Interrupted), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(group._mail, "_watch", lambda *_: _interrupt)
+            _send(group, tensor, 1)
+        tensor.zero_()
+        sent.touch()
+        return None
+    while not sent.exists():
+        threading.Event().wait(0.01)
+    with pytest.raises(LostContactError) as raised:
+        _recv(group, torch.empty(10**6, dtype=torch.int32), 0)
+    return str(raised.value)
+
+
+class _Interrupted(BaseException):
+    """As Ctrl-C raises one."""
+
+
+def _interrupt(_seconds: float, _waiting: Callable[[], bool]) -> None:
+    raise _Interrupted
+
+
+def test_an_interrupted_send_is_never_received(tmp_path: Path) -> None:
+    _, sentence = in_group(2, _withdrawn, tmp_path, tmp_path / "sent", timeout_s=20)
+    assert "failed in send of int32[1000000] to rank 1, tag 0: _Interrupted" in sentence
+
+
 def _never_sent(group: HostGroup, told: Path) -> str | None:
     if group.rank == 0:
         while not told.exists():

@@ -88,6 +88,10 @@ class Call:
         """The bytes of ``elements`` elements."""
         return 0 if self.dtype is None else self.elements * self.dtype.itemsize
 
+    def has_size_of(self, other: Call) -> bool:
+        """Whether both are of the same type and number of elements."""
+        return self.dtype == other.dtype and self.elements == other.elements
+
     @classmethod
     def decode(cls, words: memoryview) -> Self:
         """The call that ``words`` encode."""

@@ -92,9 +92,9 @@ def code(op: Reduction, dtype: torch.dtype) -> int | None:
     return of * _kernel.OPERATIONS + operation
 
 
-def counter_in_c(counter: int, asleep: int, looks: int) -> _kernel.Counter:
-    """A Counter in C, of the words at two addresses; for a group that is in C."""
-    return _kernel.Counter(counter, asleep, looks)
+def channel_in_c(words: int, ring: int, looks: int, writer: int) -> _kernel.Channel:
+    """A side of a channel in C, by its addresses; for a group that is in C."""
+    return _kernel.Channel(words, ring, looks, writer)
 
 
 class Kernel(Barrier):

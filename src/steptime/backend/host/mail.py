@@ -15,15 +15,23 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from steptime.backend.host.call import WORDS, Call
-from steptime.backend.host.channel import CHANNEL_BYTES, LINE_BYTES, RING_BYTES, Channel, Watch
+from steptime.backend.host.channel import (
+    CHANNEL_BYTES,
+    LINE_BYTES,
+    RING_BYTES,
+    Channel,
+    Watch,
+    channel,
+)
 from steptime.errors import SteptimeError
+from steptime.world.environment import LostContactError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+    from steptime.backend.host.call import Call
     from steptime.backend.host.members import Members
 
 EAGER_BYTES = RING_BYTES - LINE_BYTES
@@ -41,7 +49,7 @@ def bytes_needed(ranks: int) -> int:
 class _Message:
     call: Call
     tag: int
-    payload: Tensor  # uint8
+    payload: Tensor
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,8 @@ class Mail:
 
         def box(source: int, to: int) -> _Box:
             start = (source * ranks + to) * CHANNEL_BYTES
-            return _Box(Channel(memory[start : start + CHANNEL_BYTES], in_kernel=in_kernel))
+            part = memory[start : start + CHANNEL_BYTES]
+            return _Box(channel(part, members.pid(source), in_kernel=in_kernel))
 
         self._out = [box(rank, other) for other in range(ranks)]
         self._in = [box(other, rank) for other in range(ranks)]
@@ -76,7 +85,10 @@ class Mail:
         box = self._out[to]
         try:
             with box.lock:
-                self._put(box, call, tensor, to, tag)
+                box.channel.put(call, tag, tensor, self._watch(call, tag, lambda: (to,)))
+        except BaseException as error:
+            self._break(error, call, tag)
+            raise
         finally:
             self._members.forget()
 
@@ -87,16 +99,35 @@ class Mail:
         if not box.lock.acquire(blocking=False):
             return False
         try:
-            fits = box.channel.has_room(tensor.nbytes)
-            if fits:
-                self._put(box, call, tensor, to, tag)
-            return fits
+            return box.channel.try_put(call, tag, tensor)
         finally:
             box.lock.release()
 
-    def _put(self, box: _Box, call: Call, tensor: Tensor, to: int, tag: int) -> None:
-        header = memoryview(call.words.tobytes() + tag.to_bytes(8, "little", signed=True))
-        box.channel.put(header.cast("Q"), _bytes(tensor), self._watch(call, tag, lambda: (to,)))
+    def offer(self, call: Call, tensor: Tensor, to: int, tag: int) -> int:
+        """Begin to send ``tensor`` if that needs no waiting; returns its number, or 0.
+
+        ``finish`` waits until it may be changed.
+        """
+        self._members.check()
+        box = self._out[to]
+        if not box.lock.acquire(blocking=False):
+            return 0
+        try:
+            return box.channel.offer(call, tag, tensor)
+        finally:
+            box.lock.release()
+
+    def finish(self, call: Call, to: int, tag: int, number: int) -> None:
+        """Return once what was begun has been sent."""
+        box = self._out[to]
+        try:
+            with box.lock:
+                box.channel.finish(number, self._watch(call, tag, lambda: (to,)))
+        except BaseException as error:
+            self._break(error, call, tag)
+            raise
+        finally:
+            self._members.forget()
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive from ``source``, or from any rank where it is None; returns the sender."""
@@ -108,11 +139,26 @@ class Mail:
         finally:
             self._members.forget()
 
+    def try_recv(self, call: Call, tensor: Tensor, source: int, tag: int) -> bool:
+        """Receive from ``source`` if the next message is the one; returns whether it was."""
+        self._members.check()
+        box = self._in[source]
+        if box.kept or not box.lock.acquire(blocking=False):
+            return False
+        try:
+            watch = self._watch(call, tag, lambda: (source,))
+            return not box.kept and box.channel.take(call, tag, tensor, watch)
+        except BaseException as error:
+            self._break(error, call, tag)
+            raise
+        finally:
+            box.lock.release()
+
     def _recv_from(self, source: int, call: Call, tensor: Tensor, tag: int) -> int:
         box, watch = self._in[source], self._watch(call, tag, lambda: (source,))
         while True:
             with box.lock:
-                seen = box.channel.written
+                seen = box.channel.written()
                 if self._take(source, call, tensor, tag, watch):
                     return source
             box.channel.await_more(seen, watch)
@@ -126,7 +172,7 @@ class Mail:
         channels = [self._in[rank].channel for rank in others]
         begun = time.monotonic()
         while True:
-            seen = [channel.written for channel in channels]
+            seen = [channel.written() for channel in channels]
             for source in others:
                 with self._in[source].lock:
                     if self._take(source, call, tensor, tag, watch):
@@ -137,28 +183,39 @@ class Mail:
     def _take(self, source: int, call: Call, tensor: Tensor, tag: int, watch: Watch) -> bool:
         """Take the first arrived message with the tag; False where there is none."""
         box = self._in[source]
+        if not box.kept and box.channel.take(call, tag, tensor, watch):
+            return True
         for message in box.kept:
             if message.tag == tag:
                 box.kept.remove(message)
                 self._compare(source, message.call, call, tag)
-                _bytes(tensor).copy_(message.payload)
+                tensor.view(torch.uint8).copy_(message.payload)
                 return True
-        channel = box.channel
-        while channel.written > channel.read:
-            header = channel.header()
-            sent, of = Call.decode(header[:WORDS]), _signed(header[WORDS])
-            if of == tag and _same_size(sent, call):
-                channel.get(_bytes(tensor), watch)
+        while (head := box.channel.next()) is not None:
+            sent, of = head
+            wanted = of == tag and sent.has_size_of(call)
+            payload = tensor if wanted else torch.empty(sent.bytes, dtype=torch.uint8)
+            try:
+                box.channel.get(payload, watch)
+            except BaseException as error:
+                self._break(error, call, tag)
+                raise
+            if wanted:
                 return True
-            payload = torch.empty(sent.bytes, dtype=torch.uint8)
-            channel.get(payload, watch)
             if of == tag:
                 self._compare(source, sent, call, tag)
             box.kept.append(_Message(sent, of, payload))
         return False
 
+    def _break(self, error: BaseException, call: Call, tag: int) -> None:
+        """Tell the others that this rank has left a message half done."""
+        if not isinstance(error, SteptimeError):
+            what = f"failed in {call}, tag {tag}: {type(error).__name__}: {error}"
+            own = self._members.name(self._members.rank)
+            self._members.fail(LostContactError(f"{own} {what}"))
+
     def _compare(self, source: int, sent: Call, call: Call, tag: int) -> None:
-        if not _same_size(sent, call):
+        if not sent.has_size_of(call):
             names = self._members.names
             raise SteptimeError(
                 f"rank {names[source]} called {sent} with tag {tag}, for which rank "
@@ -186,17 +243,5 @@ class Mail:
         return watch
 
 
-def _same_size(a: Call, b: Call) -> bool:
-    return a.dtype == b.dtype and a.elements == b.elements
-
-
 def _nothing_new(channels: Sequence[Channel], written: Sequence[int]) -> bool:
-    return all(channel.written == seen for channel, seen in zip(channels, written, strict=True))
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.view(torch.uint8)
-
-
-def _signed(word: int) -> int:
-    return word - 2**64 if word >= 2**63 else word
+    return all(channel.written() == seen for channel, seen in zip(channels, written, strict=True))

@@ -108,6 +108,10 @@ class Members:
     def _wait(self, awaited: Iterable[int], doing: str) -> Wait:
         return Wait(self.names[self.rank], tuple(self.names[other] for other in awaited), doing)
 
+    def pid(self, other: int) -> int:
+        """The process of a member."""
+        return self._processes[other].pid
+
     def name(self, other: int) -> str:
         """``rank 2 (pid 4711)``."""
         return f"rank {self.names[other]} (pid {self._processes[other].pid})"

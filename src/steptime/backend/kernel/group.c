@@ -63,13 +63,13 @@ static int look(word *counter, uint64_t count, int most) {
 /* Sleep until the counter reaches ``count``, at most WATCH_NS; whether it has. */
 static int nap(word *counter, uint64_t count, word *asleep) {
     struct timespec limit = {0, WATCH_NS};
-    atomic_store_explicit(asleep, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(asleep, 1, memory_order_relaxed); /* several threads may */
     /* Either the other sees that this rank sleeps, or this rank sees the new count. */
     atomic_thread_fence(memory_order_seq_cst);
     uint64_t seen = atomic_load_explicit(counter, memory_order_acquire);
     if (seen < count)
         syscall(SYS_futex, low_half(counter), FUTEX_WAIT, (uint32_t)seen, &limit, NULL, 0);
-    atomic_store_explicit(asleep, 0, memory_order_relaxed);
+    atomic_fetch_sub_explicit(asleep, 1, memory_order_relaxed);
     return reached(counter, count);
 }
 

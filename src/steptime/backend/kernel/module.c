@@ -1,9 +1,6 @@
 /* The module steptime.backend.host._kernel, which _kernel.pyi describes: C that Python calls. */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "module.h"
 
 #include <stdlib.h>
 
@@ -61,16 +58,6 @@ static PyObject *end(struct progress *progress, enum outcome outcome) {
     if (outcome == BROKEN) return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     if (outcome == UNEVEN) Py_RETURN_NONE;
     return PyBool_FromLong(outcome == DONE);
-}
-
-static int arguments(Py_ssize_t given, Py_ssize_t wanted) {
-    if (given == wanted) return 1;
-    PyErr_Format(PyExc_TypeError, "%zd arguments are wanted, not %zd", wanted, given);
-    return 0;
-}
-
-static void *pointer(PyObject *number) {
-    return (void *)(uintptr_t)PyLong_AsUnsignedLongLong(number);
 }
 
 static PyObject *group_step(Group *self, PyObject *host) {
@@ -240,73 +227,6 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {"steptime.backend.host._kernel.Group", sizeof(Group), 0,
                            Py_TPFLAGS_DEFAULT, slots};
 
-typedef struct {
-    PyObject_HEAD
-    word *counter, *asleep;
-    int looks;
-} Counter;
-
-static PyObject *counter_new(PyTypeObject *type, PyObject *given, PyObject *named) {
-    static char *names[] = {"counter", "asleep", "looks", NULL};
-    unsigned long long counter, asleep;
-    int looks;
-    if (!PyArg_ParseTupleAndKeywords(given, named, "KKi", names, &counter, &asleep, &looks))
-        return NULL;
-    Counter *self = (Counter *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    if (!self) return NULL;
-    self->counter = (word *)(uintptr_t)counter;
-    self->asleep = (word *)(uintptr_t)asleep;
-    self->looks = looks;
-    return (PyObject *)self;
-}
-
-static void counter_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
-}
-
-static PyObject *counter_value(Counter *self, PyObject *none) {
-    (void)none;
-    return PyLong_FromUnsignedLongLong(atomic_load_explicit(self->counter, memory_order_acquire));
-}
-
-static PyObject *counter_advance(Counter *self, PyObject *count) {
-    uint64_t wanted = PyLong_AsUnsignedLongLong(count);
-    if (PyErr_Occurred()) return NULL;
-    advance(self->counter, wanted, self->asleep, 1);
-    Py_RETURN_NONE;
-}
-
-static PyObject *counter_wait(Counter *self, PyObject *count) {
-    uint64_t wanted = PyLong_AsUnsignedLongLong(count);
-    if (PyErr_Occurred()) return NULL;
-    int come = reached(self->counter, wanted);
-    if (!come) {
-        Py_BEGIN_ALLOW_THREADS;
-        come = wait_for(self->counter, wanted, self->asleep, self->looks);
-        Py_END_ALLOW_THREADS;
-    }
-    return PyBool_FromLong(come);
-}
-
-static PyMethodDef counter_methods[] = {
-    {"value", (PyCFunction)counter_value, METH_NOARGS, NULL},
-    {"advance", (PyCFunction)counter_advance, METH_O, NULL},
-    {"wait", (PyCFunction)counter_wait, METH_O, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyType_Slot counter_slots[] = {
-    {Py_tp_new, counter_new},
-    {Py_tp_dealloc, counter_dealloc},
-    {Py_tp_methods, counter_methods},
-    {0, NULL},
-};
-
-static PyType_Spec counter_spec = {"steptime.backend.host._kernel.Counter", sizeof(Counter), 0,
-                                   Py_TPFLAGS_DEFAULT, counter_slots};
-
 static int add_type(PyObject *module, const char *name, PyType_Spec *of) {
     PyObject *type = PyType_FromSpec(of);
     if (!type) return -1;
@@ -319,7 +239,7 @@ static int execute(PyObject *module) {
     for (int type = 0; type < TYPES; type++)
         for (int operation = 0; operation < OPERATIONS; operation++)
             reductions[type * OPERATIONS + operation] = reduction_of(type, operation);
-    return add_type(module, "Group", &spec) || add_type(module, "Counter", &counter_spec) ||
+    return add_type(module, "Group", &spec) || add_type(module, "Channel", &channel_spec) ||
            PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions()) ||
            PyModule_AddIntConstant(module, "OPERATIONS", OPERATIONS);
 }

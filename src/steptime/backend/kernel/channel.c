@@ -1,0 +1,249 @@
+/* The two ends of a channel.
+
+   An offer is a random number in a word of shared memory. The reader copies the payload, then reads
+   that word through the writer's address space too: it finds the number there only if this is the
+   process that made the offer, and its payload had not been withdrawn before it was copied. */
+
+#define _GNU_SOURCE
+#include "channel.h"
+
+#include <string.h>
+#include <sys/random.h>
+#include <sys/uio.h>
+
+#define PIECE_BYTES (RING_BYTES / 4) /* so that both sides work at once on what is larger */
+#define OFFERED_BYTES (RING_BYTES - HEAD_BYTES) /* a larger message waits for its reader anyway */
+#define MOST_BYTES ((size_t)1 << 30) /* of one system call */
+
+/* Words of shared memory: those of the writer, then those of the reader. */
+enum { WRITTEN = 0, READER_ASLEEP = 1, OFFER = 2 };
+enum { READ = LINE, WRITER_ASLEEP = LINE + 1, REFUSED = LINE + 2 };
+
+/* Words of a head after those that Python writes too: an offer, or 0; where it and the payload are. */
+enum { OFFERED = HEAD_WORDS, PLACE, OFFER_PLACE };
+
+static size_t aligned(size_t bytes) { return (bytes + HEAD_BYTES - 1) / HEAD_BYTES * HEAD_BYTES; }
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* What only this side writes. */
+static uint64_t own(struct channel *channel, int index) {
+    return atomic_load_explicit(&channel->words[index], memory_order_relaxed);
+}
+
+static void publish(struct channel *channel, int index, uint64_t count) {
+    int asleep = index == WRITTEN ? READER_ASLEEP : WRITER_ASLEEP;
+    advance(&channel->words[index], count, &channel->words[asleep], 1);
+}
+
+static int await_count(struct channel *channel, int index, uint64_t count) {
+    int asleep = index == WRITTEN ? READER_ASLEEP : WRITER_ASLEEP;
+    word *counter = &channel->words[index];
+    channel->awaited = counter;
+    channel->count = count;
+    return reached(counter, count) ||
+           wait_for(counter, count, &channel->words[asleep], channel->looks);
+}
+
+/* The next piece of a message at ``at`` bytes: where in the ring, and how many bytes. */
+static size_t piece(const struct channel *channel, uint64_t at, uint8_t **place) {
+    size_t start = (at + channel->ahead) % RING_BYTES;
+    *place = channel->ring + start;
+    return least(least(channel->bytes - channel->done, PIECE_BYTES), RING_BYTES - start);
+}
+
+static void write_head(struct channel *channel, uint64_t at, uint64_t offer) {
+    uint64_t *head = (uint64_t *)(channel->ring + at % RING_BYTES);
+    memcpy(head, channel->head, sizeof channel->head);
+    head[OFFERED] = offer;
+    head[PLACE] = (uintptr_t)channel->payload;
+    head[OFFER_PLACE] = (uintptr_t)&channel->words[OFFER];
+}
+
+static enum step write_pieces(struct channel *channel) {
+    while (channel->ahead || channel->done < channel->bytes) {
+        uint64_t written = own(channel, WRITTEN);
+        uint8_t *place;
+        size_t size = piece(channel, written, &place), more = channel->ahead + aligned(size);
+        uint64_t end = written + more;
+        if (end > RING_BYTES && !await_count(channel, READ, end - RING_BYTES)) return WAITING;
+        if (channel->ahead) write_head(channel, written, 0);
+        memcpy(place, channel->payload + channel->done, size);
+        channel->done += size;
+        channel->ahead = 0;
+        publish(channel, WRITTEN, end);
+    }
+    return FINISHED;
+}
+
+static uint64_t random_number(void) {
+    uint64_t number = 0;
+    return getrandom(&number, sizeof number, 0) == sizeof number ? number : 0;
+}
+
+static void set_offer(struct channel *channel, uint64_t offer) {
+    channel->offer = offer;
+    atomic_store_explicit(&channel->words[OFFER], offer, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst); /* before the payload changes again */
+}
+
+/* Write the head of an offer; there is room for it. */
+static void publish_offer(struct channel *channel) {
+    uint64_t written = own(channel, WRITTEN);
+    write_head(channel, written, channel->offer);
+    channel->ahead = 0;
+    publish(channel, WRITTEN, written + HEAD_BYTES);
+}
+
+/* Offer the message, then wait until the reader has it, or refuses it. */
+static enum step offer(struct channel *channel) {
+    if (channel->ahead) {
+        uint64_t end = own(channel, WRITTEN) + HEAD_BYTES;
+        if (end > RING_BYTES && !await_count(channel, READ, end - RING_BYTES)) return WAITING;
+        publish_offer(channel);
+    }
+    if (!await_count(channel, READ, own(channel, WRITTEN))) return WAITING;
+    channel->refused =
+        atomic_load_explicit(&channel->words[REFUSED], memory_order_relaxed) == channel->offer;
+    set_offer(channel, 0);
+    return channel->refused ? write_pieces(channel) : FINISHED;
+}
+
+static void begin(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                  size_t bytes) {
+    memcpy(channel->head, call, CALL_WORDS * sizeof(word));
+    channel->head[CALL_WORDS] = (uint64_t)tag;
+    channel->payload = payload;
+    channel->bytes = bytes;
+    channel->done = 0;
+    channel->ahead = HEAD_BYTES;
+    if (bytes > OFFERED_BYTES && !channel->refused) set_offer(channel, random_number());
+    channel->writing = 1;
+}
+
+enum step channel_put(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                      size_t bytes) {
+    begin(channel, call, tag, payload, bytes);
+    return channel_go_on(channel);
+}
+
+static uint64_t left_of(struct channel *channel) {
+    uint64_t read = atomic_load_explicit(&channel->words[READ], memory_order_acquire);
+    return RING_BYTES - (own(channel, WRITTEN) - read);
+}
+
+/* Whether no message is half written, at least now that the reader has been looked for. */
+static int is_free(struct channel *channel) {
+    if (!channel->writing) return 1;
+    return channel->offer && left_of(channel) == RING_BYTES && channel_go_on(channel) == FINISHED;
+}
+
+int channel_try_put(struct channel *channel, const void *call, int64_t tag, const uint8_t *payload,
+                    size_t bytes) {
+    if (bytes > OFFERED_BYTES || !is_free(channel) ||
+        left_of(channel) < HEAD_BYTES + aligned(bytes))
+        return 0;
+    return channel_put(channel, call, tag, (uint8_t *)payload, bytes) == FINISHED;
+}
+
+int channel_offer(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                  size_t bytes) {
+    if (bytes <= OFFERED_BYTES || !is_free(channel) || channel->refused ||
+        left_of(channel) < HEAD_BYTES)
+        return 0;
+    begin(channel, call, tag, payload, bytes);
+    if (channel->offer) publish_offer(channel);
+    else channel->writing = 0; /* no number was to be had */
+    return channel->writing;
+}
+
+static enum step read_pieces(struct channel *channel) {
+    while (channel->ahead || channel->done < channel->bytes) {
+        uint64_t read = own(channel, READ);
+        uint8_t *place;
+        size_t size = piece(channel, read, &place);
+        uint64_t end = read + channel->ahead + aligned(size);
+        if (!await_count(channel, WRITTEN, end)) return WAITING;
+        memcpy(channel->payload + channel->done, place, size);
+        channel->done += size;
+        channel->ahead = 0;
+        publish(channel, READ, end);
+    }
+    return FINISHED;
+}
+
+/* Copy from the other process; whether all bytes came. */
+static int copy_from(pid_t process, uint64_t place, void *target, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        size_t size = least(bytes - done, MOST_BYTES);
+        struct iovec here = {(uint8_t *)target + done, size};
+        struct iovec there = {(void *)(uintptr_t)(place + done), size};
+        ssize_t copied = process_vm_readv(process, &here, 1, &there, 1, 0);
+        if (copied <= 0) return 0;
+        done += (size_t)copied;
+    }
+    return 1;
+}
+
+/* Take an offer, or refuse it. */
+static enum step accept(struct channel *channel, const uint64_t *head) {
+    uint64_t found = 0, offered = head[OFFERED], read = own(channel, READ);
+    int came = copy_from(channel->writer, head[PLACE], channel->payload, channel->bytes);
+    atomic_thread_fence(memory_order_seq_cst); /* the payload is read before the offer */
+    came = came && copy_from(channel->writer, head[OFFER_PLACE], &found, sizeof found);
+    channel->ahead = 0;
+    channel->done = came && found == offered ? channel->bytes : 0;
+    if (!channel->done)
+        atomic_store_explicit(&channel->words[REFUSED], offered, memory_order_relaxed);
+    publish(channel, READ, read + HEAD_BYTES);
+    return read_pieces(channel);
+}
+
+enum step channel_get(struct channel *channel, uint8_t *payload, size_t bytes) {
+    const uint64_t *head = channel_next(channel);
+    channel->payload = payload;
+    channel->bytes = bytes;
+    channel->done = 0;
+    channel->ahead = HEAD_BYTES;
+    channel->reading = 1;
+    enum step step = head && head[OFFERED] ? accept(channel, head) : read_pieces(channel);
+    if (step == FINISHED) channel->reading = 0;
+    return step;
+}
+
+enum step channel_go_on(struct channel *channel) {
+    enum step step = channel->reading ? read_pieces(channel)
+                     : channel->offer ? offer(channel)
+                                      : write_pieces(channel);
+    if (step == FINISHED) channel->reading = channel->writing = 0;
+    return step;
+}
+
+const uint64_t *channel_next(struct channel *channel) {
+    uint64_t read = own(channel, READ);
+    if (!reached(&channel->words[WRITTEN], read + 1)) return NULL;
+    return (const uint64_t *)(channel->ring + read % RING_BYTES);
+}
+
+int channel_is_whole(struct channel *channel, size_t bytes) {
+    const uint64_t *head = channel_next(channel);
+    uint64_t end = own(channel, READ) + HEAD_BYTES + aligned(bytes);
+    return head && (head[OFFERED] || reached(&channel->words[WRITTEN], end));
+}
+
+void channel_withdraw(struct channel *channel) {
+    if (channel->offer) set_offer(channel, 0);
+}
+
+int channel_await(struct channel *channel, uint64_t written) {
+    word *words = channel->words;
+    return wait_for(&words[WRITTEN], written + 1, &words[READER_ASLEEP], channel->looks);
+}
+
+int channel_waits(const struct channel *channel) {
+    return channel->awaited && !reached(channel->awaited, channel->count);
+}
+
+uint64_t channel_written(struct channel *channel) {
+    return atomic_load_explicit(&channel->words[WRITTEN], memory_order_acquire);
+}

@@ -1,0 +1,74 @@
+/* A channel: messages from one process to another, one after the other, by a ring of bytes.
+
+   The memory is laid out by channel.py of backend/host, whose Python works on the same words. What is
+   too large for the ring the reader copies out of the writer's own memory, where the system lets it:
+   the writer *offers* a message, and the reader takes it or refuses; what was refused comes by the ring.
+
+   No function waits longer than some 50 ms: what is not done by then ``channel_go_on`` goes on with, so
+   that a caller may look at what else has happened. One thread at a time may write, and one may read. */
+
+#ifndef STEPTIME_CHANNEL_H
+#define STEPTIME_CHANNEL_H
+
+#include <sys/types.h>
+
+#include "group.h"
+
+#define RING_BYTES (256 << 10)
+#define HEAD_BYTES 128 /* in front of every message */
+#define HEAD_WORDS (CALL_WORDS + 1) /* the call, and the tag */
+
+enum step { WAITING, FINISHED };
+
+struct channel {
+    word *words;   /* those of channel.py; then an offer, beside what its process writes: */
+    uint8_t *ring; /* (RING_BYTES) */
+    int looks;     /* at a counter before another process may run */
+    pid_t writer;  /* as the reader calls it */
+    /* The message that is being written, or read: */
+    uint64_t head[HEAD_WORDS]; /* to be written */
+    uint8_t *payload;
+    size_t bytes, done, ahead; /* ``ahead``: HEAD_BYTES until the head is done */
+    uint64_t offer;            /* how the present one is named, or 0 */
+    word *awaited;             /* the counter that it waits for, until ``count`` */
+    uint64_t count;
+    int reading, writing, refused;
+};
+
+/* Write a message whose ``payload`` stays as it is until FINISHED, or ``channel_withdraw``. */
+enum step channel_put(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                      size_t bytes);
+
+/* Write a message now if there is room for it; whether there was. */
+int channel_try_put(struct channel *channel, const void *call, int64_t tag, const uint8_t *payload,
+                    size_t bytes);
+
+/* Offer a message without waiting; whether that was possible. It is being written then, and nothing else
+   can be until ``channel_go_on`` has finished it. */
+int channel_offer(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
+                  size_t bytes);
+
+/* The head of the next message, some of which has arrived; NULL where none has. */
+const uint64_t *channel_next(struct channel *channel);
+
+/* Read the next message, some of which has arrived, into ``payload``. */
+enum step channel_get(struct channel *channel, uint8_t *payload, size_t bytes);
+
+/* Whether the next message is to be had without waiting: all of it is here, or is offered. */
+int channel_is_whole(struct channel *channel, size_t bytes);
+
+/* Go on with the message that is being written, or read. */
+enum step channel_go_on(struct channel *channel);
+
+/* The writer leaves its message as it is: from here on its payload may change. */
+void channel_withdraw(struct channel *channel);
+
+/* Whether what ``channel_go_on`` would wait for has not come yet. */
+int channel_waits(const struct channel *channel);
+
+/* Wait for some 50 ms at most until more than ``written`` bytes have been written; whether so. */
+int channel_await(struct channel *channel, uint64_t written);
+
+uint64_t channel_written(struct channel *channel);
+
+#endif
