@@ -14,17 +14,18 @@ processors do small.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from emulated_shared import write_csv
 
 from steptime import clock
 from steptime.cluster import Cluster, cluster_named
@@ -226,10 +227,7 @@ def main() -> None:
         f"of nine in ten at most {errors[int(0.9 * len(errors))]:.1%}, worst {errors[-1]:.1%}"
     )
     if asked.csv:
-        with asked.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([field.name for field in fields(Row)])
-            writer.writerows(astuple(row) for row in found)
+        write_csv(asked.csv, found)
 
 
 if __name__ == "__main__":

@@ -20,25 +20,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from emulated_shared import cluster_text
+
 BAR_S = 5.0
-CLUSTER = """
-title = "Hosts that go"
-source = "a test of faults"
-[device]
-name = "a core"
-flops = {{ fp32 = "50GFLOP/s" }}
-memory = "2GB"
-memory_bandwidth = "10GB/s"
-[host]
-count = {hosts}
-devices = {devices}
-{inside}[nic]
-bandwidth = "25MB/s"
-latency = "0us"
-[network]
-kind = "switch"
-"""
-INSIDE = '[inside]\nkind = "switch"\nbandwidth = "1GB/s"\nlatency = "0us"\n'
 JOB = """
 import os, signal, socket, sys, time
 import torch
@@ -93,8 +77,7 @@ class Case:
 
 def run(case: Case, folder: Path) -> tuple[float, str]:
     """The seconds from the host's going to the line that tells it, and that line."""
-    inside = INSIDE if case.devices > 1 else ""
-    cluster = CLUSTER.format(hosts=case.hosts, devices=case.devices, inside=inside)
+    cluster = cluster_text("Hosts that go", case.hosts, "25MB/s", case.devices)
     (folder / "cluster.toml").write_text(cluster)
     (folder / "job.py").write_text(JOB)
     begun, dies = time.perf_counter(), case.kind == "dies"

@@ -17,18 +17,18 @@ wait for them, so that the prediction leaves it out.
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 from emulated_collectives import held, round_trips
+from emulated_shared import write_csv
 
 from steptime.cluster import Cluster, cluster_named
 from steptime.cluster.what_if import parse_what_if, what_if
@@ -218,10 +218,7 @@ def main() -> None:
     errors = sorted(abs(row.error) for row in found)
     print(f"{len(found)} rows: median error {median(errors):.1%}, worst {errors[-1]:.1%}")
     if asked.csv:
-        with asked.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([field.name for field in fields(Row)])
-            writer.writerows(astuple(row) for row in found)
+        write_csv(asked.csv, found)
 
 
 if __name__ == "__main__":

@@ -16,30 +16,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+from emulated_shared import cluster_text
+
 HOSTS, STEPS = 3, 20
-CLUSTER = f"""
-title = "Three hosts"
-source = "a test of faults"
-[device]
-name = "a core"
-flops = {{ fp32 = "50GFLOP/s" }}
-memory = "2GB"
-memory_bandwidth = "10GB/s"
-[host]
-count = {HOSTS}
-[nic]
-bandwidth = "8MB/s"
-latency = "0us"
-[network]
-kind = "switch"
-"""
 MODEL = "--layers 1 --heads 2 --hidden 64 --tokens 32 --batch 3 --precision fp32 --threads 1"
 
 
 def train(folder: Path, name: str, faults: str) -> Path:
     """Train on the hosts; the folder of the run."""
     file = folder / "cluster.toml"
-    file.write_text(CLUSTER)
+    file.write_text(cluster_text("Three hosts", HOSTS, "8MB/s"))
     steptime = [sys.executable, "-m", "steptime"]
     emulate = [*steptime, "emulate", str(file), "--quiet", "--faults", faults, "--"]
     train = ["train", *MODEL.split(), "--steps", str(STEPS), "--out", str(folder / name)]

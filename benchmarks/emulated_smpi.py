@@ -14,18 +14,18 @@ much earlier than its receiver the sender of one long message is done, times the
 """
 
 import argparse
-import csv
 import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
 import numpy as np
 from emulated_collectives import CLUSTER, OPS
+from emulated_shared import write_csv
 
 from steptime.cluster import Cluster, cluster_named
 from steptime.cluster.what_if import parse_what_if, what_if
@@ -230,10 +230,7 @@ def main() -> None:
         sizes = sorted(map(abs, errors))
         print(f"{name:<9} median error {median(sizes):.1%}, worst {sizes[-1]:.1%}")
     if asked.csv:
-        with asked.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([field.name for field in fields(Row)])
-            writer.writerows(astuple(row) for row in found)
+        write_csv(asked.csv, found)
 
 
 if __name__ == "__main__":
