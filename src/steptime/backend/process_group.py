@@ -366,9 +366,8 @@ class SteptimeGroup(compat.ProcessGroup):
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
         """Receive into the only tensor of ``tensors`` from whichever rank sends first."""
         (tensor,) = tensors
-        operation, arguments = requests.recv(self._names, tensor, None, tag)
-        lane = self._lane_of("recv", None, tag)
-        return lane.start(tensors, operation, self._engine, *arguments)
+        call, arguments = requests.recv(self._names, tensor, None, tag)
+        return self._lane_of("recv", None, tag).start(tensors, call, self._engine, *arguments)
 
     # How requests are carried out
 
