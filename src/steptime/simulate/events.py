@@ -1,185 +1,187 @@
 """The event loop of fidelity ``message``: streams of all ranks, and messages on the network."""
 
-from heapq import heappop, heappush
-from itertools import pairwise
-from math import inf
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
-from steptime.arrays import Ints
+from steptime.arrays import Floats, Ints
+from steptime.cluster import Cluster
 from steptime.program import Matching
-from steptime.simulate.network.simulator import NetworkSimulator
+from steptime.simulate.network import engine, storage
+from steptime.simulate.network.moves import MoveMaker, Moves
+from steptime.simulate.network.state import MOVE, NONE, QUIET, ROUNDS, Network
 from steptime.simulate.plan import Assignment, Plan
-from steptime.simulate.queues import COMMUNICATE, Queues
+from steptime.simulate.queues import Queues
+from steptime.simulate.streams import (
+    FULL,
+    STREAMS,
+    TASK,
+    UNREAD,
+    Parts,
+    Streams,
+    Tasks,
+    run_streams,
+)
 
-Stream = tuple[int, int]
-"""A rank and the number of one of its streams."""
-
-StepInstance = tuple[int, int]
-"""A step and the number of an instance of a call in it."""
-
-MESSAGE = -1  # the rank of a Done that is a message
+_MOST_KEPT = 1 << 20  # moves of collectives that are kept for the next time: some 100 MB
 
 
-class Loop:
-    """The streams of all ranks, each with the op it runs now.
+def run_steps(
+    queues: Queues, matching: Matching, plan: Plan, network: Network, cluster: Cluster, steps: int
+) -> tuple[Floats, Network]:
+    """Run some steps on a ``network`` that is empty; returns when ops end, and the network then.
 
-    ``ends``: when each rank op ended, in seconds, shape (steps, rank ops). The streams of a rank
-    may be in different steps.
+    When each rank op ended, in seconds: shape (steps, rank ops). The streams of a rank may be in
+    different steps.
+    """
+    ends = np.full((steps, int(queues.rank_ops_of[-1])), np.nan)
+    count = queues.class_of.size * (queues.queue_of.shape[1] - 1)
+    streams = Streams(
+        done=np.zeros(count, np.int64),
+        busy=np.zeros(count, np.bool_),
+        listed=np.ones(count, np.bool_),
+        todo=np.arange(count, dtype=np.int64),
+        counts=np.array([count], np.int64),
+        begun=np.full((steps, matching.call.size), NONE, np.int64),
+    )
+    parts = Parts(matching.parts_of, matching.instance, matching.place)
+    work = _work(plan, matching, _with_streams(network, count), cluster)
+    while True:
+        reason = run_streams(work.network, queues, parts, work.tasks, streams, ends)
+        if reason == QUIET:
+            return ends, work.network
+        if reason == UNREAD:
+            work.read()
+        elif reason == FULL:
+            work.make_room()
+        elif reason == ROUNDS:
+            work.feed()
+        else:
+            work.network = storage.with_log(work.network)
+
+
+@dataclass(eq=False)
+class _Work:
+    """The tasks of a step, and the network that carries them out.
+
+    ``collectives``: of each of the first tasks its assignment and the number of its group there;
+    ``used``: how many rows of moves there are; ``lone``: those of lone messages, which stay.
+    ``unread``: by owner, the moves of a collective that its task has not.
     """
 
-    def __init__(
-        self, queues: Queues, matching: Matching, plan: Plan, network: NetworkSimulator, steps: int
-    ) -> None:
-        ranks, streams = queues.class_of.size, queues.queue_of.shape[1] - 1
-        rank_ops = int(queues.rank_ops_of[-1])
-        self.ends = np.full((steps, rank_ops), np.nan)
-        self._network = network
-        self._steps = steps
-        self._now = 0.0
-        self._ops = _Ops(queues)
-        self._instance, self._place = matching.instance.tolist(), matching.place.tolist()
-        self._parts_of = matching.parts_of.tolist()
-        self._rank_ops_of = queues.rank_ops_of.tolist()
-        self._speed = queues.speed.tolist()
-        self._class_of = queues.class_of.tolist()
-        self._group_of, self._ends_of = _groups_of(plan, matching), _ends_of(plan, matching)
-        self._done = [[0] * streams for _ in range(ranks)]  # ops, of all steps
-        self._ended = [[0] * self._ops.sizes[kind] for kind in self._class_of]  # steps of each op
-        self._busy = [[False] * streams for _ in range(ranks)]
-        self._computing: list[tuple[float, Stream]] = []  # a heap: when a stream has computed
-        self._tokens: dict[StepInstance, int] = {}  # of collectives
-        self._alone: dict[StepInstance, Stream] = {}  # who has reached a message before the other
-        self._waiting: dict[tuple[int, int], tuple[Stream, ...]] = {}  # by token and rank of a Done
+    network: Network
+    tasks: Tasks
+    maker: MoveMaker
+    collectives: list[tuple[Assignment, int]]
+    used: int
+    lone: int
+    unread: dict[int, Iterator[Moves]] = field(default_factory=dict)
 
-    def run(self) -> None:
-        """Run all steps, until no event is left."""
-        self._start(
-            [(rank, stream) for rank, on in enumerate(self._busy) for stream in range(len(on))]
+    def read(self) -> None:
+        """Read the first moves of the task that streams wait for."""
+        number = int(self.network.counts["wanted"][0])
+        assignment, group = self.collectives[number]
+        self.maker.check_memory(assignment.schedule, assignment.devices[group])
+        moves = next(self._moves_of(number))
+        if self.used + len(moves.rows) > _MOST_KEPT:
+            self.tasks.every["first"][: len(self.collectives)] = NONE
+            self.used = self.lone
+        first = self.used
+        self.tasks, self.used = _with_moves(self.tasks, first, moves)
+        task = self.tasks.every[number]
+        task["first"], task["size"], task["whole"] = first, len(moves.rows), moves.last
+        self.network = storage.with_series(self.network, moves.paths)
+        self.make_room()
+
+    def make_room(self) -> None:
+        """Make room in the network for the task that streams wait for."""
+        task = self.tasks.every[self.network.counts["wanted"][0]]
+        self.network = storage.with_flows(
+            self.network, max(1, int(task["size"])), self.tasks.paths.shape[1]
         )
-        while True:
-            until = self._computing[0][0] if self._computing else inf
-            done = self._network.advance(until)
-            if not done and not self._computing:
-                return
-            self._now = self._network.now if done else until
-            over = [s for one in done for s in self._waiting.pop((one.token, one.rank))]
-            while self._computing and self._computing[0][0] <= self._now:
-                over.append(heappop(self._computing)[1])
-            self._start([free for stream in over for free in self._end(stream)])
+        counts, members = self.network.counts[0], int(task["members"])
+        if counts["owners"] == len(self.network.owners):
+            self.network = storage.with_owners(self.network, 2 * len(self.network.owners))
+        if counts["parts"] + members > len(self.network.parts):
+            size = 2 * len(self.network.parts) + members
+            self.network = storage.with_parts(self.network, size)
 
-    def _start(self, free: list[Stream]) -> None:
-        """Start the next op of each of these streams if it can start, and what follows at once."""
-        while free:
-            rank, number = stream = free.pop()
-            kind = self._class_of[rank]
-            queue = self._ops.queues[kind][number]
-            done = self._done[rank][number]
-            if self._busy[rank][number] or done == len(queue) * self._steps:
-                continue
-            step, at = divmod(done, len(queue))
-            op = queue[at]
-            after = self._ops.after[kind][op]
-            if after and self._blocked(rank, step, after):
-                continue
-            self._busy[rank][number] = True
-            if self._ops.code[kind][op] == COMMUNICATE:
-                part = self._parts_of[rank] + self._ops.part[kind][op]
-                if self._reach((step, self._instance[part]), self._place[part], stream):
-                    free += self._end(stream)
-                continue
-            end = self._now + self._ops.seconds[kind][op] / self._speed[rank]
-            if end > self._now:
-                heappush(self._computing, (end, stream))
-            else:
-                free += self._end(stream)
+    def feed(self) -> None:
+        """Append the next moves of the collective whose ranks have come to the end of theirs."""
+        number = int(self.network.counts["without_rounds"][0])
+        owner = self.network.owners[number]
+        if number not in self.unread:
+            self.unread[number] = islice(self._moves_of(int(owner["task"])), 1, None)
+        moves = next(self.unread[number])
+        if moves.last:
+            owner["exhausted"] = True
+            del self.unread[number]
+        self.network = storage.with_series(self.network, moves.paths)
+        self.network = storage.with_flows(self.network, *moves.paths.shape)
+        engine.append(self.network, int(owner["base"]), *moves[:2])
 
-    def _blocked(self, rank: int, step: int, after: list[int]) -> bool:
-        """Whether an op in ``after`` has not ended: of this step or, if negative, the last."""
-        ended = self._ended[rank]
-        return any(ended[op] < step + (op >= 0) for op in after)
-
-    def _end(self, stream: Stream) -> list[Stream]:
-        """End the op that a stream runs; returns the streams that may go on."""
-        rank, number = stream
-        kind = self._class_of[rank]
-        queue = self._ops.queues[kind][number]
-        step, at = divmod(self._done[rank][number], len(queue))
-        op = queue[at]
-        self.ends[step, self._rank_ops_of[rank] + op] = self._now
-        self._ended[rank][op] += 1
-        self._done[rank][number] += 1
-        self._busy[rank][number] = False
-        return [stream, *((rank, other) for other in self._ops.wakes[kind][op])]
-
-    def _reach(self, key: StepInstance, place: int, stream: Stream) -> bool:
-        """Let a stream reach its part, as member ``place``; returns whether that ends at once."""
-        instance = key[1]
-        if instance in self._ends_of:
-            other = self._alone.pop(key, None)
-            if other is None:
-                self._alone[key] = stream
-                return False
-            src, dst, nbytes = self._ends_of[instance]
-            token = self._network.send(src, dst, nbytes, self._now)
-            self._waiting[token, MESSAGE] = (other, stream)
-        elif instance in self._group_of:
-            if key not in self._tokens:
-                assignment, group = self._group_of[instance]
-                devices = assignment.devices[group]
-                begun = self._network.begin(
-                    assignment.schedule, devices, assignment.effective_bytes
-                )
-                self._tokens[key] = begun
-            token = self._tokens[key]
-            self._waiting[token, place] = (stream,)
-            self._network.enter(token, place, self._now)
-        else:
-            return True  # a group of one rank
-        return False
+    def _moves_of(self, number: int) -> Iterator[Moves]:
+        assignment, group = self.collectives[number]
+        nbytes = assignment.effective_bytes
+        return self.maker.of_collective(assignment.schedule, assignment.devices[group], nbytes)
 
 
-class _Ops:
-    """The queues as Python lists, which a loop reads faster: first by class, then by op."""
-
-    def __init__(self, queues: Queues) -> None:
-        lists = [slice(*bounds) for bounds in pairwise(queues.ops_of.tolist())]
-        after = _split(queues.after, queues.after_of)
-        wakes = _split(queues.wakes, queues.wakes_of)
-        self.code = [queues.code[own].tolist() for own in lists]
-        self.seconds = [queues.seconds[own].tolist() for own in lists]
-        self.part = [queues.part[own].tolist() for own in lists]
-        self.after = [after[own] for own in lists]
-        self.wakes = [wakes[own] for own in lists]
-        self.sizes = np.diff(queues.ops_of).tolist()
-        self.queues = [
-            [queues.queue[first:last].tolist() for first, last in pairwise(bounds)]
-            for bounds in queues.queue_of.tolist()
-        ]
-
-
-def _split(values: Ints, bounds: Ints) -> list[list[int]]:
-    return [values[first:last].tolist() for first, last in pairwise(bounds.tolist())]
-
-
-def _groups_of(plan: Plan, matching: Matching) -> dict[int, tuple[Assignment, int]]:
-    """The Assignment of each instance of a collective, and the number of its group."""
-    found = {}
+def _work(plan: Plan, matching: Matching, network: Network, cluster: Cluster) -> _Work:
+    """The tasks of a plan: those of collectives, then lone messages, of which moves are read."""
+    of = np.full(matching.call.size, NONE, np.int32)
+    collectives: list[tuple[Assignment, int]] = []
     for assignment in plan.assignments:
         made = matching.instances[assignment.number]
-        group_of = dict(zip(assignment.own.tolist(), range(assignment.own.size), strict=True))
-        for instance, group in zip(made.numbers.tolist(), made.group.tolist(), strict=True):
-            if group in group_of:
-                found[instance] = assignment, group_of[group]
-    return found
-
-
-def _ends_of(plan: Plan, matching: Matching) -> dict[int, tuple[int, int, float]]:
-    """By instance of a message: devices of sender and receiver, and its effective bytes."""
-    found = {}
+        task_of = np.full(len(made.groups), NONE, np.int32)
+        task_of[assignment.own] = len(collectives) + np.arange(assignment.own.size)
+        carried = task_of[made.group] != NONE
+        of[made.numbers[carried]] = task_of[made.group[carried]]
+        collectives += [(assignment, group) for group in range(assignment.own.size)]
+    ends: list[Ints] = []
+    sizes: list[Floats] = []
+    count = len(collectives)
     for one in plan.messages:
         made = matching.instances[one.number]
-        ends = one.devices[made.group].tolist()
-        for instance, (src, dst) in zip(made.numbers.tolist(), ends, strict=True):
-            found[instance] = src, dst, float(one.effective_bytes)
-    return found
+        of[made.numbers] = count + made.group
+        count += len(one.devices)
+        ends.append(one.devices)
+        sizes.append(np.full(len(one.devices), float(one.effective_bytes)))
+    maker = MoveMaker(cluster)
+    pairs = np.concatenate([np.empty((0, 2), np.int32), *ends])
+    alone = maker.alone(np.ascontiguousarray(pairs.T), np.concatenate([np.empty(0), *sizes]))
+    every = np.zeros(count, TASK)
+    every["first"] = every["spare"] = NONE
+    every["members"][: len(collectives)] = [one.schedule.ranks for one, _ in collectives]
+    every["first"][len(collectives) :] = np.arange(len(pairs))
+    every["size"][len(collectives) :], every["whole"] = 1, True
+    network = storage.with_series(network, alone.paths)
+    network = storage.with_flows(network, 1, alone.paths.shape[1])
+    tasks = Tasks(of, every, alone.rows, alone.paths)
+    return _Work(network, tasks, maker, collectives, len(pairs), len(pairs))
+
+
+def _with_streams(network: Network, count: int) -> Network:
+    """The network with parts, the first ones, that stand for streams which compute."""
+    network = storage.with_parts(network, 2 * count)
+    network.parts[:count] = (0.0, NONE, NONE, 0, STREAMS, NONE)
+    network.parts["stream"][:count] = np.arange(count)
+    network.owners[STREAMS] = (STREAMS, 0, count, True, NONE, 0, NONE)
+    network.counts["owners"], network.counts["parts"] = 1, count
+    return network
+
+
+def _with_moves(tasks: Tasks, used: int, moves: Moves) -> tuple[Tasks, int]:
+    """The tasks with these moves after the first ``used``, and how many that makes."""
+    past = used + len(moves.rows)
+    hops = max(tasks.paths.shape[1], moves.paths.shape[1])
+    rows, paths = tasks.rows, tasks.paths
+    if past > len(rows) or hops > paths.shape[1]:
+        size = max(2 * used, past)
+        rows, paths = np.empty(size, MOVE), np.full((size, hops), NONE, np.int32)
+        rows[:used], paths[:used, : tasks.paths.shape[1]] = tasks.rows[:used], tasks.paths[:used]
+    rows[used:past] = moves.rows
+    paths[used:past] = NONE
+    paths[used:past, : moves.paths.shape[1]] = moves.paths
+    return tasks._replace(rows=rows, paths=paths), past

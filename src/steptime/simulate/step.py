@@ -13,13 +13,13 @@ from steptime.cluster import Cluster
 from steptime.program import Matching, Program
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
 from steptime.simulate.division import divide, ready_times
-from steptime.simulate.events import Loop
+from steptime.simulate.events import run_steps
 from steptime.simulate.load import load
-from steptime.simulate.network.simulator import NetworkSimulator
-from steptime.simulate.plan import Plan
+from steptime.simulate.network.series import series_of
+from steptime.simulate.network.state import Network
+from steptime.simulate.network.storage import empty_network, kept_of
 from steptime.simulate.prepare import NOTHING_NAMED, Prepared, prepare
 from steptime.simulate.priced import priced, timed
-from steptime.simulate.queues import Queues
 from steptime.simulate.simulation import (
     RANK,
     Fidelity,
@@ -64,13 +64,13 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
     began = time.perf_counter()
     program, cluster, matching = prepared.program, prepared.cluster, prepared.matching
     devices, by_message = prepared.devices, prepared.fidelity == "message"
-    network = NetworkSimulator(cluster, keep_messages=keep_messages) if by_message else None
-    kept = np.empty(0, MESSAGE)
-    if network is None:
-        times = priced(program, prepared.queues, matching, prepared.plan.seconds, prepared.steps)
-    else:
-        times = _by_messages(prepared.queues, matching, prepared.plan, network, prepared.steps)
+    kept, series = np.empty(0, MESSAGE), None
+    if by_message:
+        times, network = _by_messages(prepared, keep=keep_messages)
+        series = series_of(network)
         kept = _messages(network, devices, cluster) if keep_messages else kept
+    else:
+        times = priced(program, prepared.queues, matching, prepared.plan.seconds, prepared.steps)
     carried = load(prepared.plan, cluster, devices)
     some = ranks_to_show(program)
     line = timeline(program, times, some, kept, prepared.ideal.bubble)
@@ -87,7 +87,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         bytes_received=carried.received,
         messages=carried.messages,
         link_bytes=carried.links,
-        link_series=network.link_series if network else None,
+        link_series=series,
         pairs=carried.pairs,
         library=prepared.plan.library,
         wall_s=prepared.wall_s + time.perf_counter() - began,
@@ -111,30 +111,30 @@ def step_seconds(prepared: Prepared) -> Floats:
     return np.asarray(np.diff(bounds, axis=0).max(axis=1))
 
 
-def _by_messages(
-    queued: Queues, matching: Matching, plan: Plan, network: NetworkSimulator, steps: int
-) -> Times:
-    loop = Loop(queued, matching, plan, network, steps)
-    loop.run()
+def _by_messages(prepared: Prepared, *, keep: bool) -> tuple[Times, Network]:
+    """The times at fidelity ``message``, and the network in the end; ``keep``: all messages."""
+    queued, matching, steps = prepared.queues, prepared.matching, prepared.steps
+    empty = empty_network(prepared.cluster, keep=keep)
+    ends, network = run_steps(queued, matching, prepared.plan, empty, prepared.cluster, steps)
     ranks = np.arange(queued.class_of.size, dtype=np.int32)
     bounds = np.zeros((steps + 1, ranks.size))
     for rank, kind in enumerate(queued.class_of.tolist()):
         first, end = queued.queue_of[kind, :2]
         if end > first:  # else its steps take no time
             last = queued.rank_ops_of[rank] + queued.queue[end - 1]
-            bounds[1:, rank] = loop.ends[:, last]
-    return Times(queued, ranks, ready_times(queued, matching, loop.ends), loop.ends, bounds)
+            bounds[1:, rank] = ends[:, last]
+    return Times(queued, ranks, ready_times(queued, matching, ends), ends, bounds), network
 
 
-def _messages(network: NetworkSimulator, devices: Ints, cluster: Cluster) -> NDArray[Any]:
+def _messages(network: Network, devices: Ints, cluster: Cluster) -> NDArray[Any]:
     """The kept messages, between ranks rather than devices."""
     rank_on = np.zeros(cluster.devices, np.int32)
     rank_on[devices] = np.arange(devices.size, dtype=np.int32)
-    rows = np.empty(network.kept.size, MESSAGE)
+    kept = kept_of(network)
+    rows = np.empty(kept.size, MESSAGE)
     for field in ("sent", "received", "bytes"):
-        rows[field] = network.kept[field]
-    rows["src"] = rank_on[network.kept["src_device"]]
-    rows["dst"] = rank_on[network.kept["dst_device"]]
+        rows[field] = kept[field]
+    rows["src"], rows["dst"] = rank_on[kept["src_device"]], rank_on[kept["dst_device"]]
     return rows
 
 

@@ -1,6 +1,9 @@
 """Engine: moves messages over links, from one event to the next."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.simulate.network.agenda import forget, put
@@ -18,6 +21,7 @@ from steptime.simulate.network.state import (
     SAME,
     WAITING,
     Network,
+    Record,
 )
 
 
@@ -144,18 +148,23 @@ def happen(net: Network, event: int) -> None:
 
 
 @inner
-def enter(net: Network, parts: Ints, at: Floats) -> None:
-    """Schedule when each part enters its first round."""
-    for place in range(parts.size):
-        net.events[2 * parts[place] + 1].instant = NONE
-        put(net, 2 * parts[place] + 1, at[place])
+def enter(net: Network, part: int, at: float) -> None:
+    """Schedule when a part enters its first round."""
+    net.events[2 * part + 1].instant = NONE
+    put(net, 2 * part + 1, at)
 
 
 @in_place
 def run(net: Network, parts: Ints, at: Floats, until: float, stop: bool) -> int:
-    """Let ``parts`` enter their first rounds, each ``at`` its time, and handle events.
+    """Let ``parts`` enter their first rounds, each ``at`` its time, and ``advance``."""
+    for place in range(parts.size):
+        enter(net, int(np.int64(parts[place])), at[place])
+    return int(advance(net, until, stop))
 
-    It does so until one of these reasons, which is returned.
+
+@inner
+def advance(net: Network, until: float, stop: bool) -> int:
+    """Handle events until one of these reasons, which is returned.
 
     DONE: with ``stop``, something was done at the instant that is over. ROUNDS: the chains of the
     owner ``without_rounds`` need more messages. ROOM: the log may not have room for the next
@@ -163,7 +172,6 @@ def run(net: Network, parts: Ints, at: Floats, until: float, stop: bool) -> int:
     """
     counts = net.counts[0]
     counts.without_rounds = NONE
-    enter(net, parts, at)
     while True:
         if counts.changed and (not counts.heap or net.keys[0] > counts.now * (1 + SAME)):
             share(net)
@@ -190,16 +198,17 @@ def run(net: Network, parts: Ints, at: Floats, until: float, stop: bool) -> int:
 
 
 @inner
-def take(net: Network, nbytes: float, latency: float, path: Ints) -> int:
+def take(net: Network, move: Record, path: Ints) -> int:
     """Put a message into a spare slot without starting it; returns its number."""
     counts = net.counts[0]
     counts.spare_flows -= 1
     number = net.spare_flows[counts.spare_flows]
     flow = net.flows[number]
-    flow.token, flow.nbytes, flow.left = NONE, nbytes, nbytes
-    flow.rate, flow.latency, flow.reduce, flow.seen = 0.0, latency, 0.0, 0
-    flow.held, flow.released = 0.0, 0
-    flow.state, flow.round, hops = WAITING, NONE, 0
+    flow.token, flow.nbytes, flow.left = NONE, move.nbytes, move.nbytes
+    flow.rate, flow.latency, flow.reduce, flow.seen = 0.0, move.latency, move.reduce, 0
+    flow.held, flow.released = move.held, 0
+    flow.state, flow.round, hops = WAITING, move.round, 0
+    flow.device[0], flow.device[1] = move.device[0], move.device[1]
     for link in path:
         if link == NONE:
             break
@@ -210,52 +219,35 @@ def take(net: Network, nbytes: float, latency: float, path: Ints) -> int:
     return int(number)
 
 
+@inner
+def send(net: Network, token: int, start: float, move: Record, path: Ints) -> None:
+    """Schedule a lone message."""
+    number = take(net, move, path)
+    flow = net.flows[number]
+    flow.token, flow.sent, flow.state = token, start, LATENT
+    put(net, 2 * number, start + flow.latency)
+
+
 @in_place
-def dispatch(
-    net: Network,
-    tokens: Longs,
-    start: Floats,
-    devices: Ints,
-    nbytes: Floats,
-    latency: Floats,
-    paths: Ints,
-) -> None:
-    """Schedule lone messages, each at its time. ``devices``: shape (2, messages)."""
+def dispatch(net: Network, tokens: Longs, start: Floats, moves: NDArray[Any], paths: Ints) -> None:
+    """Schedule lone messages, each at its time. ``paths``: shape (messages, hops)."""
     for place in range(tokens.size):
-        number = take(net, nbytes[place], latency[place], paths[place])
-        flow = net.flows[number]
-        flow.token, flow.sent, flow.state = tokens[place], start[place], LATENT
-        flow.device[0], flow.device[1] = devices[0, place], devices[1, place]
-        put(net, 2 * number, start[place] + flow.latency)
+        send(net, int(np.int64(tokens[place])), start[place], moves[place], paths[place])
 
 
 @in_place
-def append(
-    net: Network,
-    base: int,
-    ranks: Ints,
-    rounds: Ints,
-    reduce: Floats,
-    held: Floats,
-    devices: Ints,
-    nbytes: Floats,
-    latency: Floats,
-    paths: Ints,
-) -> None:
+def append(net: Network, base: int, moves: NDArray[Any], paths: Ints) -> None:
     """Append messages of a collective, in order of rounds, to the chains of its parts.
 
-    ``ranks``, ``devices``: shape (2, messages); ``base``: the part of rank 0; ``held``: the bytes
-    of each that its sender's socket holds.
+    ``base``: the part of rank 0. ``paths``: shape (messages, hops).
     """
-    for place in range(rounds.size):
-        number = take(net, nbytes[place], latency[place], paths[place])
+    for place in range(len(moves)):
+        number = take(net, moves[place], paths[place])
         flow = net.flows[number]
-        flow.round, flow.reduce, flow.missing = rounds[place], reduce[place], 2
-        flow.held = held[place]
+        flow.missing = 2
         for side in range(2):
             end = 2 * number + side
-            flow.device[side] = devices[side, place]
-            flow.part[side] = base + ranks[side, place]
+            flow.part[side] = base + moves[place].rank[side]
             flow.following[side] = NONE
             part = net.parts[flow.part[side]]
             if part.at == NONE:

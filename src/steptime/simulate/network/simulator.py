@@ -3,25 +3,21 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from math import inf, isfinite
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from steptime.arrays import Floats, Ints
-from steptime.cluster import Cluster, Links
+from steptime.cluster import Cluster
 from steptime.collectives.schedule import Schedule
 from steptime.errors import UsageError
-from steptime.host_memory import require_memory
 from steptime.simulate.network import engine, storage
-from steptime.simulate.network.rounds import Batch, Reader, largest_round
-from steptime.simulate.network.routes import Routes
-from steptime.simulate.network.series import LinkSeries, give_rows, series_of
+from steptime.simulate.network.moves import MoveMaker, Moves
+from steptime.simulate.network.series import LinkSeries, series_of
 from steptime.simulate.network.state import FLOWING, NONE, ROOM, ROUNDS
 from steptime.simulate.network.unshared import at_first, follow
-
-_BYTES_OF_TRANSFER = 150  # while a round is made: five wide columns, the round twice, its messages
 
 
 class Done(NamedTuple):
@@ -37,14 +33,14 @@ class Done(NamedTuple):
 
 @dataclass(eq=False)
 class _Collective:
-    """A collective in progress: its parts and owner in the network, and its unread batches."""
+    """A collective in progress: its parts and owner in the network, and its unread moves."""
 
     schedule: Schedule
     nbytes: int
     devices: Ints
     owner: int
     base: int
-    batches: Iterator[Batch]
+    unread: Iterator[Moves]
     unfinished: int
 
 
@@ -64,11 +60,9 @@ class NetworkSimulator:
 
         Raises UsageError for a link with impossible figures.
         """
-        _check_links(cluster.links, cluster.name)
         self._cluster = cluster
-        self._network = storage.empty_network(cluster.links, keep=keep_messages)
-        self._routes = Routes(cluster)
-        self._reader = Reader(inside=isfinite(cluster.device.reduction))
+        self._network = storage.empty_network(cluster, keep=keep_messages)
+        self._moves = MoveMaker(cluster)
         self._tokens = 0
         self._collectives: dict[int, _Collective] = {}
         self._owned: dict[int, _Collective] = {}
@@ -96,7 +90,7 @@ class NetworkSimulator:
     @property
     def kept(self) -> NDArray[Any]:
         """The messages that have arrived, dtype KEPT; none unless they are kept."""
-        return self._network.logged[: self._network.counts["logged"][0]]
+        return storage.kept_of(self._network)
 
     @property
     def link_series(self) -> LinkSeries:
@@ -127,7 +121,7 @@ class NetworkSimulator:
                 f"a rank is on device {places.max()}: {self._cluster.name} has devices 0 to "
                 f"{self._cluster.devices - 1}"
             )
-        self._check_memory(schedule, places)
+        self._moves.check_memory(schedule, places)
         token, self._tokens = self._tokens, self._tokens + 1
         owner, base = self._room_for(schedule.ranks)
         made = _Collective(
@@ -136,13 +130,13 @@ class NetworkSimulator:
             places,
             owner,
             base,
-            self._reader.batches(schedule, nbytes),
+            self._moves.of_collective(schedule, places, nbytes),
             schedule.ranks,
         )
         self._collectives[token] = self._owned[owner] = made
         network = self._network
-        network.owners[owner] = (token, base, schedule.ranks, False)
-        network.parts[base : base + schedule.ranks] = (0.0, NONE, NONE, 0, owner)
+        network.owners[owner] = (token, base, schedule.ranks, False, NONE, 0, NONE)
+        network.parts[base : base + schedule.ranks] = (0.0, NONE, NONE, 0, owner, NONE)
         return token
 
     def enter(self, collective: int, rank: int, at: float) -> None:
@@ -174,16 +168,6 @@ class NetworkSimulator:
         first, self._tokens = self._tokens, self._tokens + np.size(src)
         self._dispatch(np.arange(first, self._tokens), src, dst, nbytes, at)
         return first
-
-    def _check_memory(self, schedule: Schedule, devices: Ints) -> None:
-        if expected := largest_round(schedule):
-            paths, _ = self._routes(devices[:1], devices[-1:])
-            require_memory(
-                expected * (_BYTES_OF_TRANSFER + storage.bytes_a_flow(paths.shape[1])),
-                f"a round of about {expected:,.0f} transfers, as the {schedule.collective.name} "
-                f"{schedule.algorithm!r} of {schedule.ranks} ranks has one,",
-                storage.FEWER_RANKS,
-            )
 
     def _room_for(self, ranks: int) -> tuple[int, int]:
         """An owner and its first part, new or freed by a collective of as many ranks."""
@@ -218,15 +202,15 @@ class NetworkSimulator:
             return False
         enters = np.array([times[rank] for rank in range(len(times))], float)
         progress = at_first(enters, len(self._network.links))
-        batches = self._reader.batches(collective.schedule, collective.nbytes)
-        for number, batch in enumerate(batches):
-            paths, latency = self._paths(collective.devices[batch.ranks])
-            reduce = batch.reduced / self._cluster.device.reduction
-            rounds = (*batch[:3], reduce, latency, paths)
-            if not follow(self._network, *rounds, progress, batch.last):
+        every = self._moves.of_collective(
+            collective.schedule, collective.devices, collective.nbytes
+        )
+        for number, moves in enumerate(every):
+            self._widen(moves)
+            if not follow(self._network, *moves[:2], progress, moves.last):
                 storage.clear(self._network)
                 if not number:  # most messages that meet do so early
-                    collective.batches = chain([batch], batches)
+                    collective.unread = chain([moves], every)
                 return False
         ends = progress.entered
         self._entered.clear()
@@ -269,10 +253,10 @@ class NetworkSimulator:
         devices, sizes = np.array([src, dst], np.int32), np.array(nbytes, float)
         moments = np.array(at, float)
         self._check(devices, sizes, moments)
-        paths, latency = self._paths(devices)
-        self._network = storage.with_flows(self._network, *paths.shape)
-        longs = np.array(tokens, np.int64)
-        engine.dispatch(self._network, longs, moments, devices, sizes, latency, paths)
+        moves = self._moves.alone(devices, sizes)
+        self._widen(moves)
+        self._network = storage.with_flows(self._network, *moves.paths.shape)
+        engine.dispatch(self._network, np.array(tokens, np.int64), moments, *moves[:2])
 
     def _check(self, devices: Ints, nbytes: Floats, at: Floats) -> None:
         """Raise UsageError for the first message that cannot be sent."""
@@ -296,37 +280,16 @@ class NetworkSimulator:
         raise UsageError(what)
 
     def _feed(self, collective: _Collective) -> None:
-        """Append the next batch of a collective's messages to its chains."""
-        batch = next(collective.batches)
-        self._network.owners["exhausted"][collective.owner] = batch.last
-        devices = collective.devices[batch.ranks]
-        paths, latency = self._paths(devices)
-        self._network = storage.with_flows(self._network, *paths.shape)
-        reduce = batch.reduced / self._cluster.device.reduction
-        engine.append(
-            self._network,
-            collective.base,
-            batch.ranks,
-            batch.round,
-            reduce,
-            self._held(devices),
-            devices,
-            batch.nbytes,
-            latency,
-            paths,
-        )
+        """Append the next messages of a collective to its chains."""
+        moves = next(collective.unread)
+        self._network.owners["exhausted"][collective.owner] = moves.last
+        self._widen(moves)
+        self._network = storage.with_flows(self._network, *moves.paths.shape)
+        engine.append(self._network, collective.base, *moves[:2])
 
-    def _held(self, devices: Ints) -> Floats:
-        """The bytes of each message that its sender's socket holds, shape (messages,)."""
-        src, dst = self._cluster.host_of[devices]
-        return np.where(src != dst, self._cluster.send_buffer, 0.0)
-
-    def _paths(self, devices: Ints) -> tuple[Ints, Floats]:
-        """Paths and latencies between devices, shape (2, messages); gives the links series rows."""
-        paths, latency = self._routes(*devices)
-        give_rows(self._network, paths)
-        self._network = storage.with_series(self._network)
-        return paths, latency
+    def _widen(self, moves: Moves) -> None:
+        """Give all links that moves pass a row in the series."""
+        self._network = storage.with_series(self._network, moves.paths)
 
     def _ended(self) -> NDArray[Any]:
         """All that ended since the last call; frees the storage of collectives that ended."""
@@ -343,17 +306,3 @@ class NetworkSimulator:
                 size = collective.devices.size
                 self._spare_parts.setdefault(size, []).append(collective.base)
         return ended
-
-
-def _check_links(links: Links, name: str) -> None:
-    latency = links.latency
-    for what, values, wrong, least in (
-        ("bandwidth", links.bandwidth, ~(links.bandwidth > 0), "above 0"),
-        ("latency", latency, ~((latency >= 0) & np.isfinite(latency)), "from 0 on"),
-    ):
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            raise UsageError(
-                f"the link {links.names[first]} of {name} has a {what} of {values[first]:g}: give "
-                f"one {least}"
-            )

@@ -9,13 +9,15 @@ its part walks along. An *event* is that flow f has waited out its latency or ha
 
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.timeline import MESSAGE
+
+Record: TypeAlias = Any  # a row of one of the arrays below
 
 NONE = -1
 SAME = 1e-12  # events that are this close, relative to the time, are at the same instant
@@ -25,7 +27,7 @@ INSTANTS = 4096  # of those last put into the agenda, to which further events ma
 NODE = 16  # bits of a node's number that tell the hop
 
 WAITING, LATENT, FLOWING = 0, 1, 2  # states of a flow
-QUIET, DONE, ROUNDS, ROOM = 0, 1, 2, 3  # why run returns: see there
+QUIET, DONE, ROUNDS, ROOM = 0, 1, 2, 3  # why advance returns: see there
 
 ENGINE = (
     "compiled.py",
@@ -72,6 +74,20 @@ FLOW = np.dtype(
     ],
     align=True,
 )
+MOVE = np.dtype(
+    [
+        ("nbytes", np.float64),
+        ("latency", np.float64),  # seconds: of all links of its path
+        ("reduce", np.float64),  # seconds that the receiver takes to reduce it
+        ("held", np.float64),  # bytes: its sender is done when no more are left; 0: on arrival
+        ("rank", np.int32, 2),  # of sender and receiver in the collective; of a lone message -1
+        ("device", np.int32, 2),
+        ("round", np.int32),  # of the collective; of a lone message -1
+    ],
+    align=True,
+)
+"""A message that is to be sent, of a round of a collective or alone."""
+
 LINK = np.dtype(
     [
         ("bandwidth", np.float64),  # bytes/s
@@ -93,6 +109,7 @@ PART = np.dtype(
         ("tail", np.int32),  # the last end in its chain
         ("pending", np.int32),  # its messages in this round
         ("owner", np.int32),
+        ("stream", np.int32),  # that waits for it, where streams run
     ],
     align=True,
 )
@@ -102,6 +119,9 @@ OWNER = np.dtype(
         ("base", np.int32),  # the part of rank 0
         ("unfinished", np.int32),  # ranks
         ("exhausted", np.bool_),  # all rounds are in the chains
+        ("task", np.int32),  # that it carries out, where streams run
+        ("untold", np.int32),  # ranks whose streams do not know yet that their part is done
+        ("following", np.int32),  # the next spare owner of the task
     ],
     align=True,
 )
@@ -133,6 +153,9 @@ COUNTS = np.dtype(
         ("logged", np.int64),
         ("rows", np.int64),  # of the series that links have
         ("without_rounds", np.int64),  # an owner of which a rank has come to the end of its chain
+        ("owners", np.int64),  # used so far, and parts: where streams run
+        ("parts", np.int64),
+        ("wanted", np.int64),  # the task for which streams wait
         ("turn", np.int32),  # passes over the network so far
         ("keep", np.bool_),
         (f"code_{_fingerprint()}", np.bool_),

@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.cluster import Links
+from steptime.arrays import Ints
+from steptime.cluster import Cluster, Links
+from steptime.errors import UsageError
 from steptime.host_memory import require_memory
+from steptime.simulate.network.series import give_rows
 from steptime.simulate.network.state import (
     BINS,
     COUNTS,
@@ -34,8 +37,13 @@ def bytes_a_flow(hops: int) -> int:
     return FLOW.itemsize + 4 + 20 * hops + agenda + ENDED.itemsize
 
 
-def empty_network(links: Links, *, keep: bool) -> Network:
-    """A network with no messages."""
+def empty_network(cluster: Cluster, *, keep: bool) -> Network:
+    """The links of a cluster with no messages; ``keep``: keep a row of each that will arrive.
+
+    Raises UsageError for a link with impossible figures.
+    """
+    links = cluster.links
+    _check(links, cluster.name)
     counts, records = np.zeros(1, COUNTS), np.zeros(len(links.names), LINK)
     counts["keep"], counts["width"], counts["bins"] = keep, FINEST, 1 / FINEST
     records["bandwidth"] = links.bandwidth
@@ -96,8 +104,9 @@ def with_owners(network: Network, size: int) -> Network:
     return network._replace(owners=_longer(network.owners, size))
 
 
-def with_series(network: Network) -> Network:
-    """The network with a row in the series for each link that has been given one."""
+def with_series(network: Network, paths: Ints) -> Network:
+    """The network with a row in the series for each link of some paths, shape (n, hops)."""
+    give_rows(network, paths)
     rows = int(network.counts["rows"][0])
     if rows <= len(network.series):
         return network
@@ -117,6 +126,11 @@ def with_log(network: Network) -> Network:
     size = 2 * len(network.logged) + len(network.flows)
     require_memory(size * KEPT.itemsize, f"keeping {size:,} messages", FEWER_RANKS)
     return network._replace(logged=_longer(network.logged, size))
+
+
+def kept_of(network: Network) -> NDArray[Any]:
+    """The messages that have arrived, dtype KEPT; none unless they are kept."""
+    return network.logged[: network.counts["logged"][0]]
 
 
 def _with_events(network: Network) -> Network:
@@ -149,3 +163,17 @@ def _wider(array: NDArray[Any], size: int, hops: int) -> NDArray[Any]:
     wider = np.zeros((size, hops), array.dtype)
     wider[: array.shape[0], : array.shape[1]] = array
     return wider
+
+
+def _check(links: Links, name: str) -> None:
+    latency = links.latency
+    for what, values, wrong, least in (
+        ("bandwidth", links.bandwidth, ~(links.bandwidth > 0), "above 0"),
+        ("latency", latency, ~((latency >= 0) & np.isfinite(latency)), "from 0 on"),
+    ):
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise UsageError(
+                f"the link {links.names[first]} of {name} has a {what} of {values[first]:g}: give "
+                f"one {least}"
+            )

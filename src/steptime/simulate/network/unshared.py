@@ -1,8 +1,9 @@
 """Collectives whose messages never share a link: their times, round by round, without events."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints
 from steptime.simulate.network.compiled import in_place
@@ -31,53 +32,43 @@ def at_first(entered: Floats, links: int) -> Progress:
 
 
 @in_place
-def follow(
-    net: Network,
-    ranks: Ints,
-    rounds: Ints,
-    nbytes: Floats,
-    reduce: Floats,
-    latency: Floats,
-    paths: Ints,
-    progress: Progress,
-    last: bool,
-) -> bool:
+def follow(net: Network, moves: NDArray[Any], paths: Ints, progress: Progress, last: bool) -> bool:
     """Let all messages of some rounds arrive; returns False when two would share a link.
 
     After the ``last`` rounds time moves on to when the last rank is done.
 
-    Arrays as of a Batch, with the seconds to ``reduce``, and latencies and paths as Routes has
-    them. Without events this takes a fraction of the engine's time.
+    Arrays as of Moves. Without events this takes a fraction of the engine's time.
     """
     entered, leaving, busy, until = progress
     counts = net.counts[0]
     begin = 0
-    while begin < rounds.size:
+    while begin < len(moves):
         end = begin
-        while end < rounds.size and rounds[end] == rounds[begin]:
-            src, dst = ranks[0, end], ranks[1, end]
-            start = max(entered[src], entered[dst]) + latency[end]
+        while end < len(moves) and moves[end].round == moves[begin].round:
+            one = moves[end]
+            src, dst, nbytes = one.rank[0], one.rank[1], one.nbytes
+            start = max(entered[src], entered[dst]) + one.latency
             path, hops, rate = paths[end], 0, np.inf
             while hops < path.size and path[hops] != NONE:
                 link = net.links[path[hops]]
-                link.nbytes += nbytes[end]
+                link.nbytes += nbytes
                 rate = min(rate, link.bandwidth)
                 hops += 1
-            done = start + nbytes[end] / rate
+            done = start + nbytes / rate
             for hop in range(hops):
-                if nbytes[end] > 0 and net.links[path[hop]].bandwidth < np.inf:
+                if nbytes > 0 and net.links[path[hop]].bandwidth < np.inf:
                     if start < until[path[hop]] * (1 - SAME):
                         return False
                     until[path[hop]] = done
             widen(net, done)
-            record(net, path, hops, nbytes[end], start, done)
+            record(net, path, hops, nbytes, start, done)
             leaving[src], leaving[dst] = max(leaving[src], done), max(leaving[dst], done)
-            busy[dst] += reduce[end]
+            busy[dst] += one.reduce
             counts.messages += src != dst
             end += 1
         for number in range(begin, end):
             for side in range(2):
-                rank = ranks[side, number]
+                rank = moves[number].rank[side]
                 if leaving[rank] >= 0:
                     entered[rank] = leaving[rank] + busy[rank]
                     leaving[rank], busy[rank] = -1.0, 0.0

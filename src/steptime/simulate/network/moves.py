@@ -1,0 +1,82 @@
+"""Moves: the messages of collectives, and lone ones, as the engine takes them."""
+
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.arrays import Floats, Ints
+from steptime.cluster import Cluster
+from steptime.collectives.schedule import Schedule
+from steptime.host_memory import require_memory
+from steptime.simulate.network import storage
+from steptime.simulate.network.rounds import Batch, Reader, largest_round
+from steptime.simulate.network.routes import Routes
+from steptime.simulate.network.state import MOVE, NONE
+
+_BYTES_OF_TRANSFER = 210  # while a round is made: its moves, the round twice, its messages
+
+
+class Moves(NamedTuple):
+    """Some messages and their ``paths``, shape (messages, hops).
+
+    ``rows``: dtype MOVE. Those of a collective are of some consecutive rounds, in their order;
+    ``last``: whether no more follow.
+    """
+
+    rows: NDArray[Any]
+    paths: Ints
+    last: bool
+
+
+class MoveMaker:
+    """Makes the moves of messages between the devices of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._routes = Routes(cluster)
+        self._reader = Reader(inside=isfinite(cluster.device.reduction))
+
+    def of_collective(self, schedule: Schedule, devices: Ints, nbytes: int) -> Iterator[Moves]:
+        """The messages for a vector of ``nbytes`` bytes a rank; at least one Moves.
+
+        ``devices``: that of each rank, shape (ranks,).
+        """
+        for batch in self._reader.batches(schedule, nbytes):
+            yield self._of_batch(batch, devices)
+
+    def alone(self, devices: Ints, nbytes: Floats) -> Moves:
+        """Lone messages of ``nbytes`` bytes, shape (messages,).
+
+        ``devices``: of senders and receivers, shape (2, messages).
+        """
+        paths, latency = self._routes(*devices)
+        rows = np.zeros(nbytes.size, MOVE)
+        rows["nbytes"], rows["latency"] = nbytes, latency
+        rows["rank"] = rows["round"] = NONE
+        rows["device"] = devices.T
+        return Moves(rows, paths, last=True)
+
+    def check_memory(self, schedule: Schedule, devices: Ints) -> None:
+        """Raise UsageError when the messages of one round would not fit into memory."""
+        if expected := largest_round(schedule):
+            paths, _ = self._routes(devices[:1], devices[-1:])
+            require_memory(
+                expected * (_BYTES_OF_TRANSFER + storage.bytes_a_flow(paths.shape[1])),
+                f"a round of about {expected:,.0f} transfers, as the {schedule.collective.name} "
+                f"{schedule.algorithm!r} of {schedule.ranks} ranks has one,",
+                storage.FEWER_RANKS,
+            )
+
+    def _of_batch(self, batch: Batch, devices: Ints) -> Moves:
+        places = devices[batch.ranks]
+        paths, latency = self._routes(*places)
+        rows = np.empty(batch.round.size, MOVE)
+        rows["nbytes"], rows["latency"] = batch.nbytes, latency
+        rows["reduce"] = batch.reduced / self._cluster.device.reduction
+        src, dst = self._cluster.host_of[places]
+        rows["held"] = np.where(src != dst, self._cluster.send_buffer, 0.0)
+        rows["rank"], rows["device"], rows["round"] = batch.ranks.T, places.T, batch.round
+        return Moves(rows, paths, batch.last)
