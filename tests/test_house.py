@@ -142,6 +142,7 @@ OWN_READS = {
     "runs/load.py": "the kernel",
     "simulate/nccl/constants.py": "constants that are shipped",
     "simulate/network/state.py": "its own source",
+    "simulate/network/tables.py": "its own source",
     "submit/follow.py": "what a job prints, a piece at a time",
     "topo/machine.py": "the kernel",
     "train/hardware.py": "the kernel",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from steptime.arrays import Floats, Longs
 from steptime.program import Matching
 from steptime.simulate.network.compiled import in_place, inner
+from steptime.simulate.network.tables import by_pointer
 from steptime.simulate.queues import COMMUNICATE, Queues
 from steptime.simulate.queues import WAIT as WAITS
 from steptime.simulate.recurrence import Prices
@@ -23,14 +24,14 @@ UPDATE = int(Phase.UPDATE)
 WAIT = int(Phase.WAIT)
 
 
+@by_pointer
 class Here(NamedTuple):
-    """Where the streams of a rank are, whose ops start at ``starts``, as of ``starts_of``.
+    """Where the streams of a rank are.
 
     Of each stream: the ``step`` and op ``at`` which it is, ``since`` and ``until`` when, since when
     its bytes are on their way (``moves``), and what it ``does``.
     """
 
-    starts: Floats
     step: Longs
     at: Longs
     since: Floats
@@ -80,16 +81,36 @@ def ready_times(queues: Queues, parts: Matching | Prices, ends: Floats) -> Float
     Of the shape of ``ends``, (steps, rank ops). ``parts``: which instance each part of a call is
     of.
     """
-    ranks = queues.class_of.tolist()
-    calls = [queues.code[slice(*queues.ops_of[kind : kind + 2])] == COMMUNICATE for kind in ranks]
-    called = np.flatnonzero(np.concatenate(calls))
-    ready = np.zeros(ends.shape)
-    starts = np.concatenate(
-        [starts_of(queues, ends, rank)[:, own] for rank, own in enumerate(calls)], axis=1
-    )
+    calls = np.split(queues.code == COMMUNICATE, queues.ops_of[1:-1])
+    called = np.flatnonzero(np.concatenate([calls[kind] for kind in queues.class_of.tolist()]))
+    starts, ready = np.empty((len(ends), called.size)), np.zeros(ends.shape)
+    fill_starts_of_calls(queues, ends, np.empty((len(ends), _most_ops(queues))), starts)
     for step, of_step in enumerate(ends):
         ready[step, called] = last_arrivals(parts.instance, starts[step], of_step[called])
     return ready
+
+
+def _most_ops(queues: Queues) -> int:
+    """How many ops the longest list has."""
+    return int(np.diff(queues.ops_of).max(initial=0))
+
+
+@in_place
+def fill_starts_of_calls(queues: Queues, ends: Floats, scratch: Floats, starts: Floats) -> None:
+    """Fill in when the ops that communicate started, rank by rank, shape (steps, those of all).
+
+    ``scratch``: shape (steps, most ops of a rank).
+    """
+    column = 0
+    for rank in range(len(queues.class_of)):
+        kind = queues.class_of[rank]
+        fill_starts(queues, ends, rank, scratch)
+        first = queues.ops_of[kind]
+        for op in range(first, queues.ops_of[kind + 1]):
+            if queues.code[op] == COMMUNICATE:
+                for step in range(len(ends)):
+                    starts[step, column] = scratch[step, op - first]
+                column += 1
 
 
 @inner
@@ -117,10 +138,8 @@ def divide(
     Divided as by ``phases_of_steps``, between ``begin`` and ``finish``, both of shape (ranks,).
     ``phase``: of each op, shape (ops,). ``ready`` and ``ends``: shape (steps, rank ops).
     """
-    streams, ops = queues.queue_of.shape[1] - 1, int(np.diff(queues.ops_of).max(initial=0))
-    totals = np.zeros((begin.size, 5))
+    streams, totals = queues.queue_of.shape[1] - 1, np.zeros((begin.size, 5))
     here = Here(
-        starts=np.empty((len(ends), ops)),
         step=np.zeros(streams, np.int64),
         at=np.zeros(streams, np.int64),
         since=np.zeros(streams),
@@ -128,7 +147,8 @@ def divide(
         moves=np.zeros(streams),
         does=np.zeros(streams, np.uint8),
     )
-    _divide(queues, phase, ready, ends, begin, finish, here, totals)
+    starts = np.empty((len(ends), _most_ops(queues)))
+    _divide(queues, phase, ready, ends, begin, finish, here, starts, totals)
     return totals
 
 
@@ -141,11 +161,16 @@ def _divide(
     begin: Floats,
     finish: Floats,
     here: Here,
+    starts: Floats,
     totals: Floats,
 ) -> None:
-    """Add up ``totals``, going over the intervals of all streams of a rank side by side."""
-    starts, step, at, since, until, moves, does = here
-    streams = step.size
+    """Add up ``totals``, going over the intervals of all streams of a rank side by side.
+
+    ``starts``: room for when the ops of a rank started, shape (steps, most ops of a rank).
+    """
+    step, at, since, until = here.step, here.at, here.since, here.until
+    moves, does = here.moves, here.does
+    streams = len(step)
     for rank in range(begin.size):
         fill_starts(queues, ends, rank, starts)
         kind, base = queues.class_of[rank], queues.rank_ops_of[rank]

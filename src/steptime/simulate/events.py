@@ -10,8 +10,8 @@ from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
 from steptime.program import Matching
 from steptime.simulate.network import engine, storage
-from steptime.simulate.network.moves import MoveMaker, Moves
-from steptime.simulate.network.state import MOVE, NONE, QUIET, ROUNDS, Network
+from steptime.simulate.network.moves import MoveMaker
+from steptime.simulate.network.state import MOVE, NONE, QUIET, ROUNDS, Moves, Network
 from steptime.simulate.plan import Assignment, Plan
 from steptime.simulate.queues import Queues
 from steptime.simulate.streams import (
@@ -49,7 +49,7 @@ def run_steps(
     parts = Parts(matching.parts_of, matching.instance, matching.place)
     work = _work(plan, matching, _with_streams(network, count), cluster)
     while True:
-        reason = run_streams(work.network, queues, parts, work.tasks, streams, ends)
+        reason = run_streams(work.network, queues, parts, work.tasks, work.moves, streams, ends)
         if reason == QUIET:
             return ends, work.network
         if reason == UNREAD:
@@ -73,25 +73,26 @@ class _Work:
 
     network: Network
     tasks: Tasks
+    moves: Moves
     maker: MoveMaker
     collectives: list[tuple[Assignment, int]]
     used: int
     lone: int
-    unread: dict[int, Iterator[Moves]] = field(default_factory=dict)
+    unread: dict[int, Iterator[tuple[Moves, bool]]] = field(default_factory=dict)
 
     def read(self) -> None:
         """Read the first moves of the task that streams wait for."""
         number = int(self.network.counts["wanted"][0])
         assignment, group = self.collectives[number]
         self.maker.check_memory(assignment.schedule, assignment.devices[group])
-        moves = next(self._moves_of(number))
+        moves, last = next(self._moves_of(number))
         if self.used + len(moves.rows) > _MOST_KEPT:
             self.tasks.every["first"][: len(self.collectives)] = NONE
             self.used = self.lone
-        first = self.used
-        self.tasks, self.used = _with_moves(self.tasks, first, moves)
+        self.moves = _with_moves(self.moves, self.used, moves)
         task = self.tasks.every[number]
-        task["first"], task["size"], task["whole"] = first, len(moves.rows), moves.last
+        task["first"], task["size"], task["whole"] = self.used, len(moves.rows), last
+        self.used += len(moves.rows)
         self.network = storage.with_series(self.network, moves.paths)
         self.make_room()
 
@@ -99,7 +100,7 @@ class _Work:
         """Make room in the network for the task that streams wait for."""
         task = self.tasks.every[self.network.counts["wanted"][0]]
         self.network = storage.with_flows(
-            self.network, max(1, int(task["size"])), self.tasks.paths.shape[1]
+            self.network, max(1, int(task["size"])), self.moves.paths.shape[1]
         )
         counts, members = self.network.counts[0], int(task["members"])
         if counts["owners"] == len(self.network.owners):
@@ -114,15 +115,15 @@ class _Work:
         owner = self.network.owners[number]
         if number not in self.unread:
             self.unread[number] = islice(self._moves_of(int(owner["task"])), 1, None)
-        moves = next(self.unread[number])
-        if moves.last:
+        moves, last = next(self.unread[number])
+        if last:
             owner["exhausted"] = True
             del self.unread[number]
         self.network = storage.with_series(self.network, moves.paths)
         self.network = storage.with_flows(self.network, *moves.paths.shape)
-        engine.append(self.network, int(owner["base"]), *moves[:2])
+        engine.append(self.network, int(owner["base"]), moves, 0, len(moves.rows))
 
-    def _moves_of(self, number: int) -> Iterator[Moves]:
+    def _moves_of(self, number: int) -> Iterator[tuple[Moves, bool]]:
         assignment, group = self.collectives[number]
         nbytes = assignment.effective_bytes
         return self.maker.of_collective(assignment.schedule, assignment.devices[group], nbytes)
@@ -158,8 +159,7 @@ def _work(plan: Plan, matching: Matching, network: Network, cluster: Cluster) ->
     every["size"][len(collectives) :], every["whole"] = 1, True
     network = storage.with_series(network, alone.paths)
     network = storage.with_flows(network, 1, alone.paths.shape[1])
-    tasks = Tasks(of, every, alone.rows, alone.paths)
-    return _Work(network, tasks, maker, collectives, len(pairs), len(pairs))
+    return _Work(network, Tasks(of, every), alone, maker, collectives, len(pairs), len(pairs))
 
 
 def _with_streams(network: Network, count: int) -> Network:
@@ -172,16 +172,15 @@ def _with_streams(network: Network, count: int) -> Network:
     return network
 
 
-def _with_moves(tasks: Tasks, used: int, moves: Moves) -> tuple[Tasks, int]:
-    """The tasks with these moves after the first ``used``, and how many that makes."""
-    past = used + len(moves.rows)
-    hops = max(tasks.paths.shape[1], moves.paths.shape[1])
-    rows, paths = tasks.rows, tasks.paths
+def _with_moves(old: Moves, used: int, more: Moves) -> Moves:
+    """The first ``used`` moves of ``old``, and then ``more``, in room that may be wider."""
+    rows, paths = old
+    past, width = used + len(more.rows), more.paths.shape[1]
+    hops = max(paths.shape[1], width)
     if past > len(rows) or hops > paths.shape[1]:
         size = max(2 * used, past)
         rows, paths = np.empty(size, MOVE), np.full((size, hops), NONE, np.int32)
-        rows[:used], paths[:used, : tasks.paths.shape[1]] = tasks.rows[:used], tasks.paths[:used]
-    rows[used:past] = moves.rows
-    paths[used:past] = NONE
-    paths[used:past, : moves.paths.shape[1]] = moves.paths
-    return tasks._replace(rows=rows, paths=paths), past
+        rows[:used], paths[:used, : old.paths.shape[1]] = old.rows[:used], old.paths[:used]
+    rows[used:past] = more.rows
+    paths[used:past], paths[used:past, :width] = NONE, more.paths
+    return Moves(rows, paths)

@@ -9,11 +9,13 @@ import numpy as np
 
 from steptime.arrays import Flags, Floats, Ints, Longs
 from steptime.simulate.network.compiled import in_place, inner
+from steptime.simulate.network.tables import by_pointer
 from steptime.simulate.queues import COMMUNICATE, Queues
 
 NONE = -1
 
 
+@by_pointer
 class Prices(NamedTuple):
     """The parts of each instance of a call, as in Matching, and its duration.
 
@@ -27,6 +29,7 @@ class Prices(NamedTuple):
     seconds: Floats
 
 
+@by_pointer
 class Calls(NamedTuple):
     """The progress of the instances of calls in a step.
 
@@ -42,6 +45,7 @@ class Calls(NamedTuple):
     following: Longs
 
 
+@by_pointer
 class Todo(NamedTuple):
     """The streams of all ranks: those that have ``arrived`` in an instance, and those to look at.
 
@@ -157,9 +161,9 @@ def _run(
     looked at does not matter: one goes on as far as it can, and is looked at again when the
     instance it waits in has ended, or an op that it comes after.
     """
-    arrived, stack, listed = todo
+    arrived, stack, listed = todo.arrived, todo.stack, todo.listed
     streams = free.shape[1]
-    top = stack.size
+    top = len(stack)
     while top:
         top -= 1
         one = stack[top]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from steptime.arrays import Flags, Floats, Ints, Longs
 from steptime.simulate.network.compiled import in_place, inner
 from steptime.simulate.network.engine import advance, append, enter, send
-from steptime.simulate.network.state import DONE, NONE, Network
+from steptime.simulate.network.state import DONE, NONE, Moves, Network
+from steptime.simulate.network.tables import by_pointer
 from steptime.simulate.queues import COMMUNICATE, Queues
 
 UNREAD, FULL = 4, 5  # why run_streams returns, beside the reasons of the engine
@@ -33,19 +34,19 @@ TASK = np.dtype(
 )
 
 
+@by_pointer
 class Tasks(NamedTuple):
     """What each instance does.
 
     ``of``: its task, NONE where a group has one rank, shape (instances,); ``every``: all tasks,
-    dtype TASK. ``rows`` and ``paths``: the moves of those that were read, as Moves has them.
+    dtype TASK. The moves of those that were read are rows of one Moves.
     """
 
     of: Ints
     every: NDArray[Any]
-    rows: NDArray[Any]
-    paths: Ints
 
 
+@by_pointer
 class Parts(NamedTuple):
     """Of Matching: where the parts of each rank begin, and the instance and place of each part."""
 
@@ -54,6 +55,7 @@ class Parts(NamedTuple):
     place: Ints
 
 
+@by_pointer
 class Streams(NamedTuple):
     """Where the streams of all ranks are.
 
@@ -137,7 +139,14 @@ def owner_for(net: Network, tasks: Tasks, number: int) -> int:
 
 @inner
 def reach(
-    net: Network, parts: Parts, tasks: Tasks, streams: Streams, step: int, part: int, one: int
+    net: Network,
+    parts: Parts,
+    tasks: Tasks,
+    moves: Moves,
+    streams: Streams,
+    step: int,
+    part: int,
+    one: int,
 ) -> int:
     """Let a stream reach its part of an instance, and wait there: GOES_ON; else why it cannot."""
     counts, instance = net.counts[0], parts.instance[part]
@@ -152,7 +161,7 @@ def reach(
             counts.wanted = number
             return FULL
         token = begun * streams.done.size + one
-        send(net, token, counts.now, tasks.rows[task.first], tasks.paths[task.first])
+        send(net, token, counts.now, moves.rows[task.first], moves.paths[task.first])
         return GOES_ON
     if begun == NONE:
         counts.wanted = number
@@ -164,9 +173,8 @@ def reach(
         if begun == NONE:
             return FULL
         streams.begun[step, instance] = begun
-        first, past = task.first, task.first + task.size
         base = int(np.int64(net.owners[begun].base))
-        append(net, base, tasks.rows[first:past], tasks.paths[first:past])
+        append(net, base, moves, task.first, task.first + task.size)
     own = int(np.int64(net.owners[begun].base + parts.place[part]))
     net.parts[own].stream = one
     enter(net, own, counts.now)
@@ -179,6 +187,7 @@ def start(
     queues: Queues,
     parts: Parts,
     tasks: Tasks,
+    moves: Moves,
     streams: Streams,
     ends: Floats,
     one: int,
@@ -200,7 +209,7 @@ def start(
     if queues.code[op] == COMMUNICATE:
         part = parts.parts_of[rank] + queues.part[op]
         if tasks.of[parts.instance[part]] != NONE:
-            reason = reach(net, parts, tasks, streams, step, part, one)
+            reason = reach(net, parts, tasks, moves, streams, step, part, one)
             streams.busy[one] = reason == GOES_ON
             return int(reason)
     else:
@@ -237,7 +246,13 @@ def end_all(net: Network, queues: Queues, tasks: Tasks, streams: Streams, ends: 
 
 @in_place
 def run_streams(
-    net: Network, queues: Queues, parts: Parts, tasks: Tasks, streams: Streams, ends: Floats
+    net: Network,
+    queues: Queues,
+    parts: Parts,
+    tasks: Tasks,
+    moves: Moves,
+    streams: Streams,
+    ends: Floats,
 ) -> int:
     """Run all steps, until no event is left; fill in when each rank op ``ends``.
 
@@ -250,7 +265,7 @@ def run_streams(
             streams.counts[0] -= 1
             one = streams.todo[streams.counts[0]]
             streams.listed[one] = False
-            reason = start(net, queues, parts, tasks, streams, ends, one)
+            reason = start(net, queues, parts, tasks, moves, streams, ends, one)
             if reason != GOES_ON:
                 look_at(streams, one)
                 return int(reason)

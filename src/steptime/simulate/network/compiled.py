@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., object])
-_OPTIONS: dict[str, Any] = {"_nrt": False, "forceinline": True, "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True}
 _INNER: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
 
 

@@ -1,9 +1,6 @@
 """Engine: moves messages over links, from one event to the next."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.simulate.network.agenda import forget, put
@@ -20,6 +17,7 @@ from steptime.simulate.network.state import (
     ROUNDS,
     SAME,
     WAITING,
+    Moves,
     Network,
     Record,
 )
@@ -209,10 +207,8 @@ def take(net: Network, move: Record, path: Ints) -> int:
     flow.held, flow.released = move.held, 0
     flow.state, flow.round, hops = WAITING, move.round, 0
     flow.device[0], flow.device[1] = move.device[0], move.device[1]
-    for link in path:
-        if link == NONE:
-            break
-        net.paths[number, hops] = link
+    while hops < len(path) and path[hops] != NONE:
+        net.paths[number, hops] = path[hops]
         hops += 1
     flow.hops = hops
     net.events[2 * number].instant = NONE
@@ -229,25 +225,26 @@ def send(net: Network, token: int, start: float, move: Record, path: Ints) -> No
 
 
 @in_place
-def dispatch(net: Network, tokens: Longs, start: Floats, moves: NDArray[Any], paths: Ints) -> None:
-    """Schedule lone messages, each at its time. ``paths``: shape (messages, hops)."""
+def dispatch(net: Network, tokens: Longs, start: Floats, moves: Moves) -> None:
+    """Schedule lone messages, each at its time."""
     for place in range(tokens.size):
-        send(net, int(np.int64(tokens[place])), start[place], moves[place], paths[place])
+        token = int(np.int64(tokens[place]))
+        send(net, token, start[place], moves.rows[place], moves.paths[place])
 
 
 @in_place
-def append(net: Network, base: int, moves: NDArray[Any], paths: Ints) -> None:
+def append(net: Network, base: int, moves: Moves, first: int, past: int) -> None:
     """Append messages of a collective, in order of rounds, to the chains of its parts.
 
-    ``base``: the part of rank 0. ``paths``: shape (messages, hops).
+    Those from the ``first`` to before ``past``. ``base``: the part of rank 0.
     """
-    for place in range(len(moves)):
-        number = take(net, moves[place], paths[place])
+    for place in range(first, past):
+        number = take(net, moves.rows[place], moves.paths[place])
         flow = net.flows[number]
         flow.missing = 2
         for side in range(2):
             end = 2 * number + side
-            flow.part[side] = base + moves[place].rank[side]
+            flow.part[side] = base + moves.rows[place].rank[side]
             flow.following[side] = NONE
             part = net.parts[flow.part[side]]
             if part.at == NONE:

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from math import isfinite
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
@@ -14,21 +12,9 @@ from steptime.host_memory import require_memory
 from steptime.simulate.network import storage
 from steptime.simulate.network.rounds import Batch, Reader, largest_round
 from steptime.simulate.network.routes import Routes
-from steptime.simulate.network.state import MOVE, NONE
+from steptime.simulate.network.state import MOVE, NONE, Moves
 
 _BYTES_OF_TRANSFER = 210  # while a round is made: its moves, the round twice, its messages
-
-
-class Moves(NamedTuple):
-    """Some messages and their ``paths``, shape (messages, hops).
-
-    ``rows``: dtype MOVE. Those of a collective are of some consecutive rounds, in their order;
-    ``last``: whether no more follow.
-    """
-
-    rows: NDArray[Any]
-    paths: Ints
-    last: bool
 
 
 class MoveMaker:
@@ -39,13 +25,15 @@ class MoveMaker:
         self._routes = Routes(cluster)
         self._reader = Reader(inside=isfinite(cluster.device.reduction))
 
-    def of_collective(self, schedule: Schedule, devices: Ints, nbytes: int) -> Iterator[Moves]:
-        """The messages for a vector of ``nbytes`` bytes a rank; at least one Moves.
+    def of_collective(
+        self, schedule: Schedule, devices: Ints, nbytes: int
+    ) -> Iterator[tuple[Moves, bool]]:
+        """The messages for a vector of ``nbytes`` bytes a rank, and whether no more follow them.
 
-        ``devices``: that of each rank, shape (ranks,).
+        At least one Moves, which may be empty. ``devices``: that of each rank, shape (ranks,).
         """
         for batch in self._reader.batches(schedule, nbytes):
-            yield self._of_batch(batch, devices)
+            yield self._of_batch(batch, devices), batch.last
 
     def alone(self, devices: Ints, nbytes: Floats) -> Moves:
         """Lone messages of ``nbytes`` bytes, shape (messages,).
@@ -57,7 +45,7 @@ class MoveMaker:
         rows["nbytes"], rows["latency"] = nbytes, latency
         rows["rank"] = rows["round"] = NONE
         rows["device"] = devices.T
-        return Moves(rows, paths, last=True)
+        return Moves(rows, paths)
 
     def check_memory(self, schedule: Schedule, devices: Ints) -> None:
         """Raise UsageError when the messages of one round would not fit into memory."""
@@ -79,4 +67,4 @@ class MoveMaker:
         src, dst = self._cluster.host_of[places]
         rows["held"] = np.where(src != dst, self._cluster.send_buffer, 0.0)
         rows["rank"], rows["device"], rows["round"] = batch.ranks.T, places.T, batch.round
-        return Moves(rows, paths, batch.last)
+        return Moves(rows, paths)

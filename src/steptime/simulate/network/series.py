@@ -62,7 +62,8 @@ def widen(net: Network, time: float) -> None:
         counts.bins /= 2
         factor = min(2 * factor, BINS)
     if factor > 1:
-        for row in net.series:
+        for number in range(len(net.series)):
+            row = net.series[number]
             for place in range(BINS):
                 total = 0.0
                 for old in range(min(place * factor, BINS), min((place + 1) * factor, BINS)):

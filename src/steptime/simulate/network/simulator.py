@@ -14,9 +14,9 @@ from steptime.cluster import Cluster
 from steptime.collectives.schedule import Schedule
 from steptime.errors import UsageError
 from steptime.simulate.network import engine, storage
-from steptime.simulate.network.moves import MoveMaker, Moves
+from steptime.simulate.network.moves import MoveMaker
 from steptime.simulate.network.series import LinkSeries, series_of
-from steptime.simulate.network.state import FLOWING, NONE, ROOM, ROUNDS
+from steptime.simulate.network.state import FLOWING, NONE, ROOM, ROUNDS, Moves
 from steptime.simulate.network.unshared import at_first, follow
 
 
@@ -40,7 +40,7 @@ class _Collective:
     devices: Ints
     owner: int
     base: int
-    unread: Iterator[Moves]
+    unread: Iterator[tuple[Moves, bool]]
     unfinished: int
 
 
@@ -205,12 +205,12 @@ class NetworkSimulator:
         every = self._moves.of_collective(
             collective.schedule, collective.devices, collective.nbytes
         )
-        for number, moves in enumerate(every):
+        for number, (moves, last) in enumerate(every):
             self._widen(moves)
-            if not follow(self._network, *moves[:2], progress, moves.last):
+            if not follow(self._network, moves, progress, last):
                 storage.clear(self._network)
                 if not number:  # most messages that meet do so early
-                    collective.unread = chain([moves], every)
+                    collective.unread = chain([(moves, last)], every)
                 return False
         ends = progress.entered
         self._entered.clear()
@@ -256,7 +256,7 @@ class NetworkSimulator:
         moves = self._moves.alone(devices, sizes)
         self._widen(moves)
         self._network = storage.with_flows(self._network, *moves.paths.shape)
-        engine.dispatch(self._network, np.array(tokens, np.int64), moments, *moves[:2])
+        engine.dispatch(self._network, np.array(tokens, np.int64), moments, moves)
 
     def _check(self, devices: Ints, nbytes: Floats, at: Floats) -> None:
         """Raise UsageError for the first message that cannot be sent."""
@@ -281,11 +281,11 @@ class NetworkSimulator:
 
     def _feed(self, collective: _Collective) -> None:
         """Append the next messages of a collective to its chains."""
-        moves = next(collective.unread)
-        self._network.owners["exhausted"][collective.owner] = moves.last
+        moves, last = next(collective.unread)
+        self._network.owners["exhausted"][collective.owner] = last
         self._widen(moves)
         self._network = storage.with_flows(self._network, *moves.paths.shape)
-        engine.append(self._network, collective.base, *moves[:2])
+        engine.append(self._network, collective.base, moves, 0, len(moves.rows))
 
     def _widen(self, moves: Moves) -> None:
         """Give all links that moves pass a row in the series."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
+from steptime.simulate.network.tables import by_pointer
 from steptime.timeline import MESSAGE
 
 Record: TypeAlias = Any  # a row of one of the arrays below
@@ -87,6 +88,18 @@ MOVE = np.dtype(
     align=True,
 )
 """A message that is to be sent, of a round of a collective or alone."""
+
+
+@by_pointer
+class Moves(NamedTuple):
+    """Some messages, ``rows`` of dtype MOVE, and their ``paths``, shape (messages, hops).
+
+    Those of a collective are of some consecutive rounds, in their order.
+    """
+
+    rows: NDArray[Any]
+    paths: Ints
+
 
 LINK = np.dtype(
     [
@@ -164,6 +177,7 @@ COUNTS = np.dtype(
 )
 
 
+@by_pointer
 class Network(NamedTuple):
     """All arrays that the engine works on; only NetworkSimulator replaces them by larger ones."""
 

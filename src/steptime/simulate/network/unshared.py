@@ -1,16 +1,17 @@
 """Collectives whose messages never share a link: their times, round by round, without events."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from steptime.arrays import Floats, Ints
+from steptime.arrays import Floats
 from steptime.simulate.network.compiled import in_place
 from steptime.simulate.network.series import move, record, widen
-from steptime.simulate.network.state import NONE, SAME, Network
+from steptime.simulate.network.state import NONE, SAME, Moves, Network
+from steptime.simulate.network.tables import by_pointer
 
 
+@by_pointer
 class Progress(NamedTuple):
     """The times that ranks and links have reached.
 
@@ -32,24 +33,25 @@ def at_first(entered: Floats, links: int) -> Progress:
 
 
 @in_place
-def follow(net: Network, moves: NDArray[Any], paths: Ints, progress: Progress, last: bool) -> bool:
+def follow(net: Network, moves: Moves, progress: Progress, last: bool) -> bool:
     """Let all messages of some rounds arrive; returns False when two would share a link.
 
     After the ``last`` rounds time moves on to when the last rank is done.
 
-    Arrays as of Moves. Without events this takes a fraction of the engine's time.
+    Without events this takes a fraction of the engine's time.
     """
-    entered, leaving, busy, until = progress
-    counts = net.counts[0]
+    entered, leaving, busy = progress.entered, progress.leaving, progress.busy
+    until = progress.until
+    counts, rows = net.counts[0], moves.rows
     begin = 0
-    while begin < len(moves):
+    while begin < len(rows):
         end = begin
-        while end < len(moves) and moves[end].round == moves[begin].round:
-            one = moves[end]
+        while end < len(rows) and rows[end].round == rows[begin].round:
+            one = rows[end]
             src, dst, nbytes = one.rank[0], one.rank[1], one.nbytes
             start = max(entered[src], entered[dst]) + one.latency
-            path, hops, rate = paths[end], 0, np.inf
-            while hops < path.size and path[hops] != NONE:
+            path, hops, rate = moves.paths[end], 0, np.inf
+            while hops < len(path) and path[hops] != NONE:
                 link = net.links[path[hops]]
                 link.nbytes += nbytes
                 rate = min(rate, link.bandwidth)
@@ -68,7 +70,7 @@ def follow(net: Network, moves: NDArray[Any], paths: Ints, progress: Progress, l
             end += 1
         for number in range(begin, end):
             for side in range(2):
-                rank = moves[number].rank[side]
+                rank = rows[number].rank[side]
                 if leaving[rank] >= 0:
                     entered[rank] = leaving[rank] + busy[rank]
                     leaving[rank], busy[rank] = -1.0, 0.0
