@@ -1,6 +1,7 @@
 """Collectives over real packets against their prediction, on emulated hosts.
 
-    python benchmarks/emulated_collectives.py [--hosts 4 8] [--per-host 1] [--dilation 50] [--csv F]
+    python benchmarks/emulated_collectives.py [--hosts 4 8] [--dilation 50] [--csv F]
+    python benchmarks/emulated_collectives.py --hosts 2 4 --per-host 2 --ops all_reduce
 
 Every algorithm of five collectives runs on hosts of the cluster office-10gbe that this machine
 emulates: TCP through shaped virtual links, messages by gloo. The same schedules are simulated at
@@ -10,7 +11,8 @@ socket holds, by how much earlier than its receiver the sender of one long messa
 *Predicted*: every time in the table, from the moment that all ranks begin to that at which the last
 is done; told is the median of some turns, in which algorithms go one after the other. Times are the
 cluster's: links and clocks are slower by the time dilation, which makes what this machine's
-processors do small.
+processors do small. With several ranks a host, whose messages to each other cost no link, the
+flat ring is set against two levels in the end.
 """
 
 import argparse
@@ -23,9 +25,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from emulated_shared import write_csv
+from emulated_shared import cluster_text, write_csv
 
 from steptime import clock
 from steptime.cluster import Cluster, cluster_named
@@ -62,7 +65,7 @@ class Row:
         return self.predicted / self.measured - 1
 
 
-def as_rank(sizes: Sequence[int], turns: int) -> None:
+def as_rank(sizes: Sequence[int], ops: Sequence[str], turns: int) -> None:
     """Be a rank: time every algorithm; rank 0 prints, as JSON, seconds by op, name and size."""
     import numpy as np
     import torch
@@ -79,9 +82,10 @@ def as_rank(sizes: Sequence[int], turns: int) -> None:
     rank, ranks = transport.rank, transport.ranks
     local = [int(n) for n in transport.gather(np.array(float(_host_number())))]
     found: dict[str, list[float]] = defaultdict(list)
-    found["round trip"] = round_trips(transport)
-    found["held"] = held(transport)
-    for op in OPS:
+    other = next(rank for rank, host in enumerate(local) if host != local[0])
+    found["round trip"] = round_trips(transport, 0, other)
+    found["held"] = held(transport, 0, other)
+    for op in ops:
         operation = operation_named(op)
         for nbytes in sizes:
             count = nbytes // 4 // (ranks if op != "all_reduce" and op != "broadcast" else 1)
@@ -169,7 +173,7 @@ def measured(cluster: str, ranks: int, asked: argparse.Namespace) -> dict[str, l
     options = ["--ranks", str(ranks), "--time-dilation", str(asked.dilation)]
     itself = [sys.executable, __file__, "--as-rank", "--turns", str(asked.turns)]
     done = subprocess.run(
-        [*emulate, *options, "--", *itself, "--sizes", *asked.sizes],
+        [*emulate, *options, "--", *itself, "--sizes", *asked.sizes, "--ops", *asked.ops],
         stdout=subprocess.PIPE,
         check=True,
     )
@@ -177,31 +181,55 @@ def measured(cluster: str, ranks: int, asked: argparse.Namespace) -> dict[str, l
 
 
 def rows(hosts: int, asked: argparse.Namespace) -> Iterator[Row]:
-    named = f"{CLUSTER}:hosts={hosts}"
-    cluster: Cluster = cluster_named(named)
-    found = measured(named, hosts, asked)
+    ranks, host_of = (
+        hosts * asked.per_host,
+        [rank // asked.per_host for rank in range(hosts * asked.per_host)],
+    )
+    with TemporaryDirectory() as folder:
+        named = f"{CLUSTER}:hosts={hosts}"
+        if asked.per_host > 1:
+            named = f"{folder}/cluster.toml"
+            text = cluster_text("an office", hosts, "1.175GB/s", asked.per_host, "1000GB/s")
+            Path(named).write_text(text)
+        cluster: Cluster = cluster_named(named)
+        found = measured(named, ranks, asked)
     latency = median(found.pop("round trip"))
-    buffer = max(median(found.pop("held")) - latency, 0.0) * float(cluster.links.bandwidth[0])
+    buffer = max(median(found.pop("held")) - latency, 0.0) * float(cluster.links.bandwidth.min())
     print(
-        f"\n{hosts} hosts; calibrated: a message of 4 bytes takes {1e6 * latency:.1f} us, and a "
-        f"socket holds {buffer / 2**20:.2f} MiB"
+        f"\n{hosts} hosts, {ranks} ranks; calibrated: a message of 4 bytes takes "
+        f"{1e6 * latency:.1f} us, and a socket holds {buffer / 2**20:.2f} MiB"
     )
     cluster = what_if(cluster, parse_what_if(f"latency={1e6 * latency / 2}us"))
     cluster = replace(cluster, send_buffer=buffer)
-    devices = cluster.placed(hosts)
+    devices = cluster.placed(ranks)
     for key, seconds in found.items():
         op, name, size = key.split()
         nbytes = int(size)
         plan = schedule(
-            algorithms(op)[name], hosts, hosts=tuple(range(hosts)), blocks=blocks_for(nbytes)
+            algorithms(op)[name], ranks, hosts=tuple(host_of), blocks=blocks_for(nbytes)
         )
         predicted = carry(plan, cluster, devices, nbytes).seconds
-        yield Row(op, name, hosts, hosts, nbytes, median(seconds), predicted)
+        yield Row(op, name, hosts, ranks, nbytes, median(seconds), predicted)
+
+
+def two_levels(found: Sequence[Row]) -> None:
+    """Print by how much two levels are faster than the flat ring, measured and predicted."""
+    by = {(row.hosts, row.nbytes, row.op, row.algorithm): row for row in found}
+    for (hosts, nbytes, op, name), ring in by.items():
+        levels = by.get((hosts, nbytes, op, "two_level"))
+        if name == "ring" and levels:
+            print(
+                f"{op} of {nbytes / 2**20:g} MiB on {hosts} hosts: two levels are "
+                f"{ring.measured / levels.measured:.2f}x as fast as the flat ring, "
+                f"predicted {ring.predicted / levels.predicted:.2f}x"
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[4, 8])
+    parser.add_argument("--per-host", type=int, default=1, help="ranks of each host")
+    parser.add_argument("--ops", nargs="+", default=list(OPS), choices=OPS)
     parser.add_argument("--dilation", type=float, default=50.0)
     parser.add_argument("--sizes", nargs="+", default=["1MiB", "4MiB", "16MiB"])
     parser.add_argument("--turns", type=int, default=5)
@@ -210,7 +238,7 @@ def main() -> None:
     asked = parser.parse_args()
     sizes = [parse_bytes(size) for size in asked.sizes]
     if asked.as_rank:
-        as_rank(sizes, asked.turns)
+        as_rank(sizes, asked.ops, asked.turns)
         return
     found = []
     for hosts in asked.hosts:
@@ -226,6 +254,8 @@ def main() -> None:
         f"{len(found)} rows: median error {median(errors):.1%}, "
         f"of nine in ten at most {errors[int(0.9 * len(errors))]:.1%}, worst {errors[-1]:.1%}"
     )
+    if asked.per_host > 1:
+        two_levels(found)
     if asked.csv:
         write_csv(asked.csv, found)
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 
-def cluster_text(title: str, hosts: int, bandwidth: str, devices: int = 1) -> str:
+def cluster_text(
+    title: str, hosts: int, bandwidth: str, devices: int = 1, inside_bandwidth: str = "1GB/s"
+) -> str:
     """The cluster file of hosts of so many slow cores, on links of ``bandwidth`` to one switch."""
-    inside = '[inside]\nkind = "switch"\nbandwidth = "1GB/s"\nlatency = "0us"\n'
+    inside = f'[inside]\nkind = "switch"\nbandwidth = "{inside_bandwidth}"\nlatency = "0us"\n'
     return f"""
 title = "{title}"
 source = "a test of faults"
