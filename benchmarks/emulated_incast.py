@@ -3,9 +3,11 @@
     python benchmarks/emulated_incast.py [--senders 1 3 7] [--bytes 4MiB] [--dilation 200]
 
 So many emulated hosts of office-10gbe send to one at once, each on a connection of its own, whose
-port of the switch holds 1 MiB and drops what comes beyond. Predicted, by max-min sharing: all end
-at the same time, when the link has carried the bytes of all. Measured: when the first and the last
-of them end, and how many segments TCP sent twice. Times are the cluster's.
+port of the switch holds 1 MiB and drops what comes beyond. Measured: when the first and the last
+of them end, and how many segments TCP sent twice. *Given*: the link's rate. By max-min sharing all
+would end at the same time, when the link has carried the bytes of all. *Calibrated*: the
+``unfairness`` of sharing, by when the first of the fewest senders ends that are more than one.
+*Predicted*: when the last of any number ends, and the first of any other. Times are the cluster's.
 """
 
 import argparse
@@ -16,10 +18,15 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from steptime.cluster import cluster_named
+import numpy as np
+
+from steptime.arrays import Floats
+from steptime.cluster import Cluster, cluster_named
+from steptime.simulate.network.flows import finish_times
 from steptime.units import parse_bytes
 
 CLUSTER = "office-10gbe"
@@ -102,6 +109,24 @@ def resent() -> int:
     return int(values[names.index("RetransSegs")])
 
 
+def predicted(cluster: Cluster, nbytes: int, unfairness: float) -> Floats:
+    """When the bytes of each host but the first have come to it, in seconds."""
+    others = np.arange(1, cluster.devices)
+    zeros = np.zeros(others.size)
+    uneven = replace(cluster, unfairness=unfairness)
+    return finish_times(uneven, others, np.zeros_like(others), zeros + nbytes, zeros)
+
+
+def fitted(cluster: Cluster, nbytes: int, ratio: float) -> float:
+    """The unfairness with which the first ends after such a part of the time of the last."""
+    low, high = 0.0, 0.99
+    for _ in range(20):
+        middle = (low + high) / 2
+        ends = predicted(cluster, nbytes, middle)
+        low, high = (middle, high) if ends.min() / ends.max() > ratio else (low, middle)
+    return (low + high) / 2
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--senders", type=int, nargs="+", default=[1, 3, 7])
@@ -115,7 +140,8 @@ def main() -> None:
         as_rank(nbytes, asked.turns)
         return
     print(f"{asked.bytes} from each sender; medians of {asked.turns} turns")
-    print("senders    first ends     last ends     predicted  error of the last  sent twice")
+    print("senders        first    predicted         last    predicted  sent twice")
+    unfairness = None
     for senders in asked.senders:
         name = f"{CLUSTER}:hosts={senders + 1}"
         emulate = [sys.executable, "-m", "steptime", "emulate", name, "--quiet"]
@@ -126,12 +152,21 @@ def main() -> None:
         found = json.loads(done.stdout)
         first = median(min(turn["ends"]) for turn in found) / asked.dilation
         last = median(max(turn["ends"]) for turn in found) / asked.dilation
-        rate = float(cluster_named(name).links.bandwidth.min())
-        predicted = senders * nbytes / rate
+        cluster = cluster_named(name)
+        if senders > 1 and unfairness is None:
+            unfairness, calibrated = fitted(cluster, nbytes, first / last), True
+        else:
+            calibrated = False
+        ends = predicted(cluster, nbytes, unfairness or 0.0)
         segments = median(turn["resent"] for turn in found)
-        times = "".join(f"{1e3 * seconds:>11.2f} ms" for seconds in (first, last, predicted))
-        error = predicted / last - 1
-        print(f"{senders:>7}{times} {error:>+17.1%} {segments:>12,.0f}", flush=True)
+        told = "calibrated" if calibrated else f"{ends.min() / first - 1:+.1%}"
+        print(
+            f"{senders:>7}{1e3 * first:>10.2f} ms{told:>13}{1e3 * last:>10.2f} ms"
+            f"{ends.max() / last - 1:>+13.1%}{segments:>12,.0f}",
+            flush=True,
+        )
+    if unfairness is not None:
+        print(f"unfairness {unfairness:.3f}")
 
 
 if __name__ == "__main__":

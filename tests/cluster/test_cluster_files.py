@@ -48,6 +48,11 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
         (STAR.replace("switch", "swich"), "network.kind is 'swich': did you mean switch?"),
         (STAR + "nics = 2", "network.nics is not known here"),
         (STAR + 'send_buffer = "0MB"', "network.send_buffer is 0MB: it must be above 0"),
+        (STAR + "unfairness = 1.0", "network.unfairness is 1: it must be below 1"),
+        (
+            STAR + "unfairness = -0.1",
+            "network.unfairness is -0.1: it must be a finite number above",
+        ),
         (HOSTS, "network.kind is missing"),
         (HOSTS.replace("4", "0"), "host.count is 0: it must be a whole number, 1 or more"),
         (HOSTS.replace("4", "2.5"), "host.count is 2.5: it must be a whole number"),
@@ -214,6 +219,11 @@ def test_ways_out_and_in_may_differ() -> None:
 def test_a_socket_may_hold_what_its_rank_has_sent() -> None:
     assert parse_cluster(STAR, "x").send_buffer == 0
     assert parse_cluster(STAR + 'send_buffer = "2MiB"', "x").send_buffer == 2 << 20
+
+
+def test_unfairness_is_none_unless_it_is_given():
+    assert parse_cluster(STAR, "x").unfairness == 0
+    assert parse_cluster(STAR + "unfairness = 0.25", "x").unfairness == 0.25
 
 
 def test_ranks_take_devices_in_the_order_of_the_placement() -> None:

@@ -6,12 +6,14 @@ from math import inf
 import numpy as np
 
 from steptime.collectives.execute import slot_offsets
+from steptime.simulate.network.moves import weights
 
 SAME = 1e-12
 
 
-def max_min(paths, bandwidth):
-    """The fair rates of messages on sets of links: fill all alike until a link is full."""
+def max_min(paths, bandwidth, weights=None):
+    """The fair rates of messages on sets of links: fill all by weight until a link is full."""
+    weights = weights or [1.0] * len(paths)
     rates = [0.0] * len(paths)
     growing = {i for i, path in enumerate(paths) if any(np.isfinite(bandwidth[k]) for k in path)}
     for i in set(range(len(paths))) - growing:
@@ -21,11 +23,11 @@ def max_min(paths, bandwidth):
         for link in {k for i in growing for k in paths[i] if np.isfinite(bandwidth[k])}:
             there = [i for i, path in enumerate(paths) if link in path]
             used = sum(rates[i] for i in there)
-            left[link] = (bandwidth[link] - used) / len(growing.intersection(there))
+            left[link] = (bandwidth[link] - used) / sum(weights[i] for i in growing & {*there})
         more = max(min(left.values()), 0.0)
         full = {link for link, room in left.items() if room <= more + 1e-12 * bandwidth[link]}
         for i in growing:
-            rates[i] += more
+            rates[i] += more * weights[i]
         growing = {i for i in growing if not full.intersection(paths[i])}
     return rates
 
@@ -40,6 +42,7 @@ class Message:
     missing: int = 2
     ranks: tuple = ()
     done: float = inf
+    weight: float = 1.0
     held: float = 0.0  # bytes: when no more are left its sender is done
     released: bool = False
 
@@ -55,9 +58,13 @@ class Rank:
     done: float = inf
 
 
-def message(cluster, src, dst, nbytes):
+def message(cluster, src, dst, nbytes, round_number=-1):
     path = [int(k) for k in cluster.paths([src], [dst])[0] if k >= 0]
-    return Message(path, sum(cluster.links.latency[k] for k in path), float(nbytes))
+    one = Message(path, sum(cluster.links.latency[k] for k in path), float(nbytes))
+    if cluster.host_of[src] != cluster.host_of[dst]:
+        ends, number = np.array([[src], [dst]], np.int32), np.array([round_number], np.int32)
+        one.weight = float(weights(cluster.unfairness, ends, number)[0])
+    return one
 
 
 def ranks_of(cluster, schedule, devices, nbytes, enters):
@@ -65,7 +72,7 @@ def ranks_of(cluster, schedule, devices, nbytes, enters):
     offsets = slot_offsets(schedule, nbytes)
     reduction = cluster.device.reduction
     ranks = [Rank(at) for at in enters]
-    for transfers in schedule.rounds():
+    for number, transfers in enumerate(schedule.rounds()):
         sizes = {}
         for row in transfers:
             src, dst, reduces = int(row["src"]), int(row["dst"]), bool(row["reduce"])
@@ -76,7 +83,7 @@ def ranks_of(cluster, schedule, devices, nbytes, enters):
                 one[1] += size * reduces
         own = [[] for _ in ranks]
         for (src, dst), (size, reduced) in sizes.items():
-            one = message(cluster, devices[src], devices[dst], size)
+            one = message(cluster, devices[src], devices[dst], size, number)
             one.reduce, one.ranks = reduced / reduction, (ranks[src], ranks[dst])
             if cluster.host_of[devices[src]] != cluster.host_of[devices[dst]]:
                 one.held = cluster.send_buffer
@@ -131,7 +138,8 @@ def simulate(cluster, messages, ranks):
     while True:
         while True:
             moving = [one for one in flows if one.ready <= now * (1 + SAME)]
-            fair = max_min([one.path for one in moving], cluster.links.bandwidth)
+            paths, counts = [one.path for one in moving], [one.weight for one in moving]
+            fair = max_min(paths, cluster.links.bandwidth, counts)
             rates = {id(one): rate for one, rate in zip(moving, fair, strict=True)}
             if not happen(now, ranks, flows, rates):
                 break

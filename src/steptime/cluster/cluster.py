@@ -141,7 +141,8 @@ class Cluster:
     hosts in order, then those of the network. ``calls``: measured times of a library's calls there,
     by kind of collective, and of messages as MESSAGE and POST. ``nccl``: where the library is NCCL.
     ``send_buffer``: how many bytes of a message to another host its sender's socket takes before
-    they leave; 0 where a message is done for both ends at once.
+    they leave; 0 where a message is done for both ends at once. ``unfairness``: by what part the
+    weight of a message to another host, in sharing links, is more or less than 1; 0: as max-min.
     """
 
     name: str
@@ -158,6 +159,7 @@ class Cluster:
     calls: Mapping[str, tuple[CallTimes, ...]] = field(default_factory=dict)
     nccl: Nccl | None = None
     send_buffer: float = 0.0
+    unfairness: float = 0.0
 
     @property
     def devices(self) -> int:

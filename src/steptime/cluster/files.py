@@ -123,6 +123,9 @@ def _cluster(top: Section, name: str) -> Cluster:
     network = _network(top, hosts, devices)
     joins = top.section("network")
     send_buffer = joins.size("send_buffer") if joins.has("send_buffer") else 0.0
+    unfairness = joins.number("unfairness") if joins.has("unfairness") else 0.0
+    if unfairness >= 1:
+        joins.refuse("unfairness", f"is {unfairness:g}: it must be below 1")
     order = _order(top.section("placement"), hosts, devices)
     speed = _speed(top.section("speeds"), hosts, devices)
     calls = _calls(top.section("calls"))
@@ -143,6 +146,7 @@ def _cluster(top: Section, name: str) -> Cluster:
         calls=calls,
         nccl=nccl,
         send_buffer=send_buffer,
+        unfairness=unfairness,
     )
 
 

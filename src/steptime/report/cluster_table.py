@@ -79,6 +79,11 @@ def _facts(shown: Cluster) -> Iterator[tuple[str, str]]:
         yield "network", shown.network.kind.replace("_", " ")
     if shown.send_buffer:
         yield "sending", f"{format_bytes(shown.send_buffer)} of a message to another host are held"
+    if shown.unfairness:
+        yield (
+            "sharing",
+            f"unevenly: a message counts as {1 - shown.unfairness:g} to {1 + shown.unfairness:g}",
+        )
     yield "ranks on", _some([_place(shown, place) for place in shown.order.tolist()])
     if shown.devices > 1:
         between = "hosts" if shown.network else "devices"

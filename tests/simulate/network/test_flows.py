@@ -236,3 +236,15 @@ def test_one_link_among_others_that_cannot_be_is_named():
 def test_a_link_that_cannot_be_is_refused(bandwidth, latency, named):
     with pytest.raises(UsageError, match=named):
         finish_times(star(2, bandwidth, latency), [0], [1], [1], [0])
+
+
+def test_unfair_sharing_changes_who_ends_first_but_not_the_last_of_all() -> None:
+    fair = star(8, 1e9, 0.0)
+    uneven = replace(fair, unfairness=0.25)
+    sends = (range(1, 8), [0] * 7, [1e9] * 7, [0] * 7)
+    assert finish_times(fair, *sends).tolist() == pytest.approx([7.0] * 7)
+    ends = finish_times(uneven, *sends)
+    assert ends.max() == pytest.approx(7.0, rel=1e-9)
+    assert 7 / 1.25 <= ends.min() < 6.5
+    alone = finish_times(uneven, [1, 2], [3, 4], [1e9, 1e9], [0, 0])
+    assert alone.tolist() == pytest.approx([1.0, 1.0])

@@ -30,6 +30,7 @@ def cases(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     object.__setattr__(cluster.device, "reduction", draw(st.sampled_from([inf, 1e5])))
     object.__setattr__(cluster, "send_buffer", draw(st.sampled_from([0.0, 0.0, 300.0, 3e4])))
+    object.__setattr__(cluster, "unfairness", draw(st.sampled_from([0.0, 0.0, 0.3, 0.9])))
     collectives = []
     for chosen in draw(st.lists(st.sampled_from(ALGORITHMS), min_size=1, max_size=3)):
         ranks = draw(st.integers(1, 6))

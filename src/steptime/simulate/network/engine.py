@@ -204,7 +204,7 @@ def take(net: Network, move: Record, path: Ints) -> int:
     flow = net.flows[number]
     flow.token, flow.nbytes, flow.left = NONE, move.nbytes, move.nbytes
     flow.rate, flow.latency, flow.reduce, flow.seen = 0.0, move.latency, move.reduce, 0
-    flow.held, flow.released = move.held, 0
+    flow.held, flow.weight, flow.released = move.held, move.weight, 0
     flow.state, flow.round, hops = WAITING, move.round, 0
     flow.device[0], flow.device[1] = move.device[0], move.device[1]
     while hops < len(path) and path[hops] != NONE:

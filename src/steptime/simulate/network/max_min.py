@@ -32,6 +32,7 @@ def join(net: Network, number: int) -> bool:
                 net.before[first >> NODE, first & ((1 << NODE) - 1)] = node
             link.first = node
             link.flows += 1
+            link.weight += net.flows[number].weight
             change(net, net.paths[number, hop])
     return limited
 
@@ -51,6 +52,7 @@ def leave(net: Network, number: int) -> None:
             else:
                 link.first = following
             link.flows -= 1
+            link.weight -= net.flows[number].weight
             if link.flows:
                 change(net, net.paths[number, hop])
 
@@ -97,8 +99,8 @@ def component(net: Network, link: int, turn: int) -> int:
     done, size = 0, 1
     while done < size:
         here = net.links[net.found[done]]
-        here.room, here.unfixed = here.bandwidth, here.flows
-        net.shares[done] = here.bandwidth / here.flows
+        here.room, here.unfixed = here.bandwidth, here.weight
+        net.shares[done] = here.bandwidth / here.weight
         done += 1
         node = here.first
         while node != NONE:
@@ -140,6 +142,9 @@ def fill(net: Network, size: int) -> None:
     room R and n flows, is a share s <= R / n, and leaves (R - s) / (n - 1) >= R / n: shares only
     rise. So a key in the heap that is out of date is too small, never too large. A link that comes
     to the top is asked again, and is the least only if its share is still the key.
+
+    A flow of weight w counts as w flows in this. Weights are whole multiples of 2^-10, so that
+    their sums are exact, and that of the flows without a rate is 0 when none is left.
     """
     for place in range(size // 2 - 1, -1, -1):
         settle(net, place, size)
@@ -159,7 +164,7 @@ def fill(net: Network, size: int) -> None:
 
 @inner
 def fix(net: Network, node: int, share: float) -> None:
-    """Give all flows of a link that have no rate yet this ``share``."""
+    """Give all flows of a link that have no rate yet this ``share``, each times its weight."""
     turn = net.counts[0].turn
     while node != NONE:
         number, hop = node >> NODE, node & ((1 << NODE) - 1)
@@ -168,9 +173,9 @@ def fix(net: Network, node: int, share: float) -> None:
             flow.seen = -turn
             for other in range(flow.hops):
                 there = net.links[net.paths[number, other]]
-                there.room -= share
-                there.unfixed -= 1
-            set_rate(net, number, share)
+                there.room -= share * flow.weight
+                there.unfixed -= flow.weight
+            set_rate(net, number, share * flow.weight)
         node = net.following[number, hop]
 
 

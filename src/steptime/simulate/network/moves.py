@@ -14,7 +14,23 @@ from steptime.simulate.network.rounds import Batch, Reader, largest_round
 from steptime.simulate.network.routes import Routes
 from steptime.simulate.network.state import MOVE, NONE, Moves
 
+_SPREAD = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio
 _BYTES_OF_TRANSFER = 210  # while a round is made: its moves, the round twice, its messages
+
+
+def weights(unfairness: float, devices: Ints, rounds: Ints) -> Floats:
+    """The weights of messages between hosts, as if drawn between 1 less and 1 more ``unfairness``.
+
+    ``devices``: of senders and receivers, shape (2, messages); the rest is of shape (messages,). A
+    message always has the same: a hash of its devices and its round (multiplicative; Knuth, The Art
+    of Computer Programming, 6.4). They are multiples of 2^-10.
+    """
+    if not unfairness:
+        return np.ones(rounds.size)
+    src, dst = devices.astype(np.uint64)
+    key = src << np.uint64(40) ^ dst << np.uint64(20) ^ (rounds + 1).astype(np.uint64)
+    drawn = ((key + np.uint64(1)) * np.uint64(_SPREAD) >> np.uint64(43)) / 2**20 - 1
+    return np.asarray(np.maximum(np.round((1 + unfairness * drawn) * 1024), 1) / 1024)
 
 
 class MoveMaker:
@@ -44,7 +60,7 @@ class MoveMaker:
         rows = np.zeros(nbytes.size, MOVE)
         rows["nbytes"], rows["latency"] = nbytes, latency
         rows["rank"] = rows["round"] = NONE
-        rows["device"] = devices.T
+        rows["device"], rows["weight"] = devices.T, self._weights(devices, rows["round"])
         return Moves(rows, paths)
 
     def check_memory(self, schedule: Schedule, devices: Ints) -> None:
@@ -58,6 +74,11 @@ class MoveMaker:
                 storage.FEWER_RANKS,
             )
 
+    def _weights(self, devices: Ints, rounds: Ints) -> Floats:
+        """The weights of messages from devices to devices in rounds, shape (messages,)."""
+        src, dst = self._cluster.host_of[devices]
+        return np.where(src != dst, weights(self._cluster.unfairness, devices, rounds), 1.0)
+
     def _of_batch(self, batch: Batch, devices: Ints) -> Moves:
         places = devices[batch.ranks]
         paths, latency = self._routes(*places)
@@ -66,5 +87,6 @@ class MoveMaker:
         rows["reduce"] = batch.reduced / self._cluster.device.reduction
         src, dst = self._cluster.host_of[places]
         rows["held"] = np.where(src != dst, self._cluster.send_buffer, 0.0)
+        rows["weight"] = self._weights(places, batch.round)
         rows["rank"], rows["device"], rows["round"] = batch.ranks.T, places.T, batch.round
         return Moves(rows, paths)

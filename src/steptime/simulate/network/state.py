@@ -63,6 +63,7 @@ FLOW = np.dtype(
         ("sent", np.float64),  # when both ranks had entered its round
         ("reduce", np.float64),  # seconds that the receiver takes to reduce it
         ("held", np.float64),  # bytes: its sender is done when no more are left; 0: on arrival
+        ("weight", np.float64),  # of its share of a link
         ("part", np.int32, 2),  # of sender and receiver
         ("device", np.int32, 2),
         ("following", np.int32, 2),  # the next end in the chain of sender and receiver
@@ -81,6 +82,7 @@ MOVE = np.dtype(
         ("latency", np.float64),  # seconds: of all links of its path
         ("reduce", np.float64),  # seconds that the receiver takes to reduce it
         ("held", np.float64),  # bytes: its sender is done when no more are left; 0: on arrival
+        ("weight", np.float64),  # of its share of a link
         ("rank", np.int32, 2),  # of sender and receiver in the collective; of a lone message -1
         ("device", np.int32, 2),
         ("round", np.int32),  # of the collective; of a lone message -1
@@ -106,7 +108,8 @@ LINK = np.dtype(
         ("bandwidth", np.float64),  # bytes/s
         ("nbytes", np.float64),  # carried so far
         ("room", np.float64),  # bytes/s not given to a flow yet
-        ("unfixed", np.int32),  # flows without a rate yet
+        ("weight", np.float64),  # of all its flows
+        ("unfixed", np.float64),  # weight of those without a rate yet
         ("flows", np.int32),
         ("first", np.int64),  # node
         ("seen", np.int32),
