@@ -206,6 +206,11 @@ def comm_hooks(wrapped: Any) -> list[Any]:
     return [hook for hook, _ in wrapped._comm_hooks]
 
 
+def is_joined(wrapped: Any) -> bool:
+    """Whether a DistributedDataParallel is within ``Join``, where ranks may end early."""
+    return bool(wrapped._join_config.enable)
+
+
 def backward_input(
     outputs: Sequence[torch.Tensor],
     gradients: Sequence[torch.Tensor] | None,

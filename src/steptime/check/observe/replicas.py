@@ -44,6 +44,7 @@ class Replicas:
         self._every = max(1, int(os.environ.get(EVERY_VARIABLE, _EVERY)))
         self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._joined: weakref.WeakSet[Any] = weakref.WeakSet()
         self._reduced_before: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
         self._reduced = self._reductions = 0
@@ -88,6 +89,8 @@ class Replicas:
             wrapped = model.wrapped()
             if wrapped is None or wrapped.process_group.size() < 2:
                 continue
+            if compat.is_joined(wrapped):
+                self._joined.add(optimizer)
             gradients = [
                 (name, parameter)
                 for name, parameter in model.replicated()
@@ -123,7 +126,10 @@ class Replicas:
         self._by_hand.clear()
 
     def end(self) -> None:
-        """Say how many steps each optimizer made, and what DDP looked for in vain."""
+        """Say how many steps each optimizer made, and what DDP looked for in vain.
+
+        Under ``Join`` a rank may make fewer: in the end it is given the parameters of another.
+        """
         for model in self._models.known:
             if model.looks and not model.has_unused:
                 self._log.note(
@@ -133,6 +139,8 @@ class Replicas:
                     looking_ns=model.looking_ns,
                 )
         for optimizer, step in list(self._steps.items()):
+            if optimizer in self._joined:
+                continue
             self._log.note(
                 observed=STEPS,
                 optimizer=self._numbers[optimizer],
