@@ -59,7 +59,7 @@ def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
     assert verdict.exit_code == 1
 
 
-@pytest.mark.parametrize("number", [*QUICK, "05"])
+@pytest.mark.parametrize("number", [*QUICK, "05", "55"])
 def test_check_is_silent_about_the_twin(number: str, tmp_path: Path) -> None:
     (file,) = (file for file in FAULTS if file.name.startswith(number))
     twin = gallery.expected(_twin(file))
