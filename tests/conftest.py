@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -36,6 +37,9 @@ settings.register_profile(
     "steptime", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("steptime")
+
+# Commands start sooner, and tests are collected in half the time, where what was compiled is kept.
+sys.dont_write_bytecode = False
 
 # A shell starts a background command with SIGINT ignored, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -83,7 +87,6 @@ class Leftovers:
         os.environ[SESSION] = str(self.folder)
         # Last of all: multiprocessing removes its own folder within at -100.
         Finalize(None, shutil.rmtree, (self.folder, True), exitpriority=-200)
-        # Commands start sooner where the code of those before them is kept.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
     @pytest.hookimpl(trylast=True)

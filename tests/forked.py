@@ -24,13 +24,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from cli.command import HANG_S, NOT_INHERITED, Ended, within
 from ranks import FORKED
 from steptime.record.start import VARIABLE, start_from_environment
 
-LAUNCHER = ["torch.distributed.run"]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def forked(
@@ -130,19 +131,21 @@ def _be(words: Sequence[str], environ: Mapping[str, str]) -> None:
     os.environ.update(environ)
     sys.stdout = os.fdopen(1, "w", 1 if words[0] == "-u" else -1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", closefd=False)
+    sys.orig_argv = [sys.executable, *words]
     first, *rest = words[1:] if words[0] == "-u" else words
+    sys.argv = rest if first == "-m" else [first, *rest]
+    here = Path.cwd() if first == "-m" else Path(first).resolve().parent
+    sys.path[:0] = [str(here), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     # A launcher that recorded itself would hand its recording on to its ranks.
-    if VARIABLE in environ and rest[:1] != LAUNCHER:
+    if VARIABLE in environ and rest[:1] != [TORCHRUN[1]]:
         start_from_environment()
-    of_modules = environ.get("PYTHONPATH", "").split(os.pathsep)
     if first == "-m":
-        sys.argv = list(rest)
-        sys.path[:0] = [str(Path.cwd()), *filter(None, of_modules)]
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
-        sys.argv = [first, *rest]
-        sys.path[:0] = [str(Path(first).resolve().parent), *filter(None, of_modules)]
-        runpy.run_path(first, run_name="__main__")
+        # It lives on while functions are called at the exit; runpy's would not.
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        module.__file__ = first
+        exec(compile(Path(first).read_bytes(), first, "exec"), vars(module))  # noqa: S102
 
 
 def _run(program: Callable[[], None]) -> NoReturn:
