@@ -68,8 +68,8 @@ def slurm() -> list[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: tests wait for times to pass and for others to come."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more than there are cores: tests wait for times to pass and for others to come."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
