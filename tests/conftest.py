@@ -26,6 +26,8 @@ FIRST = (
     *("submit", "train"),
 )
 """Folders whose files take long: they go first, so that no worker is left alone with one."""
+WAITING = "backend"
+"""The folder whose tests mostly wait: its files are spread among those that compute."""
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """Processes of Python's own, which end with the one that uses them."""
 OF_MPI = ("mpich_shm_", "ucx_shm_", "vader_segment", "sm_segment")
@@ -73,7 +75,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in FIRST)
+    folders = {item.path: item.path.relative_to(TESTS).parts[0] for item in items}
+    long = [path for path, folder in folders.items() if folder in FIRST]
+    place = {}
+    for waits in (True, False):
+        files = [path for path in long if (folders[path] == WAITING) == waits]
+        place |= {path: number / len(files) for number, path in enumerate(files)}
+    items.sort(key=lambda item: place.get(item.path, 1))
 
 
 class Leftovers:
