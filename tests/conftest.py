@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ FIRST = (
     *("submit", "train"),
 )
 """Folders whose files take long: they go first, so that no worker is left alone with one."""
+WAITING = "backend"
+"""The folder whose tests mostly wait: its files are spread among those that compute."""
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 """Processes of Python's own, which end with the one that uses them."""
 OF_MPI = ("mpich_shm_", "ucx_shm_", "vader_segment", "sm_segment")
@@ -36,6 +39,9 @@ settings.register_profile(
     "steptime", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("steptime")
+
+# Commands start sooner, and tests are collected in half the time, where what was compiled is kept.
+sys.dont_write_bytecode = False
 
 # A shell starts a background command with SIGINT ignored, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -64,12 +70,18 @@ def slurm() -> list[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: tests wait for times to pass and for others to come."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more than there are cores: tests wait for times to pass and for others to come."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in FIRST)
+    folders = {item.path: item.path.relative_to(TESTS).parts[0] for item in items}
+    long = [path for path, folder in folders.items() if folder in FIRST]
+    place = {}
+    for waits in (True, False):
+        files = [path for path in long if (folders[path] == WAITING) == waits]
+        place |= {path: number / len(files) for number, path in enumerate(files)}
+    items.sort(key=lambda item: place.get(item.path, 1))
 
 
 class Leftovers:
@@ -83,7 +95,6 @@ class Leftovers:
         os.environ[SESSION] = str(self.folder)
         # Last of all: multiprocessing removes its own folder within at -100.
         Finalize(None, shutil.rmtree, (self.folder, True), exitpriority=-200)
-        # Commands start sooner where the code of those before them is kept.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
     @pytest.hookimpl(trylast=True)

@@ -1,43 +1,53 @@
-"""The command with its ranks, forked from one process that has imported torch already.
+"""Python, forked from a process that has imported torch already, in place of a new one.
 
-A command that starts ranks takes a second and a half for each of them to import torch, which is
-more than most tests of what it says take besides. Here nothing but the start differs: the command
-is a process of its own, starts its ranks as it always does, and each of them runs the command line
-from its beginning. What a test proves of starting, of signals or of Python's own variables needs
-``cli.command.run``.
+Every process that imports torch takes a second and a half for that, which is more than most tests
+of what a command or a script says take besides. Here nothing but the start differs: the command is
+a process of its own, and wherever it starts Python, as ranks or as torch's own launcher, the new
+process is a fork that begins at the beginning, with the arguments, variables and files that it was
+given. What a test proves of starting, of imports, of signals or of Python's own variables needs a
+real start.
 """
 
 import asyncio
 import atexit
 import gc
+import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
-from types import SimpleNamespace
-from typing import NoReturn
+from types import ModuleType
+from typing import Any, NoReturn
 
 from cli.command import HANG_S, NOT_INHERITED, Ended, within
 from ranks import FORKED
-from steptime.cli import main
-from steptime.launch import process
+from steptime.record.start import VARIABLE, start_from_environment
 
-THIS = [sys.executable, "-m", "steptime"]
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def forked(
     *words: str, folder: Path, environ: Mapping[str, str] | None = None, led: str = ""
 ) -> Ended:
-    """Run the command to its end in ``folder``; it must leave no process behind.
+    """Run ``steptime WORDS`` to its end in ``folder``; it must leave no process behind.
 
     ``led``: Python that a script of the user's would run before it calls the command line.
     """
+    return forked_python("-m", "steptime", *words, folder=folder, environ=environ, led=led)
+
+
+def forked_python(
+    *words: str, folder: Path, environ: Mapping[str, str] | None = None, led: str = ""
+) -> Ended:
+    """Run ``python WORDS``, a module or a script with its arguments, as ``forked`` does."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     start = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -52,41 +62,26 @@ def forked(
     return Ended(command.exitcode, said[0], said[1], time.monotonic() - start)
 
 
-class ForkedRank:
-    """To ``start_rank`` what subprocess.Popen is: a fork of this process in place of a new one."""
+class ForkedPopen(subprocess.Popen[Any]):
+    """A Popen that forks this process where it would start another Python.
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        stdin: int,
-        stdout: int | None,
-        stderr: int | None,  # noqa: ARG002 - goes where stdout goes, as start_rank has it
-        pass_fds: Collection[int],
-        bufsize: int,
-    ) -> None:
-        assert [*command[:3]] == THIS
-        assert stdin == subprocess.DEVNULL
-        reader, writer = os.pipe() if stdout else (None, None)
-        self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            _run(lambda: _be_rank(command[3:], env, writer, pass_fds))
-        if writer is not None:
-            os.close(writer)
-        self.stdout = None if reader is None else os.fdopen(reader, "rb", bufsize)
+    What it calls in the new process, which has its files and its session by then, never returns.
+    """
 
-    def wait(self) -> int:
-        """The exit code, or minus the number of the signal that ended it."""
-        if self.returncode is None:
-            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.returncode
+    def __init__(self, args: Sequence[str], **options: Any) -> None:
+        if args[0] == sys.executable:
+            environ = dict(os.environ if options.get("env") is None else options["env"])
+            before, inherited = options.get("preexec_fn"), options.get("pass_fds", ())
+            words = list(args[1:])
 
-    def send_signal(self, number: int) -> None:
-        """Send a signal to a rank that has not been waited for."""
-        if self.returncode is None:
-            os.kill(self.pid, number)
+            def be_python() -> NoReturn:
+                if before is not None:
+                    before()
+                _drop_what_is_of_the_parent(inherited)
+                _run(lambda: _be(words, environ))
+
+            options["preexec_fn"] = be_python
+        super().__init__(args, **options)
 
 
 def _command(
@@ -96,6 +91,9 @@ def _command(
     files: Sequence[str],
     led: str,
 ) -> NoReturn:
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+    multiprocessing.set_start_method(None, force=True)  # that of a new Python
     gc.freeze()  # what was imported is nothing that a rank would have to look through
     os.setsid()  # by which its processes are known
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -105,53 +103,67 @@ def _command(
         os.close(file)
     os.chdir(folder)
     exec(led, {})  # noqa: S102
-    process.subprocess = SimpleNamespace(  # type: ignore[assignment,attr-defined]
-        Popen=ForkedRank,
-        DEVNULL=subprocess.DEVNULL,
-        PIPE=subprocess.PIPE,
-        STDOUT=subprocess.STDOUT,
-    )
+    subprocess.Popen = subprocess_handler.Popen = ForkedPopen  # type: ignore[misc]
     _run(lambda: _be(words, environ))
 
 
-def _be_rank(
-    words: Sequence[str], environ: Mapping[str, str], output: int | None, inherited: Collection[int]
-) -> int:
-    """Drop all that a new process would not have of the launcher, and be the rank."""
+def _drop_what_is_of_the_parent(inherited: Collection[int]) -> None:
+    """Drop all that a new process would not have of the one that starts it."""
+    gc.enable()  # it is not while Popen forks
     asyncio.events._set_running_loop(None)
     signal.set_wakeup_fd(-1)
-    for number in process.stops():
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if output is not None:
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+    resource_tracker._resource_tracker = resource_tracker.ResourceTracker()  # its pipe is closed
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python has it from its start
     for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
         if number > 2 and number not in inherited:
             with suppress(OSError):
                 os.close(number)
-    return _be(words, environ)
 
 
-def _be(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Be ``steptime WORDS`` in this process."""
+def _be(words: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Be ``python WORDS`` in this process."""
     os.environ.clear()
     os.environ.update(environ)
-    sys.argv = ["steptime", *words]
-    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", 1 if words[0] == "-u" else -1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", closefd=False)
-    return main()
+    sys.orig_argv = [sys.executable, *words]
+    first, *rest = words[1:] if words[0] == "-u" else words
+    sys.argv = rest if first == "-m" else [first, *rest]
+    here = Path.cwd() if first == "-m" else Path(first).resolve().parent
+    sys.path[:0] = [str(here), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
+    # A launcher that recorded itself would hand its recording on to its ranks.
+    if VARIABLE in environ and rest[:1] != [TORCHRUN[1]]:
+        start_from_environment()
+    if first == "-m":
+        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    else:
+        # It lives on while functions are called at the exit; runpy's would not.
+        module = sys.modules["__main__"] = ModuleType("__main__")
+        module.__file__ = first
+        exec(compile(Path(first).read_bytes(), first, "exec"), vars(module))  # noqa: S102
 
 
-def _run(program: Callable[[], int]) -> NoReturn:
-    """End this process as Python ends with what the program returns."""
-    code = 1
+def _run(program: Callable[[], None]) -> NoReturn:
+    """End this process as Python ends with what the program does."""
+    code = 0
     try:
-        code = program()
+        program()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
-        traceback.print_exc()
+        code = 1
+        sys.excepthook(*sys.exc_info())  # a recording has its own
     finally:
-        atexit._run_exitfuncs()
+        with suppress(BaseException):
+            threading._shutdown()
+            atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()

@@ -1,11 +1,12 @@
 """Scripts run on real ranks under the observers of check, and what the judges say of them."""
 
 import os
-import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from cli.command import Ended
+from forked import forked_python
 from recorded_scripts import START
 from steptime.check.finding import Finding
 from steptime.check.job import Job
@@ -13,24 +14,18 @@ from steptime.check.judging import judged
 from steptime.record.read import read_logs
 from steptime.record.start import OBSERVERS_VARIABLE, recording_environment
 
-_HANGS_AFTER_S = 540.0
 
-
-def findings_of(folder: Path, body: str, ranks: int = 2) -> list[Finding]:
+def findings_of(
+    folder: Path, body: str, ranks: int = 2, start: Callable[..., Ended] = forked_python
+) -> list[Finding]:
     """What all judges find in a script that goes on after START and ends well."""
     file = folder / "script.py"
     file.write_text(START + body)
     environ = recording_environment(os.environ, folder)
     environ[OBSERVERS_VARIABLE] = "steptime.check.observe"
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    done = subprocess.run(
-        [sys.executable, *torchrun, str(file)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=_HANGS_AFTER_S,
-    )
-    assert done.returncode == 0, done.stderr
+    done = start(*torchrun, str(file), folder=folder, environ=environ)
+    assert done.code == 0, done.err
     return judged(Job(logs=read_logs(folder), now_ns=time.time_ns()))
 
 

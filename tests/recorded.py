@@ -1,10 +1,10 @@
 """``steptime record`` of a script, and what is then known of its calls."""
 
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from cli.command import Ended
+from forked import forked
 from steptime.program import Collective, Op, Recv, Send
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog
@@ -18,19 +18,14 @@ def record(
     *arguments: str,
     words: Sequence[str] | None = None,
     environ: Mapping[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
+    start: Callable[..., Ended] = forked,
+) -> Ended:
     """``steptime record`` of a script, by default on 2 ranks; the run is in ``folder / "run"``."""
     file = folder / "script.py"
     file.write_text(script)
     options = ["--ranks", "2"] if words is None else words
-    command = [sys.executable, "-m", "steptime", "record", *options, "--out", str(folder / "run")]
-    return subprocess.run(
-        [*command, str(file), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-        env=environ,
-    )
+    command = ["record", *options, "--out", str(folder / "run"), str(file), *arguments]
+    return start(*command, folder=folder, environ=environ)
 
 
 def calls_of(log: ProcessLog) -> list[tuple[str, int]]:

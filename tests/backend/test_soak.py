@@ -9,10 +9,10 @@ import pytest
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 
-@pytest.mark.parametrize("calls", [80, pytest.param(1000, marks=pytest.mark.slow)])
-def test_random_collectives_give_what_is_right_and_leave_nothing(calls: int) -> None:
+@pytest.mark.slow
+def test_random_collectives_give_what_is_right_and_leave_nothing() -> None:
     ended = subprocess.run(
-        [sys.executable, str(SOAK), "--calls", str(calls), "--ranks", "3", "--seed", "7"],
+        [sys.executable, str(SOAK), "--calls", "1000", "--ranks", "3", "--seed", "7"],
         capture_output=True,
         text=True,
         timeout=600,

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import steptime as st
+from cli.command import Ended
+from forked import forked
 
 sys.path.insert(0, str(Path(__file__).parent))
 import broken_scripts as scripts
@@ -21,18 +23,13 @@ _HANGS_AFTER_S = 540.0
 
 def _check(
     folder: Path, script: str, *arguments: str, options: tuple[str, ...] = ("--ranks", "2")
-) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+) -> tuple[Ended, dict[str, Any]]:
     """``steptime check`` of a script, and its last line of stdout."""
     file = folder / "script.py"
     file.write_text(script)
     words = ["check", "--json", *options, "--out", str(folder / "run"), str(file), *arguments]
-    done = subprocess.run(
-        [sys.executable, "-m", "steptime", *words],
-        capture_output=True,
-        text=True,
-        timeout=_HANGS_AFTER_S,
-    )
-    answer = json.loads(done.stdout.splitlines()[-1])
+    done = forked(*words, folder=folder)
+    answer = json.loads(done.out.splitlines()[-1])
     assert json.loads((folder / "run" / "run.json").read_text())["findings"] == answer["findings"]
     return done, answer
 
@@ -55,9 +52,9 @@ def _at(finding: dict[str, Any], rank: int) -> set[int]:
 
 def test_a_sound_script_keeps_its_output_and_nothing_is_found(tmp_path: Path) -> None:
     done, answer = _check(tmp_path, scripts.SOUND, "--json", "x")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert (answer["ok"], answer["findings"], answer["exit_code"]) == (True, [], 0)
-    assert done.stdout.count("sound ['--json', 'x']") == 2
+    assert done.out.count("sound ['--json', 'x']") == 2
 
 
 def test_ranks_that_both_send_first_stand_in_a_circle(tmp_path: Path) -> None:
@@ -65,7 +62,7 @@ def test_ranks_that_both_send_first_stand_in_a_circle(tmp_path: Path) -> None:
     done, answer = _check(tmp_path, scripts.BOTH_SEND)
     took_s = time.monotonic() - begun
     finding = _one(answer)
-    assert (done.returncode, answer["ok"], answer["ended_by_check"]) == (1, False, True)
+    assert (done.code, answer["ok"], answer["ended_by_check"]) == (1, False, True)
     assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])
     assert "send first" in finding["what"]
     for rank in (0, 1):
@@ -107,7 +104,7 @@ def test_shapes_that_differ_are_told_also_where_the_backend_fails(tmp_path: Path
 def test_a_rank_with_fewer_calls_is_missing(tmp_path: Path) -> None:
     done, answer = _check(tmp_path, scripts.UNEVEN)
     finding = _one(answer)
-    assert done.returncode == 1
+    assert done.code == 1
     assert (finding["kind"], finding["ranks"]) == ("missing", [0])
     assert _at(finding, 1) == _lines(scripts.UNEVEN, "here")
 
@@ -135,7 +132,7 @@ def test_the_rank_that_died_is_named_and_not_those_that_lost_it(
 ) -> None:
     done, answer = _check(tmp_path, script)
     finding = _one(answer)
-    assert done.returncode == 1
+    assert done.code == 1
     assert (finding["kind"], finding["ranks"]) == ("died", [1])
     assert _lines(script, "there") <= _at(finding, 1)
     assert _at(finding, 0) == _lines(script, "here")
@@ -234,7 +231,7 @@ def _is_ours(path: Path) -> bool:
 
 def test_a_script_keeps_its_exit_code(tmp_path: Path) -> None:
     done, answer = _check(tmp_path, "raise SystemExit(7)", options=())
-    assert (done.returncode, answer["exit_code"], answer["findings"]) == (7, 7, [])
+    assert (done.code, answer["exit_code"], answer["findings"]) == (7, 7, [])
 
 
 def test_only_the_kinds_that_are_asked_for_fail(tmp_path: Path) -> None:
@@ -244,7 +241,7 @@ def test_only_the_kinds_that_are_asked_for_fail(tmp_path: Path) -> None:
     assert answer["ok"]
     assert [one["kind"] for one in answer["findings"]] == ["mismatch"]
     # It failed by itself, or stood still and was ended.
-    assert (done.returncode, answer["exit_code"]) in {(1, None), (1, 1)}
+    assert (done.code, answer["exit_code"]) in {(1, None), (1, 1)}
 
 
 @pytest.mark.parametrize(

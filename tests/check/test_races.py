@@ -1,7 +1,11 @@
 """Races of scripts with their calls: each is found at its line, and what is right is left alone."""
 
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from cli.command import HANG_S, Ended
 from observed_scripts import findings_of, marked
 from steptime.check.finding import FindingKind
 
@@ -119,5 +123,16 @@ def test_calls_that_are_waited_for_are_no_race(tmp_path: Path) -> None:
 
 
 def test_to_watch_an_operator_needs_no_compiler(tmp_path: Path) -> None:
-    found = [one for one in findings_of(tmp_path, LATE) if one.kind is FindingKind.RACE]
+    found = [
+        one for one in findings_of(tmp_path, LATE, start=_start) if one.kind is FindingKind.RACE
+    ]
     assert [sorted(marked(one)) for one in found] == [["reads", "reduces"]]
+
+
+def _start(*words: str, folder: Path, environ: Mapping[str, str]) -> Ended:
+    """Run ``python WORDS`` as a new process, in which nothing has been imported."""
+    command = [sys.executable, *words]
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=HANG_S
+    )
+    return Ended(done.returncode, done.stdout, done.stderr, 0.0)

@@ -12,8 +12,8 @@ import pytest
 from cli.command import HANG_S, MPIEXEC, here, run, started, within
 from forked import forked
 
-pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
-MPI = ("--backend", "mpi", "--ranks", "3", "-n", "4")
+ON_MPI = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
+THREE = ("--ranks", "3", "-n", "4")
 HALF = {"time_us", "algbw_GBps", "busbw_GBps", "wrong"}
 BROKEN = """
 from steptime.collectives import algorithm, send
@@ -72,7 +72,7 @@ def test_gloo_in_json_and_csv(tmp_path):
 
 def test_algorithms_take_turns_and_one_is_the_fastest_only_where_that_is_told(tmp_path):
     words = "bench -b 1K -e 64K -f 64 -n 6 --turns 3 --seed 7 --algorithms ring,builtin,circulant"
-    ended = run(*words.split(), "--json", *MPI[:2], "--ranks", "2", folder=tmp_path)
+    ended = forked(*words.split(), "--json", "--ranks", "2", folder=tmp_path)
     assert ended.code == 0, ended.err
     result = ended.json
     names = {"ring", "builtin", "circulant"}
@@ -101,7 +101,7 @@ def test_algorithms_take_turns_and_one_is_the_fastest_only_where_that_is_told(tm
 
 def test_it_goes_on_until_a_difference_is_seen(tmp_path):
     words = "bench -b 4 -e 4 --see 5% --turns 9 --algorithms ring,builtin --json"
-    ended = run(*words.split(), *MPI[:2], "--ranks", "2", folder=tmp_path)
+    ended = forked(*words.split(), "--ranks", "2", folder=tmp_path)
     assert ended.code == 0, ended.err
     (contest,) = ended.json["contests"]
     assert len(contest["turns"]) in (8, 9), "8 are the least that tell whether they suffice"
@@ -109,15 +109,15 @@ def test_it_goes_on_until_a_difference_is_seen(tmp_path):
 
 def test_no_turn_begins_when_the_time_is_over(tmp_path):
     words = "bench -b 4 -e 4 --see 0.01% --within 1us --algorithms ring,builtin --json"
-    ended = run(*words.split(), *MPI[:2], "--ranks", "2", folder=tmp_path)
+    ended = forked(*words.split(), "--ranks", "2", folder=tmp_path)
     assert ended.code == 0, ended.err
     (contest,) = ended.json["contests"]
     assert len(contest["turns"]) == 1
 
 
 def test_the_columns_are_those_of_nccl_tests(tmp_path):
-    ended = run(
-        "bench", "all_gather", "-b", "1K", "-e", "64K", "-d", "double", *MPI, folder=tmp_path
+    ended = forked(
+        "bench", "all_gather", "-b", "1K", "-e", "64K", "-d", "double", *THREE, folder=tmp_path
     )
     assert ended.code == 0, ended.err
     lines = ended.out.splitlines()
@@ -151,13 +151,15 @@ def test_the_columns_are_those_of_nccl_tests(tmp_path):
 
 def test_a_narrow_terminal_and_osu(tmp_path):
     several = "builtin,ring,recursive_doubling"
-    words = ("bench", "-b", "64", "-e", "64", "--algorithms", several, *MPI)
-    narrow = run(*words, folder=tmp_path, environ={"COLUMNS": "80"})
+    words = ("bench", "-b", "64", "-e", "64", "--algorithms", several, *THREE)
+    narrow = forked(*words, folder=tmp_path, environ={"COLUMNS": "80"})
     assert narrow.code == 0, narrow.err
     table = narrow.out[: narrow.out.index("# Out of bounds")].splitlines()
     assert "recursive_doubling" in narrow.out
     assert max(len(line) for line in table if line[0] == " ") <= 80
-    osu = run("bench", "broadcast", "-r", "2", "-e", "64", "--style", "osu", *MPI, folder=tmp_path)
+    osu = forked(
+        "bench", "broadcast", "-r", "2", "-e", "64", "--style", "osu", *THREE, folder=tmp_path
+    )
     assert "# Size" in osu.out
     rows = [line.split() for line in osu.out.splitlines() if line[0].isdigit()]
     assert [row[0] for row in rows] == ["4", "16", "64"]
@@ -167,8 +169,8 @@ def test_a_narrow_terminal_and_osu(tmp_path):
 
 def test_a_wrong_algorithm_is_found(tmp_path):
     (tmp_path / "mine.py").write_text(BROKEN)
-    words = ("bench", "-b", "4K", "-e", "4K", "--algorithms", "builtin,mine.py", "--json", *MPI)
-    ended = run(*words, "--out", "here", folder=tmp_path)
+    words = ("bench", "-b", "4K", "-e", "4K", "--algorithms", "builtin,mine.py", "--json", *THREE)
+    ended = forked(*words, "--out", "here", folder=tmp_path)
     assert ended.code == 1
     assert "elements of the results are wrong" in ended.json["error"]
     rows = json.loads((tmp_path / "here" / "run.json").read_text())["rows"]
@@ -179,7 +181,7 @@ def test_a_wrong_algorithm_is_found(tmp_path):
 
 
 def test_links_between_all_pairs(tmp_path):
-    ended = run("bench", "sendrecv", "-e", "64K", "-f", "64", "--json", *MPI, folder=tmp_path)
+    ended = forked("bench", "sendrecv", "-e", "64K", "-f", "64", "--json", *THREE, folder=tmp_path)
     assert ended.code == 0, ended.err
     pairs = ended.json["pairs"]
     assert {(p["src"], p["dst"]) for p in pairs} == {
@@ -194,6 +196,7 @@ def test_links_between_all_pairs(tmp_path):
     assert "from 2" in ended.err
 
 
+@ON_MPI
 def test_under_mpirun(tmp_path):
     words = ("bench", "barrier", "--backend", "mpi", "--json")
     ended = run(*words, folder=tmp_path, launcher=(MPIEXEC, "-n", "2"))
@@ -203,6 +206,7 @@ def test_under_mpirun(tmp_path):
     assert ended.json["rows"][0]["out_of_place"]["wrong"] is None
 
 
+@ON_MPI
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_killed_rank_is_named(victim, tmp_path):
     words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--json", "--backend", "mpi")
@@ -217,6 +221,7 @@ def test_a_killed_rank_is_named(victim, tmp_path):
     assert not [path for path in segments if Path(path).exists()]
 
 
+@ON_MPI
 def test_it_stops_on_request_and_leaves_no_process(tmp_path):
     words = ("bench", "-b", "64M", "-e", "64M", "-n", "10000", "--backend", "mpi")
     with started(*words, "--ranks", "2", folder=tmp_path) as running:

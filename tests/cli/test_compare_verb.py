@@ -67,7 +67,7 @@ def entries(answer: dict[str, Any]) -> dict[str, Any]:
 def test_a_person_gets_a_table_and_a_run_directory(text: Path, tmp_path: Path) -> None:
     few = ["server", "overlapped"]
     words = tiny(text, ranks=RANKS, warmup=0, strategies=",".join(few))
-    ended = run("compare", *words, folder=tmp_path, environ={"COLUMNS": "160"})
+    ended = forked("compare", *words, folder=tmp_path, environ={"COLUMNS": "160"})
     assert (ended.code, ended.err) == (0, "")
     for name in few:
         assert re.search(rf"^ *{name} +\d", ended.out, re.MULTILINE), name

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from command import run
+from command import here, run
 
 from steptime import __version__
 from steptime.cli import build_app
@@ -36,8 +36,8 @@ HELP = [["--help"], ["compare", "--help"], ["train", "--help"], ["--version"]]
 
 
 @pytest.mark.parametrize("words", HELP, ids=" ".join)
-def test_help_is_quick_and_fits_the_terminal(words: Sequence[str], tmp_path: Path) -> None:
-    ended = run(*words, folder=tmp_path)
+def test_help_fits_the_terminal(words: Sequence[str], tmp_path: Path) -> None:
+    ended = here(*words, folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.strip()
     assert max(len(line) for line in ended.out.splitlines()) <= 80

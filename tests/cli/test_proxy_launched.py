@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command import MPIEXEC, TORCHRUN, run
+from command import MPIEXEC, STEPTIME, run
+
+from forked import TORCHRUN, forked_python
 
 PIPELINE = ("proxy", "gpt2-124M", "--layers", "2", "--pipeline", "2", "--tokens", "32")
 SHORT = ("--scale-bytes", "1/64", "--steps", "3", "--warmup", "1", "--json", "--out", "out")
@@ -26,7 +28,7 @@ def test_ranks_of_mpirun_need_little_beside_their_buffers(tmp_path: Path) -> Non
 
 def test_ranks_of_torchrun_run_it_too(tmp_path: Path) -> None:
     words = (*PIPELINE, *SHORT, "--compute-time", "2ms")
-    ended = run(*words, launcher=TORCHRUN, folder=tmp_path)
+    ended = forked_python(*TORCHRUN, STEPTIME, *words, folder=tmp_path)
     assert ended.code == 0, ended.err
     told = ended.json
     assert (told["launcher"], told["ranks"]) == ("torchrun", 2)

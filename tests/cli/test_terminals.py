@@ -54,13 +54,13 @@ HERE = [
 ]
 """What starts no ranks, in a folder with two runs of compare, a and b."""
 
-ON_MPI = [
-    "bench all_reduce -b 1K -e 32K -f 32 -n 2 --algorithms builtin,ring",
-    "bench sendrecv -b 1K -e 1K -n 2",
-    "tune all_gather -b 1K -e 64K -f 64 -n 2",
+ON_RANKS = [
+    "bench all_reduce --ranks 2 -b 1K -e 32K -f 32 -n 2 --algorithms builtin,ring",
+    "bench sendrecv --ranks 2 -b 1K -e 1K -n 2",
+    "tune all_gather --ranks 2 -b 1K -e 64K -f 64 -n 2",
     "proxy gpt2-124M --ranks 2 --layers 2 --scale-bytes 1/4096 --compute nothing --steps 2",
 ]
-"""What starts ranks without torch."""
+"""What starts ranks, with torch and without."""
 
 VERBS = [name for name in build_app() if not name.startswith("-")]
 
@@ -106,23 +106,19 @@ def test_what_starts_no_ranks(words: str, live: Live) -> None:
     check_object(here(*shlex.split(words), "--json", folder=live.folder), words.split()[0])
 
 
-@pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
-@pytest.mark.parametrize("columns", [80, pytest.param(160, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("words", ON_MPI)
-def test_what_starts_ranks(words: str, columns: int, tmp_path: Path) -> None:
-    ranks = [] if "--ranks" in words else ["--ranks", "2"]
-    all_words = [*shlex.split(words), *ranks, "--backend", "mpi"]
-    environ = {"COLUMNS": str(columns)}
-    check_lines(run(*all_words, folder=tmp_path, environ=environ), columns)
+@pytest.mark.parametrize("words", ON_RANKS)
+def test_what_starts_ranks(words: str, tmp_path: Path) -> None:
+    ended = forked(*shlex.split(words), folder=tmp_path, environ={"COLUMNS": "80"})
+    check_lines(ended, 80)
 
 
-@pytest.mark.slow  # the tests of each verb read its object
+@pytest.mark.slow
 @pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
-@pytest.mark.parametrize("words", ON_MPI)
-def test_what_starts_ranks_as_an_object(words: str, tmp_path: Path) -> None:
-    ranks = [] if "--ranks" in words else ["--ranks", "2"]
-    all_words = [*shlex.split(words), *ranks, "--backend", "mpi", "--json", "--quiet"]
-    check_object(run(*all_words, folder=tmp_path), words.split()[0])
+@pytest.mark.parametrize("words", ON_RANKS)
+def test_what_starts_ranks_of_mpi(words: str, tmp_path: Path) -> None:
+    words_of_mpi = [*shlex.split(words), "--backend", "mpi"]
+    check_lines(run(*words_of_mpi, folder=tmp_path, environ={"COLUMNS": "160"}), 160)
+    check_object(run(*words_of_mpi, "--json", "--quiet", folder=tmp_path), words.split()[0])
 
 
 @pytest.mark.parametrize(
@@ -139,7 +135,7 @@ def test_a_training(person: str, program: str, verb: str, live: Live) -> None:
 
 def test_every_verb_is_tried() -> None:
     elsewhere = {"check", "compare", "emulate", "on", "record", "replay", "train"}
-    assert {words.split()[0] for words in (*HERE, *ON_MPI)} | elsewhere == set(VERBS)
+    assert {words.split()[0] for words in (*HERE, *ON_RANKS)} | elsewhere == set(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)

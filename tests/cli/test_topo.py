@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ code = main()
 print(*sorted({"torch", "numba", "plotly"} & set(sys.modules)), file=sys.stderr)
 sys.exit(code)
 """
+
+OF_FEW_BYTES = """
+from steptime.study import calibrate
+calibrate.measure_calls.__defaults__ = ((4 << 10, 256 << 10),)
+"""
+"""Calls are timed at two sizes, which takes a tenth of the time."""
 
 
 def test_this_machine_without_torch(tmp_path):
@@ -60,15 +67,20 @@ def test_what_another_machine_is_in_json(tmp_path):
 @pytest.mark.parametrize(
     "backend",
     [
-        pytest.param("gloo", marks=pytest.mark.slow),
-        pytest.param("mpi", marks=pytest.mark.skipif(not MPIEXEC, reason="there is no MPI here")),
+        "gloo",
+        pytest.param(
+            "mpi",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(not MPIEXEC, reason="there is no MPI here"),
+            ],
+        ),
     ],
 )
 def test_measured_links_are_a_cluster(backend, tmp_path):
-    ended = run(
-        "topo", "--measure", "--ranks", "2", "--threads", "1", "--json", "--cluster-file", "c.toml",
-        "--backend", backend, folder=tmp_path,
-    )  # fmt: skip
+    words = ("topo", "--measure", "--ranks", "2", "--threads", "1", "--json", "--backend", backend)
+    start = partial(forked, led=OF_FEW_BYTES) if backend == "gloo" else run
+    ended = start(*words, "--cluster-file", "c.toml", folder=tmp_path)
     assert ended.code == 0, ended.err
     found = ended.json
     assert found["source"] == found["device"]["source"] == "measured"

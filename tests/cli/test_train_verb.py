@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command import FILES, Ended, options, run, tiny
+from command import FILES, Ended, options, tiny
 
 from forked import forked
 
@@ -139,7 +139,7 @@ def test_it_starts_from_weights_in_llm_c_format(
 
 
 def test_a_person_reads_how_it_goes(text: Path, tmp_path: Path) -> None:
-    ended = run("train", *tiny(text), folder=tmp_path)
+    ended = forked("train", *tiny(text), folder=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0].startswith("GPT-2 of 21,984 parameters on")

@@ -5,18 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli.command import MPIEXEC, here, run
+from cli.command import here
 from cli.test_bench import BROKEN
+from forked import forked
 from steptime.cli.tune import _line
 from steptime.collectives.selection import Selection
 from steptime.measure.sizes import parse_size
 
-pytestmark = pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
-
 
 def test_it_writes_a_selection_that_can_be_read(tmp_path):
-    words = "tune all_gather --backend mpi --ranks 3 -e 64K -f 64 --json --quiet"
-    ended = run(*words.split(), folder=tmp_path)
+    words = "tune all_gather --ranks 3 -e 64K -f 64 --json --quiet"
+    ended = forked(*words.split(), folder=tmp_path)
     assert ended.code == 0, ended.err
     result = ended.json
     selection = Selection.parse(result["selection"], "all_gather", 3)
@@ -52,8 +51,8 @@ def test_a_row_keeps_its_columns_however_late_a_call_was():
 
 
 def test_it_says_how_the_selection_is_used(tmp_path):
-    words = "tune --backend mpi --ranks 2 -b 4 -e 4 --algorithms ring,builtin"
-    ended = run(*words.split(), folder=tmp_path)
+    words = "tune --ranks 2 -b 4 -e 4 --algorithms ring,builtin"
+    ended = forked(*words.split(), folder=tmp_path)
     assert ended.code == 0, ended.err
     assert "export STEPTIME_ALL_REDUCE='" in ended.out
     assert max(map(len, ended.out.splitlines())) <= 80
@@ -61,8 +60,8 @@ def test_it_says_how_the_selection_is_used(tmp_path):
 
 def test_a_wrong_algorithm_is_named_and_nothing_is_selected(tmp_path):
     (tmp_path / "mine.py").write_text(BROKEN)
-    words = "tune --backend mpi --ranks 3 -b 4K -e 4K --algorithms builtin,mine.py --out here"
-    ended = run(*words.split(), folder=tmp_path)
+    words = "tune --ranks 3 -b 4K -e 4K --algorithms builtin,mine.py --out here"
+    ended = forked(*words.split(), folder=tmp_path)
     assert ended.code == 1
     assert "elements of the results of mine.py are wrong at 4KiB, so nothing" in ended.err
     assert not (tmp_path / "here" / "selection.json").exists()

@@ -2,16 +2,29 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import FILES, MPIEXEC, TORCHRUN, run, tiny
+from command import FILES, MPIEXEC, STEPTIME, Ended, run, tiny
 
-MPIRUN = (MPIEXEC, "-n", "2")
+from forked import TORCHRUN, forked_python
+
+
+def torchrun(*words: str, folder: Path) -> Ended:
+    """The command under torchrun, whose ranks are forked."""
+    return forked_python(*TORCHRUN, STEPTIME, *words, folder=folder)
+
+
+def mpirun(*words: str, folder: Path) -> Ended:
+    """The command under mpirun."""
+    return run(*words, launcher=(MPIEXEC, "-n", "2"), folder=folder)
+
+
 LAUNCHERS = [
-    pytest.param(TORCHRUN, "torchrun", id="torchrun"),
+    pytest.param(torchrun, "torchrun", id="torchrun"),
     pytest.param(
-        MPIRUN,
+        mpirun,
         "mpirun",
         id="mpirun",
         marks=pytest.mark.skipif(not MPIEXEC, reason="mpiexec (pip install mpich) is missing"),
@@ -19,12 +32,12 @@ LAUNCHERS = [
 ]
 
 
-@pytest.mark.parametrize(("launcher", "name"), LAUNCHERS)
+@pytest.mark.parametrize(("launched", "name"), LAUNCHERS)
 def test_compare_under_a_launcher_prints_one_json_object(
-    launcher: tuple[str, ...], name: str, text: Path, tmp_path: Path
+    launched: Callable[..., Ended], name: str, text: Path, tmp_path: Path
 ) -> None:
     words = tiny(text, ranks=2, strategies="server,overlapped", json=True, out="run")
-    ended = run("compare", *words, launcher=launcher, folder=tmp_path)
+    ended = launched("compare", *words, folder=tmp_path)
     assert ended.code == 0, ended.err
     assert (ended.json["launcher"], ended.json["ranks"]) == (name, 2)
     assert list(ended.json["strategies"]) == ["server", "overlapped"]
@@ -32,12 +45,12 @@ def test_compare_under_a_launcher_prints_one_json_object(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("launcher", "name"), LAUNCHERS)
+@pytest.mark.parametrize(("launched", "name"), LAUNCHERS)
 def test_train_under_a_launcher_prints_one_table_and_leaves_one_folder(
-    launcher: tuple[str, ...], name: str, text: Path, tmp_path: Path
+    launched: Callable[..., Ended], name: str, text: Path, tmp_path: Path
 ) -> None:
     words = tiny(text, checkpoint_every=1)
-    ended = run("train", *words, launcher=launcher, folder=tmp_path)
+    ended = launched("train", *words, folder=tmp_path)
     assert ended.code == 0, ended.err
     assert len(re.findall(r"^step 2/2 \| loss", ended.out, re.MULTILINE)) == 1
     assert len(re.findall(r"^report: runs/train-", ended.out, re.MULTILINE)) == 1
@@ -50,7 +63,7 @@ def test_train_under_a_launcher_prints_one_table_and_leaves_one_folder(
     assert (folder / checkpoints[1] / "state_00001.safetensors").exists()
 
 
-@pytest.mark.parametrize(("launcher", "name"), LAUNCHERS)
+@pytest.mark.parametrize(("launched", "name"), LAUNCHERS)
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -61,7 +74,7 @@ def test_train_under_a_launcher_prints_one_table_and_leaves_one_folder(
     ],
 )
 def test_what_cannot_be_done_is_refused_under_a_launcher(
-    launcher: tuple[str, ...],
+    launched: Callable[..., Ended],
     name: str,
     given: dict[str, object],
     sentence: str,
@@ -69,7 +82,7 @@ def test_what_cannot_be_done_is_refused_under_a_launcher(
     tmp_path: Path,
 ) -> None:
     words = tiny(text, **given, json=True, out="run")
-    ended = run("compare", *words, launcher=launcher, folder=tmp_path)
+    ended = launched("compare", *words, folder=tmp_path)
     assert f"steptime: {sentence.format(name=name)}" in ended.err
     assert "steptime/cli" not in ended.err
     if name == "torchrun":  # which ends with 1 whatever its ranks end with

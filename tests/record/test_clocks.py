@@ -18,7 +18,7 @@ AHEAD_S = 5.0
 def logs(tmp_path_factory: pytest.TempPathFactory) -> list[ProcessLog]:
     """Those of two ranks that trained and had calls in common."""
     folder = tmp_path_factory.mktemp("clocks")
-    assert record(folder, scripts.STEPPING).returncode == 0
+    assert record(folder, scripts.STEPPING).code == 0
     return read_logs(folder / "run")
 
 

@@ -15,8 +15,8 @@ def test_ranks_of_a_large_job_are_recorded_alone(tmp_path: Path) -> None:
     done = record(
         tmp_path, scripts.STEPPING, words=["--dry", "--ranks", "1024", "--show", "0,1023"]
     )
-    assert done.returncode == 0, done.stderr
-    assert "communication took no time" in done.stdout
+    assert done.code == 0, done.err
+    assert "communication took no time" in done.out
     first, last = read_logs(tmp_path / "run")
     assert (first.rank, last.rank, first.world_size) == (0, 1023, 1024)
     assert ("all_reduce", 40) in calls_of(first)
@@ -34,7 +34,7 @@ def test_a_dry_rank_makes_the_calls_of_a_real_one(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         done = record(folder, scripts.STEPPING, words=words)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
         found.append([calls_of(log) for log in read_logs(folder / "run")])
     assert found[0] == found[1]
 
@@ -50,13 +50,13 @@ def test_a_dry_rank_makes_the_calls_of_a_real_one(tmp_path: Path) -> None:
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, words: list[str], says: str) -> None:
     done = record(tmp_path, scripts.ALONE, words=words)
-    assert done.returncode == 2
-    assert says in done.stderr
+    assert done.code == 2
+    assert says in done.err
 
 
 def test_chosen_steps_have_their_operators(tmp_path: Path) -> None:
     done = record(tmp_path, scripts.STEPPING, words=["--ranks", "2", "--profile", "1:3"])
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     timeline = st.load(tmp_path / "run").timeline
     operators = timeline.intervals[
         timeline.intervals["stream"] == timeline.streams.index("operators")

@@ -1,8 +1,5 @@
 """Programs of recorded steps: from logs made by hand, and from scripts on real ranks."""
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +8,8 @@ from log_made import Made, world
 
 import recorded_scripts as scripts
 import steptime as st
-from recorded import program_calls
+from forked import forked
+from recorded import program_calls, record
 from steptime.errors import UsageError
 from steptime.program import MAIN, Collective, Compute, Op, Program, Recv, Send
 from steptime.program.chakra import read_chakra
@@ -21,8 +19,6 @@ from steptime.record.mesh import mesh_of
 from steptime.record.program import recorded_program
 from steptime.record.read import Group, ProcessLog, read_logs
 from steptime.timeline import Phase
-
-_HANGS_AFTER_S = 540.0
 
 
 def _step(made: Made, begin: float) -> None:
@@ -187,20 +183,9 @@ def test_an_all_to_all_of_uneven_shares_counts_as_their_mean():
 
 
 def _record(folder: Path, script: str, *arguments: str) -> Path:
-    (folder / "script.py").write_text(script)
-    words = ["record", "--ranks", "2", "--out", str(folder / "run"), str(folder / "script.py")]
-    done = _steptime(*words, *arguments)
-    assert done.returncode == 0, done.stderr
+    done = record(folder, script, *arguments)
+    assert done.code == 0, done.err
     return folder / "run"
-
-
-def _steptime(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "steptime", *words],
-        capture_output=True,
-        text=True,
-        timeout=_HANGS_AFTER_S,
-    )
 
 
 @pytest.mark.slow
@@ -213,12 +198,12 @@ def test_a_recorded_step_is_simulated_replayed_rescaled_and_exported(tmp_path: P
     assert max(computed) * (1 - 1e-9) <= there.step_s <= sum(computed) + 1e-3
     assert there.record.what_if.strategies["script"].step_time_s.median < there.step_s
     assert len(st.simulate(run, "dgx-h100", ranks=8).figures.ranks) == 8
-    done = _steptime("replay", str(run), "--json", "--steps", "2", "--out", str(tmp_path / "again"))
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
-    assert (record["verb"], record["ranks"], record["backend"]) == ("replay", 2, "gloo")
-    assert record["strategies"]["script"]["bytes_sent_per_rank"] == [40_000, 40_000]
-    assert _steptime("export", str(run), "--to", "chakra").returncode == 0
+    done = forked("replay", "run", "--json", "--steps", "2", "--out", "again", folder=tmp_path)
+    assert done.code == 0, done.err
+    told = done.json
+    assert (told["verb"], told["ranks"], told["backend"]) == ("replay", 2, "gloo")
+    assert told["strategies"]["script"]["bytes_sent_per_rank"] == [40_000, 40_000]
+    assert forked("export", "run", "--to", "chakra", folder=tmp_path).code == 0
     chakra = read_chakra(next(path.parent for path in (run / "export").rglob("*.et")))
     assert program_calls(chakra.lists[0]) == [("all_reduce", 40_000)]
 

@@ -11,6 +11,7 @@ import pytest
 
 import recorded_scripts as scripts
 import steptime as st
+from cli.command import run
 from recorded import HANGS_AFTER_S, calls_of, program_calls, record
 from steptime.program import Compute, Wait
 from steptime.program.stored import read_programs
@@ -34,7 +35,7 @@ def patterns(
     folder = tmp_path_factory.mktemp("patterns")
     environ = {**scripts.installed(folder / "site"), "BACKEND": request.param}
     done = record(folder, scripts.PATTERNS, environ=environ)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     return request.param, folder / "run"
 
 
@@ -75,7 +76,7 @@ def test_a_group_that_is_a_python_class_is_recorded_as_any_other(tmp_path: Path)
         folder = tmp_path / backend
         folder.mkdir()
         environ = {**scripts.installed(folder / "site"), "BACKEND": backend}
-        assert record(folder, scripts.MIXED, environ=environ).returncode == 0
+        assert record(folder, scripts.MIXED, environ=environ).code == 0
         logs = read_logs(folder / "run")
         found[backend] = [
             [
@@ -115,16 +116,16 @@ def test_a_script_keeps_its_output_its_arguments_its_result_and_its_code(tmp_pat
         text=True,
         timeout=HANGS_AFTER_S,
     )
-    done = record(tmp_path, scripts.DDP, "3", "--json")
-    assert done.returncode == plain.returncode == 1  # torchrun's own when a rank exits with 3
+    done = record(tmp_path, scripts.DDP, "3", "--json", start=run)
+    assert done.code == plain.returncode == 1  # torchrun's own when a rank exits with 3
     assert "['3', '--json']" in plain.stdout
     # What two ranks print at once may be mixed, with steptime and without.
-    assert sorted(done.stdout[: len(plain.stdout)]) == sorted(plain.stdout)
+    assert sorted(done.out[: len(plain.stdout)]) == sorted(plain.stdout)
 
 
 def test_a_step_of_ddp_is_told_by_its_parts_and_its_calls(tmp_path: Path) -> None:
     done = record(tmp_path, scripts.DDP, "0")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     kept = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (kept["verb"], kept["ranks"], kept["steps"]) == ("record", 2, 9)
     parts = ("compute_s", "exposed_comm_s", "update_s", "other_s")
@@ -158,15 +159,15 @@ def test_under_a_launcher_it_is_told_when_it_is_read(tmp_path: Path) -> None:
 def test_calls_in_quick_succession_do_not_deadlock_and_what_they_let_go_is_not_kept(
     tmp_path: Path,
 ) -> None:
-    done = record(tmp_path, scripts.STORM)
-    assert done.returncode == 0, done.stderr
+    done = record(tmp_path, scripts.STORM, start=run)
+    assert done.code == 0, done.err
     assert len(read_logs(tmp_path / "run")[0].calls) == 4000 + 2
-    assert done.stdout.splitlines()[:2] == ["free", "free"], done.stdout + done.stderr
+    assert done.out.splitlines()[:2] == ["free", "free"], done.out + done.err
 
 
 def test_what_a_killed_rank_did_is_there(tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
-    assert record(tmp_path, scripts.KILLED, str(tmp_path / "told")).returncode != 0
+    assert record(tmp_path, scripts.KILLED, str(tmp_path / "told")).code != 0
     for log in read_logs(tmp_path / "run"):
         assert not log.ended
         assert calls_of(log)[:100] == [("all_reduce", 40)] * 100
@@ -174,8 +175,8 @@ def test_what_a_killed_rank_did_is_there(tmp_path: Path) -> None:
 
 def test_what_ends_a_rank_is_told(tmp_path: Path) -> None:
     done = record(tmp_path, scripts.RAISING)
-    assert done.returncode != 0
-    assert "RuntimeError: shape '[3]'" in done.stderr
+    assert done.code != 0
+    assert "RuntimeError: shape '[3]'" in done.err
     fine, raising = read_logs(tmp_path / "run")
     assert fine.raised is None
     assert raising.raised is not None
@@ -185,7 +186,7 @@ def test_what_ends_a_rank_is_told(tmp_path: Path) -> None:
 
 
 def test_children_write_into_files_of_their_own(tmp_path: Path) -> None:
-    assert record(tmp_path, scripts.FORKING).returncode == 0
+    assert record(tmp_path, scripts.FORKING).code == 0
     for log in read_logs(tmp_path / "run"):
         assert log.ended
         assert calls_of(log) == [("all_reduce", 40)] * 7
@@ -193,9 +194,10 @@ def test_children_write_into_files_of_their_own(tmp_path: Path) -> None:
 
 def test_a_script_with_nothing_distributed_says_so(tmp_path: Path) -> None:
     asks = 'import importlib.util\nassert importlib.util.find_spec("torch")\n'
-    done = record(tmp_path, asks + scripts.ALONE, words=[])  # a script may ask before it imports
-    assert done.returncode == 0, done.stderr
-    assert "no call of torch.distributed was made" in done.stdout
+    # A script may ask before it imports.
+    done = record(tmp_path, asks + scripts.ALONE, words=[], start=run)
+    assert done.code == 0, done.err
+    assert "no call of torch.distributed was made" in done.out
     assert st.load(tmp_path / "run").record.script.calls == []
     assert len(read_logs(tmp_path / "run")[0].events) > 0
 
@@ -209,8 +211,8 @@ def test_a_script_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_script_that_fails_at_once_keeps_its_code_and_its_words(tmp_path: Path) -> None:
-    done = record(tmp_path, "raise SystemExit(7)", words=[])
-    assert (done.returncode, done.stdout, done.stderr) == (7, "", "")
+    done = record(tmp_path, "raise SystemExit(7)", words=[], start=run)
+    assert (done.code, done.out, done.err) == (7, "", "")
     assert not (tmp_path / "run").exists()
 
 

@@ -2,9 +2,6 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +11,7 @@ import pytest
 
 import profiled_script
 import steptime as st
+from forked import forked_python
 from steptime.errors import UsageError
 from steptime.program import Collective, Recv, Send
 from steptime.record.operations import OPERATIONS
@@ -23,7 +21,6 @@ from steptime.record.traces.program import trace_program
 from steptime.record.traces.trace import Call
 from steptime.timeline import Phase
 
-_HANGS_AFTER_S = 540.0
 STEPS = 3
 
 
@@ -35,15 +32,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir()
     script = folder / "script.py"
     script.write_text(profiled_script.SCRIPT)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*torchrun, "--nproc-per-node", "2", str(script), str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=_HANGS_AFTER_S,
-        env={**os.environ, "TORCH_FR_BUFFER_SIZE": "2000", "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environ = {"TORCH_FR_BUFFER_SIZE": "2000", "OMP_NUM_THREADS": "1"}
+    done = forked_python(*torchrun, str(script), str(folder), folder=folder, environ=environ)
+    assert done.code == 0, done.err[-2000:]
     return folder
 
 
