@@ -95,25 +95,24 @@ class HostGroup:
 
     def all_reduce_in_kernel(self, tensor: Tensor, plan: tuple[Call, int]) -> bool:
         """``all_reduce`` by the call and the code of ``plan``; returns True."""
-        self._members.check()
-        try:
-            self._kernel.all_reduce(plan[0], tensor, plan[1])  # type: ignore[union-attr]
-        except BaseException as error:
-            self._break(error)
-            raise
+        self._in_kernel(self._kernel.all_reduce, plan[0], tensor, plan[1])  # type: ignore[union-attr]
         return True
 
-    def _in_kernel(self, collective: Callable[..., object], *arguments: object) -> object:
+    def _in_kernel(self, collective: Callable[..., None], *arguments: object) -> None:
         self._members.check()
         try:
-            return collective(*arguments)
+            collective(*arguments)
         except BaseException as error:
             self._break(error)
             raise
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Reduce the tensors of all ranks into that of ``root``."""
-        self._run(call, reductions.reduce, tensor, root, op)
+        number = None if self._kernel is None else code(op, tensor.dtype)
+        if self._kernel is None or number is None:
+            self._run(call, reductions.reduce, tensor, root, op)
+        else:
+            self._in_kernel(self._kernel.reduce, call, tensor, number, root)
 
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
@@ -135,28 +134,36 @@ class HostGroup:
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Copy every rank's ``tensor`` into the output for it; all have equal sizes."""
         if self._kernel is None:
-            self._run(call, copies.all_gather, outputs, tensor)
+            self._run(call, copies.gather, outputs, tensor)
         else:
-            self._in_kernel(self._kernel.all_gather, call, outputs, tensor)
+            self._in_kernel(self._kernel.gather, call, outputs, tensor)
 
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
     ) -> None:
         """Copy every rank's ``tensor`` into ``outputs`` of ``root``; other ranks give None."""
-        self._run(call, copies.gather, outputs, tensor, root)
+        taken = outputs if self.rank == root else None
+        if self._kernel is None:
+            self._run(call, copies.gather, taken, tensor)
+        else:
+            self._in_kernel(self._kernel.gather, call, taken, tensor)
 
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
         """Copy ``inputs[i]`` of ``root`` into ``output`` of rank i; other ranks give None."""
-        self._run(call, copies.scatter, output, inputs, root)
+        given = inputs if self.rank == root else None
+        if self._kernel is None:
+            self._run(call, copies.scatter, output, given, root)
+        else:
+            self._in_kernel(self._kernel.scatter, call, output, given, root)
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``."""
-        agreed = self._kernel is not None
-        if self._kernel and self._in_kernel(self._kernel.all_to_all, call, outputs, inputs):
-            return
-        self._run(call, copies.all_to_all, outputs, inputs, agreed=agreed)
+        if self._kernel is None:
+            self._run(call, copies.all_to_all, outputs, inputs)
+        else:
+            self._in_kernel(self._kernel.all_to_all, call, outputs, inputs)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """Wait until all ranks have come with the same call.
@@ -214,16 +221,10 @@ class HostGroup:
         self._members.leave()
         self._exchange.barrier.wake()
 
-    def _run(
-        self,
-        call: Call,
-        collective: Callable[..., object],
-        *arguments: object,
-        agreed: bool = False,
-    ) -> object:
+    def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
         self._members.check()
         exchange = self._exchange
-        exchange.begin(call, agreed=agreed)
+        exchange.begin(call)
         try:
             return collective(exchange, *arguments)
         except BaseException as error:
