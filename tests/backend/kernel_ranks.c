@@ -33,7 +33,7 @@ static int nowhere(void *owner, uint64_t offset, struct mapping *mapping) {
 }
 
 static float value(int rank, int call, size_t index) {
-    return (float)((index * 7 + (size_t)call * 3 + (size_t)rank * 5) % 64);
+    return (float)((index * 7 + index / 61 + (size_t)call * 3 + (size_t)rank * 5) % 64);
 }
 
 static void *shared(size_t bytes) {
@@ -111,7 +111,7 @@ static float wanted(const struct group *group, int call, int index, size_t i) {
 /* Whether one call with ``elements`` floats does what it should. */
 static int right(struct group *group, float *arena, int call, size_t elements) {
     static float plain[PARTS * MOST], landing[PARTS * MOST], moved[PARTS * MOST];
-    int kind = call % KINDS, in_arena = call / KINDS % 3 == 0, in_place = kind <= BROADCAST;
+    int kind = call % KINDS, in_arena = call % 5 < 3, in_place = kind <= BROADCAST;
     int tensors = kind == GATHER || kind == EXCHANGE ? group->ranks : 1;
     float *own = in_arena ? arena + (size_t)group->rank * STRIDE : plain;
     for (int index = 0; index < PARTS; index++)
@@ -126,15 +126,14 @@ static int right(struct group *group, float *arena, int call, size_t elements) {
             if (moved[index * MOST + i] != wanted(group, call, index, i)) return 0;
         if (!in_place && count < MOST && moved[index * MOST + count] != -1) return 0;
     }
-    /* The arena is written again by its owner alone: not before all have read it. */
-    return pass(group) == DONE;
+    return 1; /* and what lies in the arena may be written again at once */
 }
 
 static int run(struct group *group, float *arena, int calls) {
     unsigned state = 1;
     for (int call = 0; call < calls; call++) {
         state = state * 1103515245 + 12345;
-        size_t elements = call % 5 ? state / 65536 % 3000 : state / 65536 % MOST;
+        size_t elements = call % 7 ? state / 65536 % 3000 : state / 65536 % MOST;
         if (!right(group, arena, call, elements)) {
             fprintf(stderr, "rank %d: call %d of %zu is wrong\n", group->rank, call, elements);
             return 1;
