@@ -96,6 +96,12 @@ def _in_place(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> No
     dist.reduce_scatter_single(whole[rank * size : (rank + 1) * size], whole, group=group)
 
 
+def _gather_in_place(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> None:
+    """As ``all_gather`` from the part of the output that stays as it is."""
+    size = whole.numel() // dist.get_world_size()
+    dist.all_gather_single(whole, whole[rank * size : (rank + 1) * size], group=group)
+
+
 def _exchange(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> None:
     """all_to_all, then one in which one rank's parts are uneven and the others' not."""
     ranks = dist.get_world_size()
@@ -103,12 +109,12 @@ def _exchange(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> No
     dist.all_to_all_single(whole, given, group=group)
     if ranks < 3:
         return
-    # Rows from each rank to each: those of rank 1, which sends and gets two of each, are even.
+    # Rows from each rank to each: those of rank 1 are even, and it gives no sizes.
     rows = torch.full((3, 3), 2)
     rows[0, 0], rows[0, 2], rows[2, 0], rows[2, 2] = 1, 3, 3, 1
     received, sent = rows[:, rank].tolist(), rows[rank].tolist()
-    output = torch.empty(6, dtype=whole.dtype)
-    dist.all_to_all_single(output, whole.new_full((6,), rank), received, sent, group=group)
+    output, sizes = torch.empty(6, dtype=whole.dtype), () if rank == 1 else (received, sent)
+    dist.all_to_all_single(output, whole.new_full((6,), rank), *sizes, group=group)
     right = [source for source in range(3) for _ in range(received[source])]
     whole[:6] = output.tolist() == right
 
@@ -122,6 +128,7 @@ _MOVES = {
     ),
     "reduce_scatter of a list": _in_list,
     "reduce_scatter in place": _in_place,
+    "all_gather in place": _gather_in_place,
 }
 
 
@@ -159,7 +166,7 @@ def _one_in_python() -> tuple[bool, list[float]]:
     group = group_by(("c", "python")[dist.get_rank()])
     tensor = torch.ones(5)
     dist.all_reduce(tensor, group=group)
-    return group._engine.in_kernel, tensor.tolist()
+    return group._engine.kernel is not None, tensor.tolist()
 
 
 def test_the_environment_chooses_the_kernel() -> None:

@@ -38,6 +38,7 @@ VARIABLE = "STEPTIME_KERNEL"
 
 CLOSED = 2**64 - 1
 _PLACED = 1024  # elements; smaller tensors are reduced through slots, wherever they lie
+_MOVED = 32 << 10  # bytes, WINDOW_BYTES of C: smaller tensors are moved through slots
 
 # In the order of folds.h.
 _TYPES = (
@@ -150,8 +151,9 @@ class Kernel(Barrier):
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` to all ranks."""
         self.call = call
-        place, where = tensor.data_ptr(), self._where(tensor)
-        if not self._group.broadcast(self, call.encoded, place, tensor.nbytes, root, where):
+        place, size = tensor.data_ptr(), call.bytes
+        where = self._where(tensor) if size >= _MOVED else CLOSED
+        if not self._group.broadcast(self, call.encoded, place, size, root, where):
             raise self._mismatch()
 
     def gather(self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:
@@ -163,6 +165,16 @@ class Kernel(Barrier):
         covered = any(own < other + size and other < own + size for other in others)
         where = CLOSED if covered else self._where(tensor)
         if not self._group.gather(self, call.encoded, places, own, size, where):
+            raise self._mismatch()
+
+    def gather_single(self, call: Call, output: Tensor, tensor: Tensor) -> None:
+        """Copy every rank's ``tensor`` into the parts of ``output``, in order, on every rank."""
+        self.call = call
+        own, target, size = tensor.data_ptr(), output.data_ptr(), call.bytes
+        where = CLOSED
+        if size >= _MOVED and (own == target + self.rank * size or _apart(tensor, output)):
+            where = self._where(tensor)
+        if not self._group.gather(self, call.encoded, target, own, size, where):
             raise self._mismatch()
 
     def scatter(
@@ -193,6 +205,19 @@ class Kernel(Barrier):
         if not group.reduce_scatter(self, call.encoded, target, places, output.numel(), op, where):
             raise self._mismatch()
 
+    def reduce_scatter_single(self, call: Call, output: Tensor, tensor: Tensor, op: int) -> None:
+        """Reduce the parts of ``tensor`` of all ranks, in order, into the ``output`` of each."""
+        self.call = call
+        target, first, size = output.data_ptr(), tensor.data_ptr(), call.bytes
+        where = CLOSED
+        if tensor.nbytes >= _MOVED and (
+            target == first + self.rank * size or _apart(tensor, output)
+        ):
+            where = self._where(tensor)
+        elements, group = call.elements, self._group
+        if not group.reduce_scatter(self, call.encoded, target, first, elements, op, where):
+            raise self._mismatch()
+
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``; sizes may differ.
 
@@ -207,16 +232,52 @@ class Kernel(Barrier):
         apart = _lie_apart(zip(sources, sent, strict=True), zip(targets, expected, strict=True))
         even = apart and {size} == {*sent, *expected}
         where = self._where_all(inputs, sources) if even else CLOSED
-        group, told = self._group, size if even else CLOSED
-        moved = group.all_to_all(self, call.encoded, targets, sources, told, where)
-        if moved is False:
-            raise self._mismatch()
-        if moved:
+        if self._moves(call, targets, sources, size if even else CLOSED, where):
             return
         places = tuple(self._where(t) if t.nbytes else 0 for t in inputs)
         places = places if apart else (CLOSED,) * len(inputs)
-        if group.exchange(self, targets, sources, sent, expected, places) is None:
-            raise self._unequal(inputs[0].itemsize)
+        self._exchange(targets, sources, sent, expected, places, inputs[0].itemsize)
+
+    def all_to_all_single(self, call: Call, output: Tensor, tensor: Tensor) -> None:
+        """``all_to_all`` of equal parts that follow each other; others' may be uneven."""
+        self.call = call
+        source, target, whole = tensor.data_ptr(), output.data_ptr(), tensor.nbytes
+        ranks, apart = len(self._peers), _apart(tensor, output)
+        size = whole // ranks
+        where = self._where(tensor) if apart and whole >= _MOVED else CLOSED
+        if self._moves(call, target, source, size if apart else CLOSED, where):
+            return
+        starts = range(0, ranks * size, size) if size else [0] * ranks
+        targets, sources = (tuple(first + at for at in starts) for first in (target, source))
+        places = tuple(where if where == CLOSED else where + at for at in starts)
+        sizes = (size,) * ranks
+        self._exchange(targets, sources, sizes, sizes, places, tensor.itemsize)
+
+    def _moves(
+        self,
+        call: Call,
+        targets: tuple[int, ...] | int,
+        sources: tuple[int, ...] | int,
+        size: int,
+        where: int,
+    ) -> bool:
+        """Whether all parts of all ranks were of one size, and have moved."""
+        moved = self._group.all_to_all(self, call.encoded, targets, sources, size, where)
+        if moved is False:
+            raise self._mismatch()
+        return moved is True
+
+    def _exchange(
+        self,
+        targets: tuple[int, ...],
+        sources: tuple[int, ...],
+        sent: tuple[int, ...],
+        expected: tuple[int, ...],
+        places: tuple[int, ...],
+        itemsize: int,
+    ) -> None:
+        if self._group.exchange(self, targets, sources, sent, expected, places) is None:
+            raise self._unequal(itemsize)
 
     def _unequal(self, itemsize: int) -> SteptimeError:
         """What the ranks have told in an exchange, whose sizes differ."""
@@ -251,6 +312,12 @@ class Kernel(Barrier):
     def mapping(self, rank: int, offset: int) -> tuple[int, int, int]:
         """The part of a rank's arena around an offset: its bounds, and where it is mapped."""
         return self._peers[rank].arena.mapping(offset)
+
+
+def _apart(one: Tensor, other: Tensor) -> bool:
+    """Whether no byte lies in both."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first + one.nbytes <= second or second + other.nbytes <= first
 
 
 def _lie_apart(some: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> bool:

@@ -1,0 +1,38 @@
+"""Dispatch: which of several ways a call of a process group takes."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from steptime.backend.quick import Quick
+from steptime.backend.work import DONE
+from steptime.world import compat
+
+
+def on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a method for CPU tensors: CUDA tensors go to the group's NCCL group instead."""
+
+    @wraps(method)
+    @compat.left_alone
+    def on_device(self: Any, first: Any, *others: Any, **options: Any) -> Any:
+        tensor = first
+        while isinstance(tensor, list):
+            tensor = tensor[0] if tensor else others[0]
+        if tensor.is_cpu:
+            return method(self, first, *others, **options)
+        return getattr(self.accelerator(tensor.device), method.__name__)(first, *others, **options)
+
+    return on_device
+
+
+def quickly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a method that Quick has too, to go first."""
+    quick = getattr(Quick, method.__name__)
+
+    @wraps(method)
+    def first_quick(self: Any, *arguments: Any, **options: Any) -> Any:
+        if quick(self._quick, *arguments, **options):
+            return DONE
+        return method(self, *arguments, **options)
+
+    return first_quick
