@@ -29,37 +29,38 @@ DEFAULT = CallOptions()
 """What a call is given that is given nothing."""
 
 _KEPT = 4096
-
 _Plan = tuple[Call, int]
 
 
 class Quick:
     """The calls of one group that need no more than the kernel, on its lane of collectives.
 
-    Collectives take what the methods of that name of SteptimeGroup take. They return False, having
-    done nothing, where a call takes more than the kernel; else they raise what the call fails with.
+    Collectives return 0, having done nothing, where a call takes more than the kernel; else they
+    raise what it fails with. They take what the methods of that name of SteptimeGroup take.
     """
 
     def __init__(self, engine: Engine, names: Names, lane: Lane) -> None:
         host = engine if isinstance(engine, HostGroup) and engine.kernel else None
         self._host = host
         self._kernel = None if host is None else host.kernel
+        self._carry_out: Any = None if host is None else host.carry_out
         self._names = names
         self._lane = lane
-        self._plans: dict[tuple[Kind, RedOpType, torch.dtype, int], _Plan | None] = {}
+        self._plans: dict[tuple[Kind, RedOpType, torch.dtype, int], _Plan] = {}
 
-    def allreduce(self, tensors: Sequence[Tensor], opts: Any = DEFAULT) -> bool:
+    def all_reduce(self, tensor: Tensor, opts: Any) -> int:
         """Reduce a tensor."""
-        (tensor,) = tensors
         kernel = self._kernel
         if kernel is None or opts.asyncOp or not is_plain(tensor):
             return False
-        plan = self._plan(Kind.ALL_REDUCE, opts.reduceOp, tensor)
+        op = opts.reduceOp
+        plan = self._plans.get((Kind.ALL_REDUCE, op.op, tensor.dtype, tensor.numel()))
+        plan = plan or self._plan(Kind.ALL_REDUCE, op, tensor)
         if plan is None:
             return False
-        return self._now(kernel.all_reduce, plan[0], tensor, plan[1])
+        return self._lane.attempt(self._carry_out, kernel.reduce, plan[0], tensor, plan[1])
 
-    def broadcast(self, tensors: Sequence[Tensor], opts: Any = DEFAULT) -> bool:
+    def broadcast(self, tensors: Sequence[Tensor], opts: Any = DEFAULT) -> int:
         """Copy a tensor."""
         (tensor,) = tensors
         kernel = self._kernel
@@ -67,25 +68,29 @@ class Quick:
             return False
         root = opts.rootRank
         call = Call.of(Kind.BROADCAST, tensor.dtype, tensor.numel(), self._names[root])
-        return self._now(kernel.broadcast, call, tensor, root)
+        return self._lane.attempt(self._carry_out, kernel.broadcast, call, tensor, root)
 
-    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> bool:
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
         """Fill the output with the tensors of all ranks."""
         kernel = self._kernel
         if kernel is None or opts.asyncOp or not self._fit(output, tensor):
             return False
         call = Call.of(Kind.ALL_GATHER, tensor.dtype, tensor.numel())
-        return self._now(kernel.gather_single, call, output, tensor)
+        return self._lane.attempt(self._carry_out, kernel.gather_single, call, output, tensor)
 
-    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> bool:
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
         """Fill the output with this rank's part of the reduction of the tensors."""
         kernel = self._kernel
         if kernel is None or opts.asyncOp or not self._fit(tensor, output):
             return False
-        plan = self._plan(Kind.REDUCE_SCATTER, opts.reduceOp, output)
+        op = opts.reduceOp
+        plan = self._plans.get((Kind.REDUCE_SCATTER, op.op, output.dtype, output.numel()))
+        plan = plan or self._plan(Kind.REDUCE_SCATTER, op, output)
         if plan is None:
             return False
-        return self._now(kernel.reduce_scatter_single, plan[0], output, tensor, plan[1])
+        return self._lane.attempt(
+            self._carry_out, kernel.reduce_scatter_single, plan[0], output, tensor, plan[1]
+        )
 
     def all_to_all_single(
         self,
@@ -94,7 +99,7 @@ class Quick:
         output_splits: Sequence[int],
         input_splits: Sequence[int],
         opts: Any = DEFAULT,
-    ) -> bool:
+    ) -> int:
         """Exchange equal parts."""
         kernel = self._kernel
         if kernel is None or opts.asyncOp or output_splits or input_splits:
@@ -105,7 +110,7 @@ class Quick:
         if not (output.dtype == tensor.dtype and is_plain(tensor) and is_plain(output)):
             return False
         call = Call.of(Kind.ALL_TO_ALL, tensor.dtype, 0)
-        return self._now(kernel.all_to_all_single, call, output, tensor)
+        return self._lane.attempt(self._carry_out, kernel.all_to_all_single, call, output, tensor)
 
     def _fit(self, whole: Tensor, part: Tensor) -> bool:
         """Whether a tensor is plainly as large as a part of every rank."""
@@ -116,23 +121,17 @@ class Quick:
             and is_plain(part)
         )
 
-    def _now(self, *arguments: object) -> bool:
-        assert self._host is not None  # noqa: S101 - it has the kernel
-        return bool(self._lane.attempt(self._host.carry_out, *arguments))
-
     def _plan(self, kind: Kind, op: ReduceOp, tensor: Tensor) -> _Plan | None:
         """What the ranks compare, and the number of the reduction; None for one C has not."""
-        key = kind, op.op, tensor.dtype, tensor.numel()
-        try:
-            return self._plans[key]
-        except KeyError:
-            if len(self._plans) >= _KEPT:
-                self._plans.clear()
-            reduction = requests.reduction(op, tensor)
-            number = code(reduction, tensor.dtype)
-            call = Call.of(kind, tensor.dtype, tensor.numel(), -1, reduction.name)
-            plan = self._plans[key] = None if number is None else (call, number)
-            return plan
+        reduction = requests.reduction(op, tensor)
+        number = code(reduction, tensor.dtype)
+        if number is None:
+            return None
+        if len(self._plans) >= _KEPT:
+            self._plans.clear()
+        call = Call.of(kind, tensor.dtype, tensor.numel(), -1, reduction.name)
+        plan = self._plans[kind, op.op, tensor.dtype, tensor.numel()] = call, number
+        return plan
 
     def send(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> Work | None:
         """Send a message, or begin to, on the lane of its route; None where that takes more."""

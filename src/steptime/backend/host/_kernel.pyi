@@ -8,9 +8,6 @@ INSTRUCTIONS: str
 # How many operations folds.h counts: the code of a reduction is type * OPERATIONS + operation.
 OPERATIONS: int
 
-# In the place of a root: all ranks.
-EVERYONE: int
-
 # Who makes a call, and is asked while it lasts; what these raise ends the call.
 class Host(Protocol):
     # Called now and then while the call waits, and with 0 when that wait is over.

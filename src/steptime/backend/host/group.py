@@ -87,7 +87,7 @@ class HostGroup:
         if self.kernel is None or number is None:
             self._run(call, reductions.all_reduce, tensor, op)
         else:
-            self.carry_out(self.kernel.all_reduce, call, tensor, number)
+            self.carry_out(self.kernel.reduce, call, tensor, number)
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Reduce the tensors of all ranks into that of ``root``."""

@@ -37,6 +37,9 @@ VARIABLE = "STEPTIME_KERNEL"
 """The environment variable that chooses the kernel: c, python, or whichever there is."""
 
 CLOSED = 2**64 - 1
+EVERYONE = -1
+"""In the place of a root."""
+
 _PLACED = 1024  # elements; smaller tensors are reduced through slots, wherever they lie
 _MOVED = 32 << 10  # bytes, WINDOW_BYTES of C: smaller tensors are moved through slots
 
@@ -135,12 +138,8 @@ class Kernel(Barrier):
         """As Barrier does."""
         self._group.wake()
 
-    def all_reduce(self, call: Call, tensor: Tensor, op: int) -> None:
-        """Reduce the tensors of all ranks into every rank's, by the reduction with this code."""
-        self.reduce(call, tensor, op, _kernel.EVERYONE)
-
-    def reduce(self, call: Call, tensor: Tensor, op: int, root: int) -> None:
-        """Reduce the tensors of all ranks into that of ``root``."""
+    def reduce(self, call: Call, tensor: Tensor, op: int, root: int = EVERYONE) -> None:
+        """Reduce the tensors of all ranks into that of ``root``, by the code of a reduction."""
         self.call = call
         elements = tensor.numel()
         where = self._where(tensor) if elements >= _PLACED else CLOSED

@@ -300,8 +300,7 @@ static int execute(PyObject *module) {
             reductions[type * OPERATIONS + operation] = reduction_of(type, operation);
     return add_type(module, "Group", &spec) || add_type(module, "Channel", &channel_spec) ||
            PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions()) ||
-           PyModule_AddIntConstant(module, "OPERATIONS", OPERATIONS) ||
-           PyModule_AddIntConstant(module, "EVERYONE", EVERYONE);
+           PyModule_AddIntConstant(module, "OPERATIONS", OPERATIONS);
 }
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, execute}, {0, NULL}};
