@@ -10,7 +10,10 @@ HERE = Path(__file__).parent
 KERNEL = HERE.parents[1] / "src" / "steptime" / "backend" / "kernel"
 SOURCES = [
     HERE / "kernel_ranks.c",
-    *(KERNEL / f"{n}.c" for n in ("group", "collectives", "copies", "folds", "channel")),
+    *(
+        KERNEL / f"{n}.c"
+        for n in ("group", "collectives", "copies", "parts", "exchange", "folds", "channel")
+    ),
 ]
 CHECKED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 

@@ -1,6 +1,5 @@
 """The kernel in C does what the Python beside it does, bit for bit."""
 
-import os
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,24 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from backend.bits import (
+    ARITHMETIC,
+    FLOATS,
+    INTEGERS,
+    UNSIGNED,
+    any_bits,
+    group_by,
+    needs_c,
+    placed,
+    same,
+)
 from ranks import on_ranks
 from steptime.backend.host import kernel
 from steptime.backend.reduction import AVG, SUM, Reduction, custom
 from steptime.errors import UsageError
 
-FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
-UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
-ARITHMETIC = ("SUM", "AVG", "PRODUCT", "MIN", "MAX")
 # From whole, through slices, to several blocks of a slot, none of which ends with a line.
 ELEMENTS = (1, 777, 20_011, 700_001)
-needs_c = pytest.mark.skipif(not kernel.is_built(), reason="no C was built")
 
 
 @needs_c
@@ -32,7 +37,7 @@ def test_c_and_python_give_the_same_bits(ranks: int, tmp_path: Path) -> None:
 
 def _wrong() -> list[Any]:
     """The cases in which the two differ."""
-    in_python, in_c = (_group(name) for name in ("python", "c"))
+    in_python, in_c = (group_by(name) for name in ("python", "c"))
     cases = [
         *product(FLOATS, ARITHMETIC),
         *product(INTEGERS, (*ARITHMETIC, "BAND", "BOR", "BXOR")),
@@ -42,48 +47,13 @@ def _wrong() -> list[Any]:
     for (dtype, op), elements, arena in product(cases, ELEMENTS, (False, True)):
         if elements == ELEMENTS[-1] and dtype not in (*FLOATS, torch.int8):
             continue  # blocks do not depend on the type
-        given = _some(dtype, elements)
-        ours, theirs = _at(given, arena), given.clone()
+        given = any_bits(dtype, elements)
+        ours, theirs = placed(given, arena), given.clone()
         dist.all_reduce(theirs, getattr(dist.ReduceOp, op), in_python)
         dist.all_reduce(ours, getattr(dist.ReduceOp, op), in_c)
-        if not _same(ours, theirs):
+        if not same(ours, theirs):
             found.append((str(dtype), op, elements, arena))
     return found
-
-
-def _group(name: str, members: Any = None) -> Any:
-    import steptime.backend  # noqa: F401
-
-    os.environ[kernel.VARIABLE] = name
-    return dist.new_group(members, backend="steptime")
-
-
-def _some(dtype: torch.dtype, elements: int) -> torch.Tensor:
-    """Any bits there are, so of floats also infinities, subnormals and what is no number."""
-    seed = torch.Generator().manual_seed(elements + 31 * dist.get_rank())
-    size = elements * dtype.itemsize
-    bits = torch.randint(0, 256, (size,), dtype=torch.uint8, generator=seed).view(dtype)
-    if dtype.is_floating_point:  # every other one such that sums and products are numbers
-        usual = torch.randn(elements, generator=seed).to(dtype)
-        return torch.where(torch.arange(elements) % 2 == 0, bits, usual)
-    return bits
-
-
-def _at(tensor: torch.Tensor, arena: bool) -> torch.Tensor:
-    from steptime.backend import empty
-
-    return empty(tensor.shape, dtype=tensor.dtype).copy_(tensor) if arena else tensor.clone()
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """The same bits, except those of what is no number."""
-    alike = one.view(torch.uint8).view(-1, one.itemsize) == other.view(torch.uint8).view(
-        -1, one.itemsize
-    )
-    same = alike.all(1)
-    if one.dtype.is_floating_point:
-        same |= one.isnan() & other.isnan()
-    return bool(same.all())
 
 
 @needs_c
@@ -97,19 +67,19 @@ def test_parts_go_where_they_belong_whatever_their_size_and_place(
 
 def _misplaced() -> list[Any]:
     """Calls in C that do not do what the same calls do in Python."""
-    in_python, in_c = (_group(name) for name in ("python", "c"))
+    in_python, in_c = (group_by(name) for name in ("python", "c"))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     found = []
     for elements, arena, dtype in product(
         (0, 1, 777, 20_011, 300_001), (False, True), (torch.float32, torch.bfloat16)
     ):
-        given, wide = _some(dtype, elements), _some(dtype, ranks * elements)
+        given, wide = any_bits(dtype, elements), any_bits(dtype, ranks * elements)
         for name, call in _MOVES.items():
-            ours, theirs = (_at(given, place) for place in (arena, False))
-            whole, other = (_at(wide, place) for place in (arena, False))
+            ours, theirs = (placed(given, place) for place in (arena, False))
+            whole, other = (placed(wide, place) for place in (arena, False))
             call(ours, whole, rank, in_c)
             call(theirs, other, rank, in_python)
-            if not (_same(ours, theirs) and _same(whole, other)):
+            if not (same(ours, theirs) and same(whole, other)):
                 found.append((name, elements, arena, str(dtype)))
     return found
 
@@ -126,19 +96,25 @@ def _in_place(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> No
     dist.reduce_scatter_single(whole[rank * size : (rank + 1) * size], whole, group=group)
 
 
+def _gather_in_place(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> None:
+    """As ``all_gather`` from the part of the output that stays as it is."""
+    size = whole.numel() // dist.get_world_size()
+    dist.all_gather_single(whole, whole[rank * size : (rank + 1) * size], group=group)
+
+
 def _exchange(_: torch.Tensor, whole: torch.Tensor, rank: int, group: Any) -> None:
     """all_to_all, then one in which one rank's parts are uneven and the others' not."""
     ranks = dist.get_world_size()
-    given = whole.clone() if whole.numel() % 2 else _at(whole, True)
+    given = whole.clone() if whole.numel() % 2 else placed(whole, True)
     dist.all_to_all_single(whole, given, group=group)
     if ranks < 3:
         return
-    # Rows from each rank to each: those of rank 1, which sends and gets two of each, are even.
+    # Rows from each rank to each: those of rank 1 are even, and it gives no sizes.
     rows = torch.full((3, 3), 2)
     rows[0, 0], rows[0, 2], rows[2, 0], rows[2, 2] = 1, 3, 3, 1
     received, sent = rows[:, rank].tolist(), rows[rank].tolist()
-    output = torch.empty(6, dtype=whole.dtype)
-    dist.all_to_all_single(output, whole.new_full((6,), rank), received, sent, group=group)
+    output, sizes = torch.empty(6, dtype=whole.dtype), () if rank == 1 else (received, sent)
+    dist.all_to_all_single(output, whole.new_full((6,), rank), *sizes, group=group)
     right = [source for source in range(3) for _ in range(received[source])]
     whole[:6] = output.tolist() == right
 
@@ -152,6 +128,7 @@ _MOVES = {
     ),
     "reduce_scatter of a list": _in_list,
     "reduce_scatter in place": _in_place,
+    "all_gather in place": _gather_in_place,
 }
 
 
@@ -163,7 +140,7 @@ def test_calls_that_only_python_serves_take_turns_with_those_in_c(tmp_path: Path
 def _mixed() -> list[int]:
     import steptime.backend as backend
 
-    group = _group("c")
+    group = group_by("c")
     farther = custom("farther", lambda a, b: torch.where(a.abs() < b.abs(), b, a))
     rank, wrong = dist.get_rank(), []
     for turn in range(60):
@@ -186,10 +163,10 @@ def test_a_group_is_in_c_only_if_all_its_ranks_are(tmp_path: Path) -> None:
 
 
 def _one_in_python() -> tuple[bool, list[float]]:
-    group = _group(("c", "python")[dist.get_rank()])
+    group = group_by(("c", "python")[dist.get_rank()])
     tensor = torch.ones(5)
     dist.all_reduce(tensor, group=group)
-    return group._engine.in_kernel, tensor.tolist()
+    return group._engine.kernel is not None, tensor.tolist()
 
 
 def test_the_environment_chooses_the_kernel() -> None:

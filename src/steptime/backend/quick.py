@@ -5,7 +5,7 @@ What Python does for a small all_reduce takes longer than the all_reduce itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,8 +13,11 @@ from steptime.backend import requests
 from steptime.backend.flatten import flatten
 from steptime.backend.host import Call, HostGroup, Kind, code
 from steptime.backend.work import DONE, Done
+from steptime.world.compat import CallOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from steptime.backend.engine import Engine
@@ -22,36 +25,113 @@ if TYPE_CHECKING:
     from steptime.backend.requests import Names
     from steptime.world.compat import RedOpType, ReduceOp, Work
 
+DEFAULT = CallOptions()
+"""What a call is given that is given nothing."""
+
 _KEPT = 4096
+_Plan = tuple[Call, int]
 
 
 class Quick:
-    """The calls of one group that need no more than the kernel, on its lane of collectives."""
+    """The calls of one group that need no more than the kernel, on its lane of collectives.
+
+    Collectives return 0, having done nothing, where a call takes more than the kernel; else they
+    raise what it fails with. They take what the methods of that name of SteptimeGroup take.
+    """
 
     def __init__(self, engine: Engine, names: Names, lane: Lane) -> None:
-        self._host = engine if isinstance(engine, HostGroup) and engine.in_kernel else None
+        host = engine if isinstance(engine, HostGroup) and engine.kernel else None
+        self._host = host
+        self._kernel = None if host is None else host.kernel
+        self._carry_out: Any = None if host is None else host.carry_out
         self._names = names
         self._lane = lane
-        self._plans: dict[tuple[RedOpType, torch.dtype, int], tuple[Call, int] | None] = {}
+        self._plans: dict[tuple[Kind, RedOpType, torch.dtype, int], _Plan] = {}
 
-    def all_reduce(self, tensor: Tensor, op: ReduceOp) -> bool:
-        """Reduce a tensor on the CPU now; False where that takes more than the kernel.
-
-        Raises UsageError for a reduction that torch has not, and what the call fails with.
-        """
-        host = self._host
-        if host is None or not is_plain(tensor):
+    def all_reduce(self, tensor: Tensor, opts: Any) -> int:
+        """Reduce a tensor."""
+        kernel = self._kernel
+        if kernel is None or opts.asyncOp or not is_plain(tensor):
             return False
-        key = op.op, tensor.dtype, tensor.numel()
-        try:
-            plan = self._plans[key]
-        except KeyError:
-            if len(self._plans) >= _KEPT:
-                self._plans.clear()
-            plan = self._plans[key] = _plan(tensor, op)
-        return plan is not None and bool(
-            self._lane.attempt(host.all_reduce_in_kernel, tensor, plan)
+        op = opts.reduceOp
+        plan = self._plans.get((Kind.ALL_REDUCE, op.op, tensor.dtype, tensor.numel()))
+        plan = plan or self._plan(Kind.ALL_REDUCE, op, tensor)
+        if plan is None:
+            return False
+        return self._lane.attempt(self._carry_out, kernel.reduce, plan[0], tensor, plan[1])
+
+    def broadcast(self, tensors: Sequence[Tensor], opts: Any = DEFAULT) -> int:
+        """Copy a tensor."""
+        (tensor,) = tensors
+        kernel = self._kernel
+        if kernel is None or opts.asyncOp or not is_plain(tensor):
+            return False
+        root = opts.rootRank
+        call = Call.of(Kind.BROADCAST, tensor.dtype, tensor.numel(), self._names[root])
+        return self._lane.attempt(self._carry_out, kernel.broadcast, call, tensor, root)
+
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
+        """Fill the output with the tensors of all ranks."""
+        kernel = self._kernel
+        if kernel is None or opts.asyncOp or not self._fit(output, tensor):
+            return False
+        call = Call.of(Kind.ALL_GATHER, tensor.dtype, tensor.numel())
+        return self._lane.attempt(self._carry_out, kernel.gather_single, call, output, tensor)
+
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
+        """Fill the output with this rank's part of the reduction of the tensors."""
+        kernel = self._kernel
+        if kernel is None or opts.asyncOp or not self._fit(tensor, output):
+            return False
+        op = opts.reduceOp
+        plan = self._plans.get((Kind.REDUCE_SCATTER, op.op, output.dtype, output.numel()))
+        plan = plan or self._plan(Kind.REDUCE_SCATTER, op, output)
+        if plan is None:
+            return False
+        return self._lane.attempt(
+            self._carry_out, kernel.reduce_scatter_single, plan[0], output, tensor, plan[1]
         )
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        output_splits: Sequence[int],
+        input_splits: Sequence[int],
+        opts: Any = DEFAULT,
+    ) -> int:
+        """Exchange equal parts."""
+        kernel = self._kernel
+        if kernel is None or opts.asyncOp or output_splits or input_splits:
+            return False
+        rows = tensor.shape[0] if tensor.dim() else 1
+        if rows % len(self._names) or output.shape != tensor.shape:
+            return False
+        if not (output.dtype == tensor.dtype and is_plain(tensor) and is_plain(output)):
+            return False
+        call = Call.of(Kind.ALL_TO_ALL, tensor.dtype, 0)
+        return self._lane.attempt(self._carry_out, kernel.all_to_all_single, call, output, tensor)
+
+    def _fit(self, whole: Tensor, part: Tensor) -> bool:
+        """Whether a tensor is plainly as large as a part of every rank."""
+        return (
+            whole.dtype == part.dtype
+            and whole.numel() == len(self._names) * part.numel()
+            and is_plain(whole)
+            and is_plain(part)
+        )
+
+    def _plan(self, kind: Kind, op: ReduceOp, tensor: Tensor) -> _Plan | None:
+        """What the ranks compare, and the number of the reduction; None for one C has not."""
+        reduction = requests.reduction(op, tensor)
+        number = code(reduction, tensor.dtype)
+        if number is None:
+            return None
+        if len(self._plans) >= _KEPT:
+            self._plans.clear()
+        call = Call.of(kind, tensor.dtype, tensor.numel(), -1, reduction.name)
+        plan = self._plans[kind, op.op, tensor.dtype, tensor.numel()] = call, number
+        return plan
 
     def send(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> Work | None:
         """Send a message, or begin to, on the lane of its route; None where that takes more."""
@@ -82,13 +162,3 @@ def is_plain(tensor: Tensor) -> bool:
         and tensor.is_contiguous()
         and not (tensor.is_neg() or tensor.is_conj())
     )
-
-
-def _plan(tensor: Tensor, op: ReduceOp) -> tuple[Call, int] | None:
-    """What the ranks compare, and how the kernel numbers the reduction; None where it has none."""
-    reduction = requests.reduction(op, tensor)
-    number = code(reduction, tensor.dtype)
-    if number is None:
-        return None
-    call = Call.of(Kind.ALL_REDUCE, tensor.dtype, tensor.numel(), -1, reduction.name)
-    return call, number

@@ -28,23 +28,36 @@ class Group:
     def step(self, host: Host, /) -> bool: ...
     # Begin a call and pass the next point; whether all ranks call the same.
     def arrive(self, host: Host, call: bytes, /) -> bool: ...
-    # Reduce in place, ``where`` being the offset in this rank's arena, or CLOSED; as ``arrive``.
-    def all_reduce(
-        self, host: Host, call: bytes, data: int, elements: int, code: int, where: int, /
+    # Reduce into a rank's, in place, ``where`` being the offset in this rank's arena, or CLOSED; as
+    # ``arrive``. Parts are given by their addresses, or by that of the first whom others follow.
+    def reduce(
+        self, host: Host, call: bytes, data: int, elements: int, code: int, root: int, where: int, /
     ) -> bool: ...
     # Copy the bytes of a rank to all.
     def broadcast(
         self, host: Host, call: bytes, data: int, size: int, root: int, where: int, /
     ) -> bool: ...
-    # Copy the bytes of each rank into the output for it.
-    def all_gather(
+    # Copy the bytes of each rank into the output for it, of the ranks that have any.
+    def gather(
         self,
         host: Host,
         call: bytes,
-        outputs: tuple[int, ...],
+        outputs: tuple[int, ...] | int | None,
         source: int,
         size: int,
         where: int,
+        /,
+    ) -> bool: ...
+    # Copy the root's inputs, which lie at ``places``, into everyone's output.
+    def scatter(
+        self,
+        host: Host,
+        call: bytes,
+        output: int,
+        inputs: tuple[int, ...] | int | None,
+        places: tuple[int, ...] | None,
+        size: int,
+        root: int,
         /,
     ) -> bool: ...
     # Reduce everyone's input for this rank into its output.
@@ -53,7 +66,7 @@ class Group:
         host: Host,
         call: bytes,
         output: int,
-        inputs: tuple[int, ...],
+        inputs: tuple[int, ...] | int,
         elements: int,
         code: int,
         where: int,
@@ -64,10 +77,21 @@ class Group:
         self,
         host: Host,
         call: bytes,
-        outputs: tuple[int, ...],
-        inputs: tuple[int, ...],
+        outputs: tuple[int, ...] | int,
+        inputs: tuple[int, ...] | int,
         size: int,
         where: int,
+        /,
+    ) -> bool | None: ...
+    # Then exchange parts of any sizes; None, on all ranks, where sizes sent and expected differ.
+    def exchange(
+        self,
+        host: Host,
+        outputs: tuple[int, ...],
+        inputs: tuple[int, ...],
+        sent: tuple[int, ...],
+        expected: tuple[int, ...],
+        places: tuple[int, ...],
         /,
     ) -> bool | None: ...
     # Wake the ranks that wait for this one.

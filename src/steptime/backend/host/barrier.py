@@ -21,6 +21,8 @@ from steptime.backend.host.call import WORDS, Call
 from steptime.errors import SteptimeError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from steptime.backend.host.members import Members
 
 _LINE = 16  # words between those that different ranks write: processors fetch lines in pairs
@@ -187,6 +189,18 @@ class Barrier:
         )
         return self.members.fail(
             SteptimeError(f"the ranks disagree in call number {self.state.number}: {called}")
+        )
+
+    def unequal(self, sent: Tensor, expected: Tensor) -> SteptimeError:
+        """The error where one rank expects another size than a rank sends it.
+
+        ``sent`` and ``expected``: elements from each rank (row) to each (column).
+        """
+        source, target = (sent != expected).nonzero()[0].tolist()
+        names = self.members.names
+        return SteptimeError(
+            f"in {self.doing()} rank {names[source]} sends {int(sent[source, target])} elements "
+            f"to rank {names[target]}, which expects {int(expected[source, target])}"
         )
 
 

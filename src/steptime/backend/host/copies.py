@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from steptime.errors import SteptimeError
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,14 +31,22 @@ def broadcast(x: Exchange, tensor: Tensor, root: int) -> None:
             block.copy_(slots[root][0])
 
 
-def all_gather(x: Exchange, outputs: Sequence[Tensor], tensor: Tensor) -> None:
-    """Copy every rank's ``tensor`` into ``outputs[i]`` of every rank, i being the sender."""
-    _gather(x, outputs, tensor)
-
-
-def gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int) -> None:
-    """Copy every rank's ``tensor`` into ``outputs[i]`` of ``root``; other ranks give no outputs."""
-    _gather(x, outputs if x.rank == root else None, tensor)
+def gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:
+    """Copy every rank's ``tensor`` into ``outputs[i]`` of the ranks that give outputs."""
+    written = [output for rank, output in enumerate(outputs or ()) if rank != x.rank]
+    windows = x.windows((tensor,), range(x.ranks), [tensor.numel()] * x.ranks, written=written)
+    if windows is not None:
+        for output, window in zip(outputs or (), windows, strict=outputs is not None):
+            _copy(output, window)
+        x.step()
+        return
+    parts = [x.blocks(output) for output in outputs or ()]
+    for index, block in enumerate(x.blocks(tensor)):
+        slots = x.slots(block.dtype, block.numel())
+        slots[x.rank][0].copy_(block)
+        x.step()
+        for part, slot in zip(parts, slots, strict=outputs is not None):
+            part[index].copy_(slot[0])
 
 
 def scatter(x: Exchange, output: Tensor, inputs: Sequence[Tensor] | None, root: int) -> None:
@@ -111,37 +117,10 @@ def _agreed_sizes(x: Exchange, sizes: Sequence[Sequence[Tensor]]) -> Tensor:
     table = torch.stack([slot[0] for slot in sizes])
     sent, expected = table[:, : x.ranks], table[:, x.ranks :].T
     if not torch.equal(sent, expected):
-        raise _unequal(x, sent, expected)
+        raise x.barrier.unequal(sent, expected)
     return sent
-
-
-def _gather(x: Exchange, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:
-    """Collect every rank's ``tensor`` in ``outputs``, or only take part where that is None."""
-    written = [output for rank, output in enumerate(outputs or ()) if rank != x.rank]
-    windows = x.windows((tensor,), range(x.ranks), [tensor.numel()] * x.ranks, written=written)
-    if windows is not None:
-        for output, window in zip(outputs or (), windows, strict=outputs is not None):
-            _copy(output, window)
-        x.step()
-        return
-    parts = [x.blocks(output) for output in outputs or ()]
-    for index, block in enumerate(x.blocks(tensor)):
-        slots = x.slots(block.dtype, block.numel())
-        slots[x.rank][0].copy_(block)
-        x.step()
-        for part, slot in zip(parts, slots, strict=outputs is not None):
-            part[index].copy_(slot[0])
 
 
 def _copy(output: Tensor, source: Tensor) -> None:
     if output.data_ptr() != source.data_ptr():
         output.copy_(source)
-
-
-def _unequal(x: Exchange, sent: Tensor, expected: Tensor) -> SteptimeError:
-    source, target = (sent != expected).nonzero()[0].tolist()
-    names = x.barrier.members.names
-    return SteptimeError(
-        f"in {x.barrier.doing()} rank {names[source]} sends {int(sent[source, target])} elements "
-        f"to rank {names[target]}, which expects {int(expected[source, target])}"
-    )

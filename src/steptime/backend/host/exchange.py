@@ -83,17 +83,15 @@ class Exchange:
         self._window_views: dict[tuple[int, int, torch.dtype, int], Tensor] = {}
         self._arena = arena()
         self._begun: Call | None = None
-        self._agreed = False
 
-    def begin(self, call: Call, *, agreed: bool = False) -> None:
-        """Start a call; unless ``agreed``, the ranks compare what they call at the next point."""
+    def begin(self, call: Call) -> None:
+        """Start a call; the ranks compare what they call at the next point."""
         self._begun = call
-        self._agreed = agreed
 
     def step(self) -> None:
         """Pass the next point of the barrier with all ranks."""
         call, self._begun = self._begun, None
-        if call is None or self._agreed:
+        if call is None:
             self.barrier.step()
         else:
             self.barrier.arrive(call)

@@ -74,12 +74,8 @@ class HostGroup:
             in_kernel=in_kernel,
         )
         self._mail = Mail(view[mail:], self._members, timeout_s, in_kernel=in_kernel)
-        self._kernel = self._exchange.kernel
-
-    @property
-    def in_kernel(self) -> bool:
-        """Whether collectives are carried out in C, as far as there is C for them."""
-        return self._kernel is not None
+        self.kernel = self._exchange.kernel
+        """The kernel in C, if all members have it. What it has not, Python does on its barrier."""
 
     def barrier(self, call: Call) -> None:
         """Wait until all ranks have come."""
@@ -87,76 +83,70 @@ class HostGroup:
 
     def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
         """Reduce the tensors of all ranks into every rank's."""
-        number = None if self._kernel is None else code(op, tensor.dtype)
-        if number is None:
+        number = None if self.kernel is None else code(op, tensor.dtype)
+        if self.kernel is None or number is None:
             self._run(call, reductions.all_reduce, tensor, op)
         else:
-            self.all_reduce_in_kernel(tensor, (call, number))
-
-    def all_reduce_in_kernel(self, tensor: Tensor, plan: tuple[Call, int]) -> bool:
-        """``all_reduce`` by the call and the code of ``plan``; returns True."""
-        self._members.check()
-        try:
-            self._kernel.all_reduce(plan[0], tensor, plan[1])  # type: ignore[union-attr]
-        except BaseException as error:
-            self._break(error)
-            raise
-        return True
-
-    def _in_kernel(self, collective: Callable[..., object], *arguments: object) -> object:
-        self._members.check()
-        try:
-            return collective(*arguments)
-        except BaseException as error:
-            self._break(error)
-            raise
+            self.carry_out(self.kernel.reduce, call, tensor, number)
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Reduce the tensors of all ranks into that of ``root``."""
-        self._run(call, reductions.reduce, tensor, root, op)
+        number = None if self.kernel is None else code(op, tensor.dtype)
+        if self.kernel is None or number is None:
+            self._run(call, reductions.reduce, tensor, root, op)
+        else:
+            self.carry_out(self.kernel.reduce, call, tensor, number, root)
 
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
     ) -> None:
         """Reduce ``inputs[rank]`` of all ranks into ``output``; all have equal sizes."""
-        number = None if self._kernel is None else code(op, output.dtype)
-        if self._kernel is None or number is None:
+        number = None if self.kernel is None else code(op, output.dtype)
+        if self.kernel is None or number is None:
             self._run(call, reductions.reduce_scatter, output, inputs, op)
         else:
-            self._in_kernel(self._kernel.reduce_scatter, call, output, inputs, number)
+            self.carry_out(self.kernel.reduce_scatter, call, output, inputs, number)
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` into every rank's."""
-        if self._kernel is None:
+        if self.kernel is None:
             self._run(call, copies.broadcast, tensor, root)
         else:
-            self._in_kernel(self._kernel.broadcast, call, tensor, root)
+            self.carry_out(self.kernel.broadcast, call, tensor, root)
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Copy every rank's ``tensor`` into the output for it; all have equal sizes."""
-        if self._kernel is None:
-            self._run(call, copies.all_gather, outputs, tensor)
+        if self.kernel is None:
+            self._run(call, copies.gather, outputs, tensor)
         else:
-            self._in_kernel(self._kernel.all_gather, call, outputs, tensor)
+            self.carry_out(self.kernel.gather, call, outputs, tensor)
 
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
     ) -> None:
         """Copy every rank's ``tensor`` into ``outputs`` of ``root``; other ranks give None."""
-        self._run(call, copies.gather, outputs, tensor, root)
+        taken = outputs if self.rank == root else None
+        if self.kernel is None:
+            self._run(call, copies.gather, taken, tensor)
+        else:
+            self.carry_out(self.kernel.gather, call, taken, tensor)
 
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
         """Copy ``inputs[i]`` of ``root`` into ``output`` of rank i; other ranks give None."""
-        self._run(call, copies.scatter, output, inputs, root)
+        given = inputs if self.rank == root else None
+        if self.kernel is None:
+            self._run(call, copies.scatter, output, given, root)
+        else:
+            self.carry_out(self.kernel.scatter, call, output, given, root)
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``."""
-        agreed = self._kernel is not None
-        if self._kernel and self._in_kernel(self._kernel.all_to_all, call, outputs, inputs):
-            return
-        self._run(call, copies.all_to_all, outputs, inputs, agreed=agreed)
+        if self.kernel is None:
+            self._run(call, copies.all_to_all, outputs, inputs)
+        else:
+            self.carry_out(self.kernel.all_to_all, call, outputs, inputs)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """Wait until all ranks have come with the same call.
@@ -214,16 +204,20 @@ class HostGroup:
         self._members.leave()
         self._exchange.barrier.wake()
 
-    def _run(
-        self,
-        call: Call,
-        collective: Callable[..., object],
-        *arguments: object,
-        agreed: bool = False,
-    ) -> object:
+    def carry_out(self, collective: Callable[..., None], *arguments: object) -> bool:
+        """Call a collective of the kernel; returns True, and breaks the group where it fails."""
+        self._members.check()
+        try:
+            collective(*arguments)
+        except BaseException as error:
+            self._break(error)
+            raise
+        return True
+
+    def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
         self._members.check()
         exchange = self._exchange
-        exchange.begin(call, agreed=agreed)
+        exchange.begin(call)
         try:
             return collective(exchange, *arguments)
         except BaseException as error:

@@ -17,7 +17,7 @@ import torch
 from steptime.backend.host.arena import arena
 from steptime.backend.host.barrier import Barrier
 from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM, Reduction
-from steptime.errors import UsageError
+from steptime.errors import SteptimeError, UsageError
 
 try:
     from steptime.backend.host import _kernel
@@ -25,7 +25,7 @@ except ImportError:  # no C compiler where steptime was installed
     _kernel = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -37,7 +37,11 @@ VARIABLE = "STEPTIME_KERNEL"
 """The environment variable that chooses the kernel: c, python, or whichever there is."""
 
 CLOSED = 2**64 - 1
+EVERYONE = -1
+"""In the place of a root."""
+
 _PLACED = 1024  # elements; smaller tensors are reduced through slots, wherever they lie
+_MOVED = 32 << 10  # bytes, WINDOW_BYTES of C: smaller tensors are moved through slots
 
 # In the order of folds.h.
 _TYPES = (
@@ -116,6 +120,7 @@ class Kernel(Barrier):
         self.state = self._group = _kernel.Group(
             self.rank, ranks, self.looks, self._address, address, slot_bytes
         )
+        self._slot_bytes = slot_bytes
         self._peers = peers
         self._arena = arena()
 
@@ -133,31 +138,58 @@ class Kernel(Barrier):
         """As Barrier does."""
         self._group.wake()
 
-    def all_reduce(self, call: Call, tensor: Tensor, op: int) -> None:
-        """Reduce the tensors of all ranks into every rank's, by the reduction with this code."""
+    def reduce(self, call: Call, tensor: Tensor, op: int, root: int = EVERYONE) -> None:
+        """Reduce the tensors of all ranks into that of ``root``, by the code of a reduction."""
         self.call = call
         elements = tensor.numel()
         where = self._where(tensor) if elements >= _PLACED else CLOSED
         group, address = self._group, tensor.data_ptr()
-        if not group.all_reduce(self, call.encoded, address, elements, op, where):
+        if not group.reduce(self, call.encoded, address, elements, op, root, where):
             raise self._mismatch()
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` to all ranks."""
         self.call = call
-        place, where = tensor.data_ptr(), self._where(tensor)
-        if not self._group.broadcast(self, call.encoded, place, tensor.nbytes, root, where):
+        place, size = tensor.data_ptr(), call.bytes
+        where = self._where(tensor) if size >= _MOVED else CLOSED
+        if not self._group.broadcast(self, call.encoded, place, size, root, where):
             raise self._mismatch()
 
-    def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
-        """Copy every rank's ``tensor`` into ``outputs[i]`` of every rank, i being the sender."""
+    def gather(self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:
+        """Copy every rank's ``tensor`` into ``outputs[i]`` of the ranks that give outputs."""
         self.call = call
         own, size = tensor.data_ptr(), tensor.nbytes
-        places = tuple(output.data_ptr() for output in outputs)
-        others = (*places[: self.rank], *places[self.rank + 1 :])
+        places = None if outputs is None else tuple(output.data_ptr() for output in outputs)
+        others = () if places is None else (*places[: self.rank], *places[self.rank + 1 :])
         covered = any(own < other + size and other < own + size for other in others)
         where = CLOSED if covered else self._where(tensor)
-        if not self._group.all_gather(self, call.encoded, places, own, size, where):
+        if not self._group.gather(self, call.encoded, places, own, size, where):
+            raise self._mismatch()
+
+    def gather_single(self, call: Call, output: Tensor, tensor: Tensor) -> None:
+        """Copy every rank's ``tensor`` into the parts of ``output``, in order, on every rank."""
+        self.call = call
+        own, target, size = tensor.data_ptr(), output.data_ptr(), call.bytes
+        where = CLOSED
+        if size >= _MOVED and (own == target + self.rank * size or _apart(tensor, output)):
+            where = self._where(tensor)
+        if not self._group.gather(self, call.encoded, target, own, size, where):
+            raise self._mismatch()
+
+    def scatter(
+        self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
+    ) -> None:
+        """Copy ``inputs[i]`` of ``root`` into ``output`` of rank i; other ranks give None."""
+        self.call = call
+        target, size = output.data_ptr(), output.nbytes
+        sources = places = None
+        if inputs is not None:
+            sources = tuple(tensor.data_ptr() for tensor in inputs)
+            others = (*sources[:root], *sources[root + 1 :])
+            covered = any(target < other + size and other < target + size for other in others)
+            places = tuple(CLOSED if covered else self._where(tensor) for tensor in inputs)
+        group = self._group
+        if not group.scatter(self, call.encoded, target, sources, places, size, root):
             raise self._mismatch()
 
     def reduce_scatter(self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: int) -> None:
@@ -172,24 +204,91 @@ class Kernel(Barrier):
         if not group.reduce_scatter(self, call.encoded, target, places, output.numel(), op, where):
             raise self._mismatch()
 
-    def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
-        """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``, if all are of one size.
+    def reduce_scatter_single(self, call: Call, output: Tensor, tensor: Tensor, op: int) -> None:
+        """Reduce the parts of ``tensor`` of all ranks, in order, into the ``output`` of each."""
+        self.call = call
+        target, first, size = output.data_ptr(), tensor.data_ptr(), call.bytes
+        where = CLOSED
+        if tensor.nbytes >= _MOVED and (
+            target == first + self.rank * size or _apart(tensor, output)
+        ):
+            where = self._where(tensor)
+        elements, group = call.elements, self._group
+        if not group.reduce_scatter(self, call.encoded, target, first, elements, op, where):
+            raise self._mismatch()
 
-        Returns whether that is so, on all ranks alike; else nothing has moved.
+    def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
+        """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``; sizes may differ.
+
+        Raises SteptimeError, on all ranks, when a rank expects another size than it is sent.
         """
         self.call = call
-        size = inputs[0].nbytes
         sources = tuple(tensor.data_ptr() for tensor in inputs)
         targets = tuple(tensor.data_ptr() for tensor in outputs)
-        apart = max(targets) + size <= min(sources) or max(sources) + size <= min(targets)
-        even = apart and all(tensor.nbytes == size for tensor in (*inputs, *outputs))
+        sent = tuple(tensor.nbytes for tensor in inputs)
+        expected = tuple(tensor.nbytes for tensor in outputs)
+        size = sent[0]
+        apart = _lie_apart(zip(sources, sent, strict=True), zip(targets, expected, strict=True))
+        even = apart and {size} == {*sent, *expected}
         where = self._where_all(inputs, sources) if even else CLOSED
-        moved = self._group.all_to_all(
-            self, call.encoded, targets, sources, size if even else CLOSED, where
-        )
+        if self._moves(call, targets, sources, size if even else CLOSED, where):
+            return
+        places = tuple(self._where(t) if t.nbytes else 0 for t in inputs)
+        places = places if apart else (CLOSED,) * len(inputs)
+        self._exchange(targets, sources, sent, expected, places, inputs[0].itemsize)
+
+    def all_to_all_single(self, call: Call, output: Tensor, tensor: Tensor) -> None:
+        """``all_to_all`` of equal parts that follow each other; others' may be uneven."""
+        self.call = call
+        source, target, whole = tensor.data_ptr(), output.data_ptr(), tensor.nbytes
+        ranks, apart = len(self._peers), _apart(tensor, output)
+        size = whole // ranks
+        where = self._where(tensor) if apart and whole >= _MOVED else CLOSED
+        if self._moves(call, target, source, size if apart else CLOSED, where):
+            return
+        starts = range(0, ranks * size, size) if size else [0] * ranks
+        targets, sources = (tuple(first + at for at in starts) for first in (target, source))
+        places = tuple(where if where == CLOSED else where + at for at in starts)
+        sizes = (size,) * ranks
+        self._exchange(targets, sources, sizes, sizes, places, tensor.itemsize)
+
+    def _moves(
+        self,
+        call: Call,
+        targets: tuple[int, ...] | int,
+        sources: tuple[int, ...] | int,
+        size: int,
+        where: int,
+    ) -> bool:
+        """Whether all parts of all ranks were of one size, and have moved."""
+        moved = self._group.all_to_all(self, call.encoded, targets, sources, size, where)
         if moved is False:
             raise self._mismatch()
         return moved is True
+
+    def _exchange(
+        self,
+        targets: tuple[int, ...],
+        sources: tuple[int, ...],
+        sent: tuple[int, ...],
+        expected: tuple[int, ...],
+        places: tuple[int, ...],
+        itemsize: int,
+    ) -> None:
+        if self._group.exchange(self, targets, sources, sent, expected, places) is None:
+            raise self._unequal(itemsize)
+
+    def _unequal(self, itemsize: int) -> SteptimeError:
+        """What the ranks have told in an exchange, whose sizes differ."""
+        ranks = len(self._peers)
+        rows = [
+            self._memory[start : start + 24 * ranks].cast("Q").tolist()
+            for rank in range(ranks)
+            for start in [(self.state.turn * ranks + rank) * self._slot_bytes]
+        ]
+        sent = torch.tensor([row[1::3] for row in rows]) // itemsize
+        expected = torch.tensor([row[2::3] for row in rows]).T // itemsize
+        return self.unequal(sent, expected)
 
     def _where_all(self, tensors: Sequence[Tensor], places: tuple[int, ...]) -> int:
         """The offset of equal tensors that follow each other; CLOSED where they do not."""
@@ -212,6 +311,22 @@ class Kernel(Barrier):
     def mapping(self, rank: int, offset: int) -> tuple[int, int, int]:
         """The part of a rank's arena around an offset: its bounds, and where it is mapped."""
         return self._peers[rank].arena.mapping(offset)
+
+
+def _apart(one: Tensor, other: Tensor) -> bool:
+    """Whether no byte lies in both."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first + one.nbytes <= second or second + other.nbytes <= first
+
+
+def _lie_apart(some: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> bool:
+    """Whether no byte lies in both of two lists of addresses and bytes, at the first glance."""
+    ends = [
+        (min(start for start, _ in spans), max(start + size for start, size in spans))
+        for spans in (tuple(some), tuple(others))
+    ]
+    (low, high), (lowest, highest) = ends
+    return high <= lowest or highest <= low
 
 
 def in_use() -> bool:

@@ -1,8 +1,9 @@
+/* The reductions of whole tensors: all_reduce, reduce. */
+
 #include "collectives.h"
 
 #include <string.h>
 
-#define LINE_BYTES 128
 #define WHOLE_BYTES (32 << 10) /* of all ranks, up to which each reduces everything for itself */
 
 struct span {
@@ -18,13 +19,17 @@ static struct span slice_of(const struct group *group, int rank, size_t elements
     return (struct span){start, left < share ? left : share};
 }
 
+static int receives(const struct group *group, int root) {
+    return root == EVERYONE || root == group->rank;
+}
+
 /* Where the whole fits into the slots: copy in, pass one point, reduce all for oneself. */
 static enum outcome reduce_whole(struct group *group, const void *call, uint8_t *data,
-                                 size_t elements, const struct reduction *by) {
+                                 size_t elements, const struct reduction *by, int root) {
     group->turn ^= 1;
     memcpy(slot_of(group, group->rank), data, elements * by->size);
     enum outcome outcome = arrive(group, call, CLOSED, 0);
-    if (outcome) return outcome;
+    if (outcome || !receives(group, root)) return outcome;
     const void *ins[MOST_RANKS];
     void *outs[1] = {data};
     for (int rank = 0; rank < group->ranks; rank++) ins[rank] = slot_of(group, rank);
@@ -34,15 +39,16 @@ static enum outcome reduce_whole(struct group *group, const void *call, uint8_t 
 }
 
 /* Tensors in arenas: each rank reduces its slice of all of them where they are, and writes it to
-   all. One pass over each byte; NULL in ``tensors`` is this rank's own. */
+   those that are to have it. One pass over each byte. */
 static enum outcome reduce_windows(struct group *group, uint8_t *const *tensors, size_t elements,
-                                   const struct reduction *by) {
+                                   const struct reduction *by, int root) {
     struct span own = slice_of(group, group->rank, elements, by->size);
     const void *ins[MOST_RANKS];
     void *outs[MOST_RANKS];
     for (int rank = 0; rank < group->ranks; rank++)
         ins[rank] = outs[rank] = tensors[rank] + own.start * by->size;
-    reduce(by, outs, group->ranks, ins, group->ranks, own.count);
+    if (root != EVERYONE) outs[0] = outs[root];
+    reduce(by, outs, root == EVERYONE ? group->ranks : 1, ins, group->ranks, own.count);
     return pass(group);
 }
 
@@ -51,17 +57,16 @@ static enum outcome reduce_windows(struct group *group, uint8_t *const *tensors,
 static int place(int rank) { return rank ? 0 : 1; }
 
 static uint8_t *piece(const struct group *group, int owner, int index) {
-    size_t stride = group->slot_bytes / group->ranks / LINE_BYTES * LINE_BYTES;
-    return slot_of(group, owner) + index * stride;
+    return slot_of(group, owner) + index * stride_of(group, group->ranks);
 }
 
 /* One block of ordinary tensors: each copies to its slot what the others reduce, reduces its slice
-   of the block, and copies the slices that the others reduced. */
+   of the block, and copies the slices that the others reduced if it is to have them. */
 static enum outcome reduce_block(struct group *group, uint8_t *data, size_t elements,
-                                 const struct reduction *by) {
+                                 const struct reduction *by, int root) {
     struct span slices[MOST_RANKS];
     const void *ins[MOST_RANKS];
-    int here = group->rank;
+    int here = group->rank, gets = receives(group, root);
     group->turn ^= 1;
     for (int rank = 0; rank < group->ranks; rank++) {
         struct span one = slices[rank] = slice_of(group, rank, elements, by->size);
@@ -72,10 +77,10 @@ static enum outcome reduce_block(struct group *group, uint8_t *data, size_t elem
     if (pass(group)) return BROKEN;
     uint8_t *own = data + slices[here].start * by->size;
     ins[here] = own;
-    void *outs[2] = {own, piece(group, place(here), here)};
-    reduce(by, outs, 2, ins, group->ranks, slices[here].count);
+    void *outs[2] = {piece(group, place(here), here), own};
+    reduce(by, outs, 1 + gets, ins, group->ranks, slices[here].count);
     if (pass(group)) return BROKEN;
-    for (int rank = 0; rank < group->ranks; rank++)
+    for (int rank = 0; gets && rank < group->ranks; rank++)
         if (rank != here)
             memcpy(data + slices[rank].start * by->size, piece(group, place(rank), rank),
                    slices[rank].count * by->size);
@@ -83,36 +88,27 @@ static enum outcome reduce_block(struct group *group, uint8_t *data, size_t elem
 }
 
 static enum outcome reduce_blocks(struct group *group, uint8_t *data, size_t elements,
-                                  const struct reduction *by) {
-    size_t stride = group->slot_bytes / group->ranks / LINE_BYTES * LINE_BYTES;
-    size_t block = stride / by->size * group->ranks;
+                                  const struct reduction *by, int root) {
+    size_t block = stride_of(group, group->ranks) / by->size * group->ranks;
     for (size_t start = 0; start < elements; start += block) {
-        size_t count = elements - start < block ? elements - start : block;
-        if (reduce_block(group, data + start * by->size, count, by)) return BROKEN;
+        size_t count = least(elements - start, block);
+        if (reduce_block(group, data + start * by->size, count, by, root)) return BROKEN;
     }
     return DONE;
 }
 
-/* Where all ranks' tensors are mapped here: 1, or 0 where one lies outside its arena. */
-static int open_windows(struct group *group, uint8_t *own, uint8_t **tensors) {
-    for (int rank = 0; rank < group->ranks; rank++)
-        if (place_of(group, rank) == CLOSED) return 0;
-    for (int rank = 0; rank < group->ranks; rank++) {
-        tensors[rank] = rank == group->rank ? own : window(group, rank, place_of(group, rank));
-        if (!tensors[rank]) return BROKEN;
-    }
-    return 1;
-}
-
-enum outcome all_reduce(struct group *group, const void *call, uint8_t *data, size_t elements,
-                        const struct reduction *by, uint64_t where) {
-    uint8_t *tensors[MOST_RANKS] = {data};
+enum outcome reduce_to(struct group *group, const void *call, uint8_t *data, size_t elements,
+                       const struct reduction *by, int root, uint64_t where) {
+    uint8_t *tensors[MOST_RANKS];
     if (elements * by->size * group->ranks <= WHOLE_BYTES)
-        return reduce_whole(group, call, data, elements, by);
+        return reduce_whole(group, call, data, elements, by, root);
     enum outcome outcome = arrive(group, call, where, 0);
     if (outcome) return outcome;
-    int open = group->ranks == 1 ? 1 : open_windows(group, data, tensors);
-    if (open < 0) return BROKEN;
-    return open ? reduce_windows(group, tensors, elements, by)
-                : reduce_blocks(group, data, elements, by);
+    if (group->ranks > 1 && !are_open(group, EVERYONE))
+        return reduce_blocks(group, data, elements, by, root);
+    for (int rank = 0; rank < group->ranks; rank++) {
+        tensors[rank] = rank == group->rank ? data : window(group, rank, place_of(group, rank));
+        if (!tensors[rank]) return BROKEN;
+    }
+    return reduce_windows(group, tensors, elements, by, root);
 }

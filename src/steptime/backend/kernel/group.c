@@ -138,6 +138,12 @@ uint64_t size_of(const struct group *group, int rank) {
     return atomic_load_explicit(call_of(group, rank) + CALL_WORDS + 1, memory_order_relaxed);
 }
 
+int are_open(const struct group *group, int root) {
+    for (int rank = 0; rank < group->ranks; rank++)
+        if ((root == EVERYONE || rank == root) && place_of(group, rank) == CLOSED) return 0;
+    return 1;
+}
+
 uint8_t *window(struct group *group, int rank, uint64_t offset) {
     for (size_t i = 0; i < group->mapped; i++) {
         const struct mapping *one = &group->mappings[i];

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define LINE 16     /* words between those that different ranks write */
+#define LINE_BYTES 128
 #define CALL_WORDS 8 /* of a call as call.py encodes it */
 #define MOST_RANKS 1024
 #define CLOSED UINT64_MAX /* where no other rank can reach */
@@ -80,12 +81,22 @@ uint64_t size_of(const struct group *group, int rank);
 /* Wake the ranks that wait for this one. */
 void wake(struct group *group);
 
+/* Whether all ranks, or ``root`` alone where it is not EVERYONE, gave ``arrive`` another place than
+   CLOSED. */
+#define EVERYONE -1
+int are_open(const struct group *group, int root);
+
 /* Where the byte at ``offset`` of a rank's arena is mapped here; NULL where that failed. */
 uint8_t *window(struct group *group, int rank, uint64_t offset);
 
 /* The slot of a rank in the set that is in use. */
 static inline uint8_t *slot_of(const struct group *group, int rank) {
     return group->slots + (group->turn * group->ranks + rank) * group->slot_bytes;
+}
+
+/* The bytes of each of ``pieces`` parts of a slot. */
+static inline size_t stride_of(const struct group *group, int pieces) {
+    return group->slot_bytes / (size_t)pieces / LINE_BYTES * LINE_BYTES;
 }
 
 #endif

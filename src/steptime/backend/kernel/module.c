@@ -75,28 +75,48 @@ static PyObject *group_arrive(Group *self, PyObject *const *given, Py_ssize_t co
     return end(&progress, arrive(&self->group, call, CLOSED, 0));
 }
 
-static PyObject *group_all_reduce(Group *self, PyObject *const *given, Py_ssize_t count) {
-    if (!arguments(count, 6)) return NULL;
+static const struct reduction *reduction_at(PyObject *code) {
+    return &reductions[PyLong_AsLong(code) % (TYPES * OPERATIONS)];
+}
+
+static PyObject *group_reduce(Group *self, PyObject *const *given, Py_ssize_t count) {
+    if (!arguments(count, 7)) return NULL;
     const char *call = PyBytes_AsString(given[1]);
     uint8_t *data = pointer(given[2]);
     size_t elements = PyLong_AsSize_t(given[3]);
-    const struct reduction *by = &reductions[PyLong_AsLong(given[4]) % (TYPES * OPERATIONS)];
-    uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
+    const struct reduction *by = reduction_at(given[4]);
+    int root = (int)PyLong_AsLong(given[5]);
+    uint64_t where = PyLong_AsUnsignedLongLong(given[6]);
     if (PyErr_Occurred()) return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
-    return end(&progress, all_reduce(&self->group, call, data, elements, by, where));
+    return end(&progress, reduce_to(&self->group, call, data, elements, by, root, where));
 }
 
-/* The addresses in a tuple, one for each rank; 0 where it is none. */
-static int addresses(const Group *self, PyObject *tuple, uint8_t **found) {
+/* The numbers in a tuple, one for each rank; 0 where it is none. */
+static int numbers(const Group *self, PyObject *tuple, uint64_t *found) {
     if (PyTuple_Size(tuple) != self->group.ranks) {
-        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "an address for each rank, please");
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a number for each rank, please");
         return 0;
     }
     for (int rank = 0; rank < self->group.ranks; rank++)
-        found[rank] = pointer(PyTuple_GetItem(tuple, rank));
+        found[rank] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, rank));
     return !PyErr_Occurred();
+}
+
+/* The addresses of parts, one for each rank: a tuple, or that of the first where all are of ``bytes``
+   and follow each other. */
+static int addresses(const Group *self, PyObject *parts, uint64_t bytes, uint8_t **found) {
+    uint64_t places[MOST_RANKS];
+    if (PyLong_Check(parts)) {
+        uint8_t *first = pointer(parts);
+        for (int rank = 0; rank < self->group.ranks; rank++) found[rank] = first + rank * bytes;
+        return !PyErr_Occurred();
+    }
+    if (!numbers(self, parts, places)) return 0;
+    for (int rank = 0; rank < self->group.ranks; rank++)
+        found[rank] = (uint8_t *)(uintptr_t)places[rank];
+    return 1;
 }
 
 static PyObject *group_broadcast(Group *self, PyObject *const *given, Py_ssize_t count) {
@@ -112,28 +132,50 @@ static PyObject *group_broadcast(Group *self, PyObject *const *given, Py_ssize_t
     return end(&progress, broadcast(&self->group, call, data, bytes, root, where));
 }
 
-static PyObject *group_all_gather(Group *self, PyObject *const *given, Py_ssize_t count) {
+static PyObject *group_gather(Group *self, PyObject *const *given, Py_ssize_t count) {
     uint8_t *outputs[MOST_RANKS];
-    if (!arguments(count, 6) || !addresses(self, given[2], outputs)) return NULL;
+    if (!arguments(count, 6)) return NULL;
     const char *call = PyBytes_AsString(given[1]);
     uint8_t *source = pointer(given[3]);
     size_t bytes = PyLong_AsSize_t(given[4]);
     uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
-    if (PyErr_Occurred()) return NULL;
+    int takes = given[2] != Py_None;
+    if (PyErr_Occurred() || (takes && !addresses(self, given[2], bytes, outputs))) return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
-    return end(&progress, all_gather(&self->group, call, outputs, source, bytes, where));
+    uint8_t *const *targets = takes ? outputs : NULL;
+    return end(&progress, gather(&self->group, call, targets, source, bytes, where));
+}
+
+static PyObject *group_scatter(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *inputs[MOST_RANKS];
+    uint64_t places[MOST_RANKS];
+    if (!arguments(count, 7)) return NULL;
+    const char *call = PyBytes_AsString(given[1]);
+    uint8_t *output = pointer(given[2]);
+    size_t bytes = PyLong_AsSize_t(given[5]);
+    int root = (int)PyLong_AsLong(given[6]), gives = given[3] != Py_None;
+    if (PyErr_Occurred()) return NULL;
+    if (gives && !(addresses(self, given[3], bytes, inputs) && numbers(self, given[4], places)))
+        return NULL;
+    if (root < 0 || root >= self->group.ranks || (root == self->group.rank && !gives)) {
+        PyErr_SetString(PyExc_ValueError, "a root that gives something, please");
+        return NULL;
+    }
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, scatter(&self->group, call, output, inputs, places, bytes, root));
 }
 
 static PyObject *group_reduce_scatter(Group *self, PyObject *const *given, Py_ssize_t count) {
     uint8_t *inputs[MOST_RANKS];
-    if (!arguments(count, 7) || !addresses(self, given[3], inputs)) return NULL;
+    if (!arguments(count, 7)) return NULL;
     const char *call = PyBytes_AsString(given[1]);
     uint8_t *output = pointer(given[2]);
     size_t elements = PyLong_AsSize_t(given[4]);
-    const struct reduction *by = &reductions[PyLong_AsLong(given[5]) % (TYPES * OPERATIONS)];
+    const struct reduction *by = reduction_at(given[5]);
     uint64_t where = PyLong_AsUnsignedLongLong(given[6]);
-    if (PyErr_Occurred()) return NULL;
+    if (PyErr_Occurred() || !addresses(self, given[3], elements * by->size, inputs)) return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
     return end(&progress,
@@ -142,16 +184,31 @@ static PyObject *group_reduce_scatter(Group *self, PyObject *const *given, Py_ss
 
 static PyObject *group_all_to_all(Group *self, PyObject *const *given, Py_ssize_t count) {
     uint8_t *outputs[MOST_RANKS], *inputs[MOST_RANKS];
-    if (!arguments(count, 6) || !addresses(self, given[2], outputs) ||
-        !addresses(self, given[3], inputs))
-        return NULL;
+    if (!arguments(count, 6)) return NULL;
     const char *call = PyBytes_AsString(given[1]);
     uint64_t bytes = PyLong_AsUnsignedLongLong(given[4]);
     uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
-    if (PyErr_Occurred()) return NULL;
+    if (PyErr_Occurred() || !addresses(self, given[2], bytes, outputs) ||
+        !addresses(self, given[3], bytes, inputs))
+        return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
     return end(&progress, all_to_all(&self->group, call, outputs, inputs, bytes, where));
+}
+
+static PyObject *group_exchange(Group *self, PyObject *const *given, Py_ssize_t count) {
+    uint8_t *outputs[MOST_RANKS], *inputs[MOST_RANKS];
+    uint64_t sent[MOST_RANKS], expected[MOST_RANKS], places[MOST_RANKS];
+    struct share shares[MOST_RANKS];
+    if (!arguments(count, 6) || !addresses(self, given[1], 0, outputs) ||
+        !addresses(self, given[2], 0, inputs) || !numbers(self, given[3], sent) ||
+        !numbers(self, given[4], expected) || !numbers(self, given[5], places))
+        return NULL;
+    for (int rank = 0; rank < self->group.ranks; rank++)
+        shares[rank] = (struct share){places[rank], sent[rank], expected[rank]};
+    struct progress progress;
+    begin(self, &progress, given[0]);
+    return end(&progress, exchange(&self->group, outputs, inputs, shares));
 }
 
 static PyObject *group_wake(Group *self, PyObject *none) {
@@ -200,11 +257,13 @@ static void group_dealloc(Group *self) {
 static PyMethodDef methods[] = {
     {"step", (PyCFunction)group_step, METH_O, NULL},
     {"arrive", (PyCFunction)(void (*)(void))group_arrive, METH_FASTCALL, NULL},
-    {"all_reduce", (PyCFunction)(void (*)(void))group_all_reduce, METH_FASTCALL, NULL},
+    {"reduce", (PyCFunction)(void (*)(void))group_reduce, METH_FASTCALL, NULL},
     {"broadcast", (PyCFunction)(void (*)(void))group_broadcast, METH_FASTCALL, NULL},
-    {"all_gather", (PyCFunction)(void (*)(void))group_all_gather, METH_FASTCALL, NULL},
+    {"gather", (PyCFunction)(void (*)(void))group_gather, METH_FASTCALL, NULL},
+    {"scatter", (PyCFunction)(void (*)(void))group_scatter, METH_FASTCALL, NULL},
     {"reduce_scatter", (PyCFunction)(void (*)(void))group_reduce_scatter, METH_FASTCALL, NULL},
     {"all_to_all", (PyCFunction)(void (*)(void))group_all_to_all, METH_FASTCALL, NULL},
+    {"exchange", (PyCFunction)(void (*)(void))group_exchange, METH_FASTCALL, NULL},
     {"wake", (PyCFunction)group_wake, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
