@@ -194,6 +194,9 @@ def test_processes_simulate_the_same_layouts_and_what_is_kept_is_taken(tmp_path:
     kept[0].unlink()
     assert simulated(cache=tmp_path, jobs=2) == alone
     assert sorted(tmp_path.iterdir()) == kept
+    other = simulated(cache=tmp_path, software="llm-foundry")
+    assert other[:3] != alone[:3]
+    assert len(list(tmp_path.iterdir())) == 6
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def with_simulated(
             Typed(Attempt),
             executor=executor,
             cache=sweep.kept(),
-            identities=lambda one: (asked.spec(one), asked.model, asked.cluster),
+            identities=lambda one: (asked.spec(one), asked.model, asked.cluster, asked.software),
         )
         while len(found) < len(layouts):
             if time.perf_counter() - began > budget_s:
