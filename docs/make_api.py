@@ -23,6 +23,7 @@ from steptime.api.results import Run
 from steptime.api.sweeps import Cell, Sweep
 from steptime.data.prepare import Prepared
 from steptime.learn.notebook import NotebookLesson
+from steptime.workloads.sizes import Sizes
 from steptime.workloads.spec import StepSpec
 
 PAGE = Path(__file__).with_name("api.md")
@@ -132,7 +133,7 @@ def _prose(doc: str) -> str:
 
 def _options() -> str:
     """A list of what StepSpec takes, with what is said of each field."""
-    told = _told_fields(StepSpec)
+    told = _told_fields(Sizes) | _told_fields(StepSpec)
     lines = [
         f"- `{name}`: {' '.join(words.split())}" for name, words in told.items() if name != "model"
     ]

@@ -67,6 +67,27 @@ def test_one_layout_is_explained_whole(tmp_path: Path) -> None:
     assert all(f"\n{name} " in ended.out for name, nbytes in best["memory"].items() if nbytes)
 
 
+def test_one_layout_has_its_training_and_its_cost(tmp_path: Path) -> None:
+    words = ("--explain", "tensor=2", "--tokens", "1T", "--cost", "2.5/h")
+    told = " ".join(plan(*words, folder=tmp_path).out.split())
+    found = json.loads((tmp_path / "out" / "run.json").read_text())
+    best, training = found["best"][0], found["training"]
+    assert f"take {best['tokens_per_s']:,.0f} tokens/s." in told
+    assert f"{training['days']:,.0f} days, a cost of {training['cost']:,.0f}, " in told
+    assert f"At 2.5 a device and hour a step costs {best['cost']:.4g} and " in told
+
+
+def test_a_model_by_its_sizes_is_planned_and_simulated_the_same(tmp_path: Path) -> None:
+    sizes = ("--layers", "8", "--hidden", "1024", "--heads", "16", "--vocabulary", "32000")
+    asked = ("--cluster", "dgx-h100", "--gpus", "4", "--batch", "8", "--tokens-per-row", "512")
+    found = here("plan", "gpt", *sizes, *asked, "--json", folder=tmp_path).json
+    assert found["parameters"] == pytest.approx(12 * 8 * 1024**2 + 32000 * 1024, rel=0.02)
+    words = ("simulate", "gpt", "--cluster", "dgx-h100", *found["best"][0]["options"].split())
+    simulated = here(*words, "--json", folder=tmp_path).json
+    assert simulated["model_config"]["parameters"] == found["parameters"]
+    assert (simulated["spec"]["hidden"], simulated["spec"]["tokens"]) == (1024, 512)
+
+
 def test_what_fits_nowhere_says_so_first_and_ends_well(tmp_path: Path) -> None:
     words = ("plan", "llama3-70B", "--cluster", "dgx-a100", "--batch", "64", "--out", "out")
     ended = here(*words, folder=tmp_path)
@@ -84,6 +105,8 @@ def test_what_fits_nowhere_says_so_first_and_ends_well(tmp_path: Path) -> None:
         (["plan"], "nothing says what to plan"),
         (["plan", "llama3-8B"], "nothing says on which cluster"),
         (["plan", "llama3-8C", "--cluster", "dgx-h100"], "there is no model 'llama3-8C'"),
+        (["plan", "gpt", "--cluster", "dgx-h100", "--layers", "8"], "give --hidden, --heads too"),
+        ([*PLAN, "--hidden", "2048"], "give --ffn too"),
         ([*PLAN, "--tensor", "3"], "3 tensor ranks do not divide the 32 heads"),
         ([*PLAN, "--gpus", "7"], "no layout of llama3-8B divides a batch of 64 rows among 7 ranks"),
         ([*PLAN, "--gpus", "none"], "'none': write numbers such as 8, 2,4,8"),

@@ -112,6 +112,13 @@ def test_what_is_explained_is_the_best_that_is_so() -> None:
     assert one.step_time_s > found.step_s
 
 
+def test_what_is_explained_may_have_another_batch_or_rows() -> None:
+    found = st.plan("gpt2-124M", "dgx-h100", batch=64, layers=6)
+    other = found.explain("batch=128,tokens_per_row=512").record
+    assert (other.batch, other.tokens_per_row) == (128, 512)
+    assert other.parameters == found.record.parameters < st.model("gpt2-124M").parameters
+
+
 def test_a_training_takes_days_and_money() -> None:
     found = st.plan(
         "llama3-8B", "dgx-h100", batch=64, tokens_per_row=8192, tokens="1T", cost="2.5/h"
@@ -187,6 +194,9 @@ def test_processes_simulate_the_same_layouts_and_what_is_kept_is_taken(tmp_path:
     kept[0].unlink()
     assert simulated(cache=tmp_path, jobs=2) == alone
     assert sorted(tmp_path.iterdir()) == kept
+    other = simulated(cache=tmp_path, software="llm-foundry")
+    assert other[:3] != alone[:3]
+    assert len(list(tmp_path.iterdir())) == 6
 
 
 @pytest.mark.parametrize(

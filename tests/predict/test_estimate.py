@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.cluster import Device
+from steptime.cluster import Device, cluster_named
 from steptime.predict.account import TERMS
 from steptime.predict.estimate import Stages, estimate
 from steptime.predict.layouts import LAYOUT, PRECISIONS, RECOMPUTES, SCHEDULES, Layouts, ranks_of
@@ -77,14 +77,23 @@ def test_products_of_a_rank_are_those_of_the_model_divided() -> None:
     assert shared.terms["products"] == pytest.approx(flops / PEAK / 4)
 
 
+def test_the_head_of_an_odd_vocabulary_is_as_quick_as_that_of_the_padded_one() -> None:
+    machine = replace(MACHINE, device=cluster_named("dgx-a100").device)
+    odd, padded = (
+        estimate(replace(model(), vocabulary=words), layout(), machine).terms["products"]
+        for words in (50257, 50304)
+    )
+    assert odd == padded
+
+
 def test_bubble_is_one_micro_batch_through_each_other_stage() -> None:
-    # Without a head all stages are alike; 1f1b then waits (p - 1) / m of what it works.
-    flat = replace(model(), vocabulary=1)
+    # With a small head all stages are alike; 1f1b then waits (p - 1) / m of what it works.
+    flat = replace(model(), vocabulary=1)  # padded to 64
     one = estimate(flat, layout(micro_batches=8, pipeline=4), MACHINE)
     work = one.terms["products"] + one.terms["attention"]
-    assert one.terms["bubble"] == pytest.approx(work * 3 / 8, rel=1e-3)
+    assert one.terms["bubble"] == pytest.approx(work * 3 / 8, rel=0.01)
     chunks = estimate(flat, layout(micro_batches=8, pipeline=4, interleave=2), MACHINE)
-    assert chunks.terms["bubble"] == pytest.approx(work * 3 / 16, rel=1e-3)
+    assert chunks.terms["bubble"] == pytest.approx(work * 3 / 16, rel=0.02)
 
 
 def test_full_recompute_adds_a_forward() -> None:

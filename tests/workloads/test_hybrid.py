@@ -213,3 +213,12 @@ def test_the_router_and_the_experts_compute_what_the_whole_mixture_does():
     flops = sum(segment.part.forward_flops(64) for segment in segments)
     assert flops == part.forward_flops(64)
     assert segments[1].part.forward_flops(64) == 2 * 2 * 3 * 4096 * 14336  # top 2 of 3 matrices
+
+
+def test_the_copied_table_of_a_tied_model_is_one_product_of_the_head():
+    program = hybrid(model_named("gpt2-124M"), tensor=2, pipeline=2, micro_batches=2, tokens=1024)
+    heads = [op for op in of(Compute, program.lists[-1]) if op.name.split()[-1] == "head"]
+    assert len(heads) == 4
+    for op in heads:
+        found = [one.sizes for one in op.kernels if one.kind == "product"]
+        assert {tuple(sorted(sizes)) for sizes in found} == {(1, 768, 1024, 50432 // 2)}

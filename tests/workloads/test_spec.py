@@ -209,7 +209,7 @@ def test_simulate_and_a_proxy_on_a_cluster_answer_alike() -> None:
     pod = cluster_named("dgx-h100-pod")
     seconds = step_s(asked_of_model(spec, pod, {}))
     assert simulate_proxy(proxy_at(spec, "dgx-h100-pod"), HOW).simulation.step_s.tolist() == seconds
-    assert seconds[-1] == pytest.approx(0.411, abs=5e-4)
+    assert seconds[-1] == pytest.approx(0.412, abs=5e-4)
     assert (
         proxy_of(spec, ProxyOptions(dry_run=True)).program.lists == step_of(spec, pod).program.lists
     )

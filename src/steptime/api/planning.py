@@ -18,7 +18,7 @@ from steptime.predict.software import software_named
 from steptime.report.plan_lines import print_plan
 from steptime.runs import run_folder
 from steptime.runs.plan import LayoutFigures, PlanRecord, plan_json
-from steptime.workloads.models import Model, model_named
+from steptime.workloads.models import Model
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,7 +91,9 @@ class PlanResult:
 
     def explain(self, layout: str) -> "PlanResult":
         """The plan of those layouts alone that are so, as ``tensor=8,pipeline=4``."""
-        asked = replace(self.asked, said=with_layout(self.asked.said, layout))
+        of = self.asked
+        said = with_layout(of.said, layout)
+        asked = asked_of(of.model, of.cluster, of.software, of.gpus, said, of.name)
         return PlanResult(planned(asked, self.extras), asked, self.extras)
 
     def report(self, path: str | Path) -> Path:
@@ -182,15 +184,8 @@ def plan_of(
     options: PlanOptions,
 ) -> PlanResult:
     """The plan of arguments that were parsed; raises as ``plan``."""
-    by_name = model if isinstance(model, str | Path) else None
-    asked = asked_of(
-        model_named(model) if isinstance(model, str | Path) else model,
-        cluster_of(cluster),
-        software_named(software or SOFTWARE),
-        gpus,
-        options,
-        name="" if by_name is None else str(by_name),
-    )
+    driver = software_named(software or SOFTWARE)
+    asked = asked_of(model, cluster_of(cluster), driver, gpus, options)
     if not simulate and sweep != SweepOptions():
         raise UsageError(
             "--jobs and --cache are for layouts that are simulated: say how many, as --simulate 100"

@@ -34,8 +34,9 @@ def plan(
     Parameters
     ----------
     subject
-        A transformer that steptime proxy list shows (llama3-70B, gpt3-175B, …), or its file; with
-        --validate a table of measured steps.
+        A transformer that steptime proxy list shows (llama3-70B, gpt3-175B, …), its file, or gpt
+        or llama with its sizes, as --layers 24 --hidden 2048 --heads 16; with --validate a table
+        of measured steps.
     validate
         How accurate is it? Predict every measured step of a table, by default the shipped one, and
         tell the errors.

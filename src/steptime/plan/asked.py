@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import cast, get_args
 
 import numpy as np
@@ -16,13 +17,22 @@ from steptime.predict.layouts import Layouts, spec_of
 from steptime.predict.machine import Machine, machine_of
 from steptime.predict.possible import cannot_run, reasons_of
 from steptime.predict.software import Software
-from steptime.workloads.models import Model, Transformer, transformer_of
+from steptime.workloads.models import (
+    Model,
+    Transformer,
+    model_by_dimensions,
+    transformer_of,
+    with_dimensions,
+)
 from steptime.workloads.precision import element_bytes
+from steptime.workloads.sizes import DIMENSIONS
 from steptime.workloads.spec import Precision, StepSpec
 
 _TOKENS = 4 << 20
 _TOKENS_A_RANK = 1 << 10
-_NOT_IN_SPACE = ("layers", "batch", "tokens_per_row", "precision")
+NOT_IN_SPACE = (*DIMENSIONS, "batch", "tokens_per_row", "precision")
+"""Options of a plan that fix nothing of a layout."""
+
 _HALVINGS = 3
 
 
@@ -57,7 +67,7 @@ class Asked:
             tokens=self.tokens,
             precisions=self.precisions,
             shards_in_pipelines=self.software.shards_in_pipelines,
-            fixed={n: v for n, v in self.said.given().items() if n not in _NOT_IN_SPACE},
+            fixed={n: v for n, v in self.said.given().items() if n not in NOT_IN_SPACE},
         )
 
     def layouts(self, gpus: int) -> Layouts:
@@ -82,7 +92,7 @@ class Asked:
 
 
 def asked_of(
-    model: Model,
+    model: Model | str | Path,
     cluster: Cluster,
     software: Software,
     gpus: Sequence[int],
@@ -91,11 +101,14 @@ def asked_of(
 ) -> Asked:
     """The plan that is asked for; no ``gpus``: all of the cluster, and half as many, and so on.
 
-    Raises UsageError where the model is no transformer, the cluster has no place for so many, or
-    its devices no rate for a precision.
+    ``model``: itself, its name or file, or a family whose sizes are ``said``; ``name``: of one that
+    goes by another. Raises UsageError where there is no such model or it is no transformer, the
+    cluster has no place for so many, or its devices no rate for a precision.
     """
-    found = transformer_of(model)
-    found = found.with_layers(said.layers) if said.layers else found
+    if isinstance(model, str | Path):
+        name = name or str(model)
+        model = model_by_dimensions(str(model), said.sizes, said.tokens_per_row)
+    found = transformer_of(with_dimensions(model, said.sizes))
     counts = _counts(cluster, gpus)
     tokens = found.row(said.tokens_per_row)
     return Asked(

@@ -89,8 +89,7 @@ def _from(expected: ExpectedError) -> str:
 def options_of(spec: StepSpec, asked: Asked) -> str:
     """The options with which ``steptime simulate`` takes the same step."""
     values: dict[str, Any] = {"ranks": spec.ranks}
-    if asked.said.layers:
-        values["layers"] = asked.said.layers
+    values |= asked.said.sizes
     values |= {name: getattr(spec, name) for name in _TOLD}
     if asked.said.tokens_per_row:
         values["tokens"] = asked.tokens

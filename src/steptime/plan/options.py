@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from steptime.errors import UsageError
 from steptime.limits import check_limits, check_within, whole_number
 from steptime.nearest import mend
+from steptime.workloads.sizes import Sizes
 from steptime.workloads.spec import Recompute
 
 _COUNT = re.compile(r"(\d+(?:\.\d*)?(?:[eE]\d+)?)\s*([kKMGBT]?)")
@@ -23,11 +24,8 @@ _ALIKE |= {"ep": "expert", "sp": "sequence_parallel", "vpp": "interleave"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """What of a layout is fixed; what is None is searched."""
-
-    layers: int | None = None
-    """Layers, if not the model's."""
+class PlanOptions(Sizes):
+    """The sizes of the model, and what of a layout is fixed; what is None is searched."""
 
     batch: int | None = None
     """Rows of the global batch; default: of 4Mi tokens, or of 1024 a rank where that is more."""
@@ -124,6 +122,11 @@ class LayoutOptions(TypedDict, total=False):
     """The fields of PlanOptions as keyword arguments."""
 
     layers: int | None
+    hidden: int | None
+    heads: int | None
+    kv_heads: int | None
+    ffn: int | None
+    vocabulary: int | None
     batch: int | None
     tokens_per_row: int | None
     data: int | None

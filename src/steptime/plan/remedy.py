@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from steptime.errors import UsageError
-from steptime.plan.asked import Asked
+from steptime.plan.asked import NOT_IN_SPACE, Asked
 from steptime.plan.options import PlanOptions
 from steptime.plan.search import search
 from steptime.predict.layouts import Layouts, spec_of
@@ -11,13 +11,12 @@ from steptime.units import format_bytes
 
 _DOUBLINGS = 10
 _TOLD = ("data", "tensor", "pipeline", "interleave", "expert", "context", "rows", "zero")
-_FREE = ("layers", "batch", "tokens_per_row", "precision")
 
 
 def remedy(asked: Asked, gpus: int) -> str:
     """One sentence: what to leave out, or how many of these devices it takes."""
-    if fixed := [name for name in asked.said.given() if name not in _FREE]:
-        free = {name: getattr(asked.said, name) for name in _FREE}
+    if fixed := [name for name in asked.said.given() if name not in NOT_IN_SPACE]:
+        free = {name: getattr(asked.said, name) for name in NOT_IN_SPACE}
         released = replace(asked, said=PlanOptions(**free))
         if best := _best(released, gpus):
             said = ", ".join(f"--{name.replace('_', '-')}" for name in fixed)

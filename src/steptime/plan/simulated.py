@@ -1,7 +1,7 @@
 """The second stage: the best layouts simulated, their schedules and calls one by one."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -12,15 +12,20 @@ from steptime.plan.asked import Asked
 from steptime.points.codec import Typed
 from steptime.points.options import SweepOptions
 from steptime.points.sweep import points
+from steptime.predict.driven import driven
+from steptime.predict.estimate import imbalance
 from steptime.predict.layouts import Layouts
 from steptime.runs.plan import Agreement
 from steptime.simulate.step import simulate
+from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import step_of
+from steptime.workloads.sync import strategies_of_zero, sync_named
 
 ALONE = SweepOptions()
 """One layout after the other, in this process."""
 
 _STEPS = 2  # the second is in the steady state
+_BEHIND = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +58,7 @@ def with_simulated(
             Typed(Attempt),
             executor=executor,
             cache=sweep.kept(),
-            identities=lambda one: (asked.spec(one), asked.model, asked.cluster),
+            identities=lambda one: (asked.spec(one), asked.model, asked.cluster, asked.software),
         )
         while len(found) < len(layouts):
             if time.perf_counter() - began > budget_s:
@@ -67,12 +72,24 @@ def with_simulated(
 
 
 def _attempt(layout: np.void, *, asked: Asked) -> Attempt:
+    one = np.array([layout])
     try:
-        step = step_of(asked.spec(layout), asked.cluster, model=asked.model)
-        done = simulate(step.program, asked.cluster, fidelity="collective", steps=_STEPS)
+        step = step_of(_spec(asked, layout), asked.cluster, model=asked.model)
+        program = driven(step.program, asked.model, one, asked.machine)
+        done = simulate(program, asked.cluster, fidelity="collective", steps=_STEPS)
     except UsageError as error:
         return Attempt(None, str(error))
-    return Attempt(float(done.step_s[-1]))
+    return Attempt(float(done.step_s[-1] * (1 + imbalance(one, asked.machine)[0])))
+
+
+def _spec(asked: Asked, layout: np.void) -> StepSpec:
+    """The step of a layout, with its calls behind computing where the software puts them there."""
+    spec = asked.spec(layout)
+    if asked.software.data_overlap < _BEHIND:
+        return spec
+    able = strategies_of_zero(spec.zero or 0)
+    behind = next((name for name in able if sync_named(name).overlapped), None)
+    return replace(spec, zero=None, strategy=behind) if behind else spec
 
 
 def agreement(estimated: Floats, simulated: Simulated) -> Agreement | None:

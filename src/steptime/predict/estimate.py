@@ -7,7 +7,7 @@ what its kernels and its exposed calls take, or what the host takes to launch th
 longer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from steptime.workloads.models import Transformer
 _FORWARD_OF_HOST = 1 / 3
 _FP32 = 4
 _NORM = 4.0
+_PADDED = 64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -72,7 +73,7 @@ def estimate(model: Transformer, layouts: Layouts, machine: Machine) -> Account:
 
     Raises UsageError where its devices have no rate for a precision.
     """
-    forward, backward = (_block(model, layouts, machine, backward=one) for one in (False, True))
+    forward, backward = (block_pass(model, layouts, machine, backward=one) for one in (False, True))
     head = _head(model, layouts, machine)
     blocks = model.layers / layouts["pipeline"]
     runs = layouts["micro_batches"]
@@ -103,12 +104,17 @@ def estimate(model: Transformer, layouts: Layouts, machine: Machine) -> Account:
         "host": np.full(len(layouts), machine.software.step_s),
     }
     total = np.asarray(sum(terms.values()))
-    hosts = np.maximum(ranks_of(layouts) / machine.network.host_devices, 1)
-    terms["imbalance"] = total * machine.software.jitter * np.log2(hosts)
+    terms["imbalance"] = total * imbalance(layouts, machine)
     return Account(terms=terms)
 
 
-def _block(model: Transformer, layouts: Layouts, machine: Machine, *, backward: bool) -> Pass:
+def imbalance(layouts: Layouts, machine: Machine) -> Floats:
+    """By how much of its length a step is longer for waiting for the slowest of many devices."""
+    hosts = np.maximum(ranks_of(layouts) / machine.network.host_devices, 1)
+    return np.asarray(machine.software.jitter * np.log2(hosts))
+
+
+def block_pass(model: Transformer, layouts: Layouts, machine: Machine, *, backward: bool) -> Pass:
     """A pass of an average block: of a mixture of experts the dense ones are averaged in."""
     software = machine.software
     dense = model.dense_layers / model.layers if model.experts > 1 else 0.0
@@ -151,15 +157,28 @@ def _block(model: Transformer, layouts: Layouts, machine: Machine, *, backward: 
 
 def _head(model: Transformer, layouts: Layouts, machine: Machine) -> Work:
     """Both passes of the head and of the loss, and the norm and the embedding with them."""
-    matrix = (head_matrix(model),)
+    matrix = (replace(head_matrix(model), outputs=_words(model)),)
     products = sum(product_work(machine, matrix, layouts, backward=one) for one in (False, True))
-    words = model.vocabulary / layouts["tensor"]
-    nbytes = machine.software.loss_passes * _FP32 * tokens_of_rank(layouts) * words
     return Work(
         products=np.asarray(products),
         attention=np.zeros(len(layouts)),
-        memory_bound=stream_seconds(machine.device, nbytes),
+        memory_bound=loss_seconds(model, layouts, machine),
     )
+
+
+def loss_seconds(model: Transformer, layouts: Layouts, machine: Machine) -> Floats:
+    """What the loss moves forward and backward, the logits in fp32: shape (layouts,)."""
+    words = _words(model) / layouts["tensor"]
+    nbytes = machine.software.loss_passes * _FP32 * tokens_of_rank(layouts) * words
+    return stream_seconds(machine.device, nbytes)
+
+
+def _words(model: Transformer) -> int:
+    """Words of the vocabulary with padding, without which the head's products were slow.
+
+    All frameworks pad it, to this or a multiple of this (llm.c, nanoGPT, Megatron-LM).
+    """
+    return -(-model.vocabulary // _PADDED) * _PADDED
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -80,6 +80,9 @@ def print_explained(console: Console, run: PlanRecord) -> None:
     else:
         console.print(Text(fill(unfit_sentence(run), console.width), style=_UNFIT))
         _say(console, f"{upper_first(sentence_of(one))}.")
+    _say(console, f"All {one.gpus:,} devices together take {one.tokens_per_s:,.0f} tokens/s.")
+    for sentence in filter(None, (training_sentence(run), cost_sentence(run))):
+        _say(console, sentence)
     unit = _MS if one.step_time_s < _SECOND else _SECOND
     table = _plain_table()
     table.add_column("where the step goes", no_wrap=True)
@@ -187,6 +190,19 @@ def training_sentence(run: PlanRecord) -> str:
     return f"A training on {counted(training.tokens)} tokens takes " + ", ".join(parts) + "."
 
 
+def cost_sentence(run: PlanRecord) -> str:
+    """What a step of the best layout costs."""
+    best = run.best[0]
+    if best.cost is None:
+        return ""
+    energy = f" and {best.joules / _KWH:.3g} kWh" if best.joules is not None else ""
+    tokens = 1e6 * best.cost / run.tokens_per_step
+    return (
+        f"At {run.price:g} a device and hour a step costs {best.cost:.4g}{energy}, a million "
+        f"tokens {tokens:.3g}."
+    )
+
+
 def counted(number: float) -> str:
     """A large number as people write it: ``405B``, ``15T``."""
     for unit, scale in (("T", 1e12), ("B", 1e9), ("M", 1e6)):
@@ -210,12 +226,7 @@ def notes(run: PlanRecord) -> Iterator[str]:
         if near:
             yield f"{near} of the others are within the expected error of the best."
     if best.cost is not None:
-        energy = f" and {best.joules / _KWH:.3g} kWh" if best.joules is not None else ""
-        tokens = 1e6 * best.cost / run.tokens_per_step
-        yield (
-            f"At {run.price:g} a device and hour a step costs {best.cost:.4g}{energy}, a million "
-            f"tokens {tokens:.3g}."
-        )
+        yield cost_sentence(run)
     if agreed := run.agreement:
         were = "was" if agreed.left_out == 1 else "were"
         left = f"; {agreed.left_out} {were} not simulated ({agreed.why})" if agreed.left_out else ""

@@ -235,7 +235,8 @@ def _cut(model: Transformer, pieces: int, *, copied: bool) -> tuple[tuple[Unit, 
     if copied and model.architecture.tied:
         table = embedding.tensors[0]
         first, *others = head.parts
-        head = replace(head, parts=(replace(first, tensors=(table, *first.tensors)), *others))
+        first = replace(first, tensors=(table, *first.tensors), borrowed=())
+        head = replace(head, parts=(first, *others))
     ends = [0, *accumulate(layers_of_pieces(model.layers, pieces))]
     cuts = [tuple(blocks[start:end]) for start, end in pairwise(ends)]
     cuts[0] = (embedding, *cuts[0])

@@ -8,13 +8,13 @@ from steptime.strategies import Strategy, strategy_named
 from steptime.units import Size
 from steptime.workloads.mesh import Mesh
 from steptime.workloads.models import (
-    DIMENSIONS,
     Model,
     Transformer,
     model_by_dimensions,
     with_dimensions,
 )
 from steptime.workloads.pipelines import schedule_named
+from steptime.workloads.sizes import DIMENSIONS
 from steptime.workloads.spec import Precision, StepSpec
 from steptime.workloads.steps import DEFAULT_STRATEGY, has_own_step
 from steptime.workloads.sync import strategies_of_zero, strategy_of_zero
@@ -36,11 +36,9 @@ def model_of(spec: StepSpec, given: Model | None = None) -> Model:
 
     Raises UsageError where there is none, or these do not fit it.
     """
-    told = {name: getattr(spec, name) for name in DIMENSIONS}
-    sizes = {name: size for name, size in told.items() if size is not None}
     if given is not None:
-        return with_dimensions(given, sizes)
-    return model_by_dimensions(spec.model, sizes, spec.tokens)
+        return with_dimensions(given, spec.sizes)
+    return model_by_dimensions(spec.model, spec.sizes, spec.tokens)
 
 
 def mesh_of(spec: StepSpec) -> Mesh:

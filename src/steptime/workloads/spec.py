@@ -17,13 +17,14 @@ from cyclopts import Parameter
 from steptime.limits import check_limits
 from steptime.units import Size
 from steptime.workloads.precision import DtypeName
+from steptime.workloads.sizes import Sizes
 
 Precision: TypeAlias = Literal["fp32", "bf16", "fp16", "fp8"]
 Recompute: TypeAlias = Literal["none", "selective", "full"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepSpec:
+class StepSpec(Sizes):
     """One training step: a model, how ranks share it, and how it is trained.
 
     None where nothing is said. ``workloads.resolve`` fills in every default: what is
@@ -35,24 +36,6 @@ class StepSpec:
 
     ranks: Annotated[int | None, Parameter(parse=False)] = None
     """Ranks in all; default: as many as the cluster has places for."""
-
-    layers: int | None = None
-    """Layers, if not the model's."""
-
-    hidden: int | None = None
-    """Width of the residual stream, if not the model's."""
-
-    heads: int | None = None
-    """Attention heads a block, if not the model's."""
-
-    kv_heads: int | None = None
-    """Heads of keys and values, if not the model's; where it has one for each head: --heads."""
-
-    ffn: int | None = None
-    """Width of the MLP, if not the model's; where that is 4 times the hidden one: 4 × --hidden."""
-
-    vocabulary: int | None = None
-    """Tokens in the vocabulary, if not the model's."""
 
     data: int | None = None
     """Replicas; default: what the other axes leave of the ranks."""

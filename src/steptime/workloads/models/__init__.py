@@ -3,7 +3,7 @@
 A family of models is one file of ``families``, a model of a family one of ``presets`` or a user's.
 """
 
-from steptime.workloads.models.dimensions import DIMENSIONS, model_by_dimensions, with_dimensions
+from steptime.workloads.models.dimensions import model_by_dimensions, with_dimensions
 from steptime.workloads.models.family import Base, Family, Model, transformer_of
 from steptime.workloads.models.named import is_model_file, model_named, model_names
 from steptime.workloads.models.network import Network
@@ -11,7 +11,6 @@ from steptime.workloads.models.parts import Part, Tensor, Unit
 from steptime.workloads.models.transformer import Architecture, Latent, Transformer
 
 __all__ = [
-    "DIMENSIONS",
     "Architecture",
     "Base",
     "Family",

@@ -13,9 +13,6 @@ from steptime.workloads.models.family import Base, Model, bases
 from steptime.workloads.models.named import model_named
 from steptime.workloads.models.transformer import Transformer
 
-DIMENSIONS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocabulary")
-"""What can be told of a model, by the names of its options."""
-
 _FIELDS = {"ffn": "inner"}
 _NEEDED = ("layers", "hidden", "heads")
 

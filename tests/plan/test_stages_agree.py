@@ -1,0 +1,111 @@
+"""The two stages of a plan tell of the same step: the estimate and the simulation of its best."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steptime.cluster import cluster_named
+from steptime.plan.asked import Asked, asked_of
+from steptime.plan.options import PlanOptions
+from steptime.plan.search import search
+from steptime.plan.simulated import agreement, with_simulated
+from steptime.predict.driven import driven
+from steptime.predict.layouts import Layouts
+from steptime.predict.software import software_named
+from steptime.program import Collective, Compute
+from steptime.workloads.step import step_of
+
+APART = 0.03
+LAYOUTS = 6
+ROW: dict[str, Any] = {"tokens_per_row": 4096, "batch": 64}
+CASES: dict[str, tuple[str, str, int, dict[str, Any], str]] = {
+    "data": ("gpt2-124M", "dgx-a100", 8, {"batch": 512}, "megatron"),
+    "sharded parameters": ("llama3-8B", "dgx-h100", 8, ROW | {"zero": 3}, "torchtitan"),
+    "late host": ("llama3-8B", "dgx-a100", 8, ROW, "llm-foundry"),
+    "tensor calls behind products": ("llama3-8B", "dgx-h100", 8, ROW | {"tensor": 8}, "nemo"),
+    "tensor and context": (
+        *("llama3-8B", "dgx-h100", 8),
+        ROW | {"tensor": 2, "context": 2},
+        "megatron",
+    ),
+    "interleaved": ("llama3-8B", "dgx-h100", 8, ROW | {"pipeline": 4}, "megatron"),
+    "zb-h1": (
+        *("llama3-8B", "dgx-h100", 8),
+        ROW | {"pipeline": 4, "schedule": "zb-h1"},
+        "megatron",
+    ),
+    "full recompute": (
+        *("gpt3-13B", "dgx-a100-pod", 32),
+        {"batch": 128, "tensor": 8, "pipeline": 4, "recompute": "full"},
+        "megatron-2023",
+    ),
+    "scores through memory": (
+        *("gpt3-13B", "dgx-a100-pod", 32),
+        {"batch": 128, "tensor": 8, "pipeline": 2, "recompute": "selective", "zero": 0},
+        "megatron-2021",
+    ),
+    "experts": ("mixtral-8x7B", "dgx-h100-pod", 32, ROW | {"expert": 8}, "megatron"),
+}
+
+
+def asked(name: str, place: str, gpus: int, fixed: dict[str, Any], software: str) -> Asked:
+    of = software_named(software)
+    return asked_of(name, cluster_named(place), of, (gpus,), PlanOptions(**fixed))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_best_are_simulated_as_they_were_estimated(
+    case: tuple[str, str, int, dict[str, Any], str],
+) -> None:
+    of = asked(*case)
+    found = search(of.model, of.layouts(of.gpus[0]), of.machine, best=LAYOUTS)
+    agreed = agreement(found.step_s, with_simulated(of, found.layouts[:LAYOUTS], budget_s=600.0))
+    assert agreed is not None
+    assert agreed.layouts >= LAYOUTS / 2
+    assert agreed.median <= APART
+
+
+def programs(software: str, **fixed: Any) -> tuple[list[Any], list[Any]]:
+    """The ops of a step as they are made, and as the software drives them."""
+    of = asked("llama3-8B", "dgx-h100", 8, ROW | fixed, software)
+    layouts: Layouts = search(of.model, of.layouts(8), of.machine, best=1).layouts[:1]
+    made = step_of(of.spec(layouts[0]), of.cluster, model=of.model).program
+    (before,), (after,) = made.lists, driven(made, of.model, layouts, of.machine).lists
+    return list(before), list(after)
+
+
+def test_software_changes_how_long_ops_take_and_nothing_else() -> None:
+    before, after = programs("llm-foundry", tensor=2)
+    assert [(one.name, one.stream, one.after) for one in before] == [
+        (one.name, one.stream, one.after) for one in after
+    ]
+    assert all(one.seconds for one in after if isinstance(one, Compute) and one.kernels)
+
+
+def test_of_calls_that_run_behind_products_the_rest_is_waited_for() -> None:
+    before, after = programs("nemo", tensor=4, sequence_parallel=False)
+    hidden = software_named("nemo").tensor_overlap
+    assert 0 < hidden < 1
+    shares = [
+        (one.group, b.nbytes / one.nbytes)
+        for one, b in zip(before, after, strict=True)
+        if isinstance(one, Collective)
+    ]
+    assert {group for group, _ in shares} > {("tensor",)}
+    for group, share in shares:
+        if group == ("tensor",):
+            assert share == pytest.approx(1 - hidden, rel=1e-3)
+        else:
+            assert share == 1
+
+
+def test_what_backward_gathers_again_is_waited_for_twice() -> None:
+    before, after = programs("megatron", tensor=2, sequence_parallel=True)
+    again = {
+        one.name.split()[0]: b.nbytes / one.nbytes
+        for one, b in zip(before, after, strict=True)
+        if isinstance(one, Collective) and one.kind == "all_gather" and one.group == ("tensor",)
+    }
+    assert again == {"forward": 1.0, "backward": 2.0}
+    assert np.isfinite([one.nbytes for one in after if isinstance(one, Collective)]).all()
