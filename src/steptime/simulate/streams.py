@@ -96,13 +96,19 @@ def ended(queues: Queues, rank: int, step: int, op: int, ends: Floats) -> bool:
 
 
 @inner
-def end(queues: Queues, streams: Streams, ends: Floats, one: int, now: float) -> None:
-    """End the op that a stream runs, and look at it again, and at those with an op after it."""
+def queue_of(queues: Queues, one: int) -> tuple[int, int, int, int]:
+    """The rank and class of a stream, where its queue begins, and how many ops that has."""
     count = queues.queue_of.shape[1] - 1
     rank, own = one // count, one % count
     kind = queues.class_of[rank]
     first = queues.queue_of[kind, own]
-    length = queues.queue_of[kind, own + 1] - first
+    return rank, kind, first, queues.queue_of[kind, own + 1] - first
+
+
+@inner
+def end(queues: Queues, streams: Streams, ends: Floats, one: int, now: float) -> None:
+    """End the op that a stream runs, and look at it again, and at those with an op after it."""
+    rank, kind, first, length = queue_of(queues, one)
     step, at = streams.done[one] // length, streams.done[one] % length
     place = queues.queue[first + at]
     ends[step, queues.rank_ops_of[rank] + place] = now
@@ -111,7 +117,7 @@ def end(queues: Queues, streams: Streams, ends: Floats, one: int, now: float) ->
     look_at(streams, one)
     op = queues.ops_of[kind] + place
     for number in range(queues.wakes_of[op], queues.wakes_of[op + 1]):
-        look_at(streams, rank * count + queues.wakes[number])
+        look_at(streams, rank * (queues.queue_of.shape[1] - 1) + queues.wakes[number])
 
 
 @inner
@@ -194,11 +200,7 @@ def start(
 ) -> int:
     """Start the next op of a stream, if it can start: GOES_ON; else why Python must help first."""
     now = net.counts[0].now
-    count = queues.queue_of.shape[1] - 1
-    rank, own = one // count, one % count
-    kind = queues.class_of[rank]
-    first = queues.queue_of[kind, own]
-    length = queues.queue_of[kind, own + 1] - first
+    rank, kind, first, length = queue_of(queues, one)
     if streams.busy[one] or streams.done[one] == length * len(ends):
         return GOES_ON
     step, at = streams.done[one] // length, streams.done[one] % length

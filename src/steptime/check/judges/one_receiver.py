@@ -58,7 +58,7 @@ def _taken(job: Job, receiver: int, steps: int) -> float:
     """
     line = recorded_timeline(job.logs, "step")
     rows = line.intervals[line.intervals["rank"] == receiver]
-    rows = rows[rows["name"] == line.names.index(_KIND)]
+    rows = rows[(rows["name"] == line.names.index(_KIND)) & (rows["bytes"] >= _LEAST_BYTES)]
     seconds = rows["end"] - np.maximum(rows["start"], rows["ready"])
     return 1e9 * median_of_steps(np.bincount(rows["step"], seconds, minlength=steps).tolist())
 

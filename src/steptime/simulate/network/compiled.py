@@ -15,9 +15,10 @@ def in_place(function: Function) -> Function:
 
     Its code is cached for later runs: beside the source or, where that is not writable, in the
     user's cache; where neither is writable it is compiled in every run. References to arrays are
-    not counted and calls are inlined: both cost more than the work itself when many small functions
-    pass many arrays. It is compiled for each type of an argument, so callers make whole numbers of
-    records ``int(np.int64(…))``: the one type that a Python int has there.
+    not counted, which would cost more than the work itself; whether a call is inlined is left to
+    LLVM, for many arrays are passed by one pointer (see ``tables``). It is compiled for each type
+    of an argument, so callers make whole numbers of records ``int(np.int64(…))``: the one type that
+    a Python int has there.
     """
     try:
         return cast(Function, njit(cache=True, **_OPTIONS)(function))

@@ -48,11 +48,12 @@ class NetworkSimulator:
     """Messages on the links of a cluster, and the ranks that wait for them.
 
     A message waits out the latencies of the links of its path, then its bytes flow at its max-min
-    fair share of their bandwidths. A message of a round of a collective begins when both its ranks
-    have entered the round. A rank enters the next round when its messages of this one are done and
-    what they brought is reduced, at the ``reduction`` rate of the cluster's device. To another host
-    a message is done for its sender when no more is left than the cluster's ``send_buffer``: the
-    sender's next message then shares the link with the rest.
+    fair share of their bandwidths, or at one as uneven as the cluster's ``unfairness``. A message
+    of a round of a collective begins when both its ranks have entered the round. A rank enters the
+    next round when its messages of this one are done and what they brought is reduced, at the
+    ``reduction`` rate of the cluster's device. To another host a message is done for its sender
+    when no more is left than the cluster's ``send_buffer``: the sender's next message then shares
+    the link with the rest.
     """
 
     def __init__(self, cluster: Cluster, *, keep_messages: bool = False) -> None:
