@@ -1,5 +1,6 @@
 """A proxy simulated on a cluster: the same as simulate, divided as a live run is."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,34 @@ from steptime.study.options import HowOptions
 from steptime.study.simulated_proxy import simulate_proxy, simulated_record
 from steptime.timeline import Phase
 
+COSTS = ("late", "post")
 ORIGINAL: dict[str, Any] = {"compat": "dnn-cpp-proxies", "cluster": "dgx-a100"}
+MEASURED = """
+[device]
+flops = { fp32 = "1TFLOP/s" }
+memory = "8GB"
+memory_bandwidth = "10GB/s"
+
+[host]
+devices = 4
+
+[inside]
+kind = "switch"
+name = "bus"
+bandwidth = "1GB/s"
+latency = "20us"
+
+[calls]
+message = [{ ranks = 4, sizes = ["4KB", "4MB"], times = ["0.1ms", "4ms"], late = ["1ms", "2ms"] }]
+post = [{ ranks = 4, sizes = ["4KB", "4MB"], times = ["0.2ms", "0.4ms"] }]
+
+[[calls.all_reduce]]
+ranks = 4
+algorithm = "ring"
+sizes = ["4KB", "4MB"]
+times = ["0.3ms", "9ms"]
+late = ["1ms", "1ms"]
+"""
 HYBRID: dict[str, Any] = {
     "tensor": 2,
     "pipeline": 2,
@@ -49,6 +77,22 @@ def test_a_simulated_proxy_is_its_program_simulated(model: str, asked: Any, fide
     assert exposed == pytest.approx(ranks["exposed_comm_s"].mean(), rel=1e-6)
     moved = [of.simulated_bytes for of in record.plan.per_rank]
     assert [of.sent for of in moved if of] == one.simulation.bytes_sent.round().tolist()
+
+
+@pytest.mark.parametrize("asked", [{"strategy": "overlapped"}, {"pipeline": 2}])
+def test_what_calls_cost_beyond_their_messages_is_waiting_for_them(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(MEASURED)
+    how = {"layers": 2, "cluster": str(file), "device_flops": "5TFLOP/s", "scale_bytes": "1/64"}
+    one = simulate_proxy(proxied("gpt2-124M", 4, **how, **asked), HowOptions())
+    ranks, told = one.simulation.ranks, one.step
+    costs = [op for ops in one.simulation.program.lists for op in ops if op.name in COSTS]
+    assert costs
+    assert told.phases["compute"].mean_s == pytest.approx(ranks["compute_s"].mean())
+    exposed = sum(told.phases[label].mean_s for label in told.under_way)
+    assert exposed == pytest.approx(ranks["exposed_comm_s"].mean(), rel=1e-6)
 
 
 def test_without_computing_only_communication_takes_time() -> None:
@@ -93,6 +137,23 @@ def test_what_stands_before_a_call_in_its_stream_is_waited_for_first() -> None:
     )
     times = RankTimes(ops, np.array([[0.0, 3.0, 0.0]]), np.array([[3.0, 4.0, 4.0]]))
     assert spent_by(times, 0, 4) == {"tensor": 3, "data": 1}
+
+
+def test_what_a_call_costs_beyond_its_messages_is_the_calls_own() -> None:
+    ops: tuple[Op, ...] = (
+        Compute(name="forward"),
+        Send(name="out", axis="pipeline", by=1, nbytes=8, stream="out", after=(0,)),
+        Compute(name="late", phase=Phase.COMMUNICATION, stream="sums", after=(0,)),
+        Collective(name="sum", kind="all_reduce", group=("data",), nbytes=8, stream="sums"),
+        Compute(name="post", phase=Phase.COMMUNICATION),
+        Compute(name="backward"),
+        Wait(name="sum there", after=(3,)),
+    )
+    starts = np.array([[0.0, 2.0, 2.0, 4.0, 2.0, 2.5, 3.0]])
+    ends = np.array([[2.0, 3.0, 4.0, 6.0, 2.5, 3.0, 6.0]])
+    times = RankTimes(ops, starts, ends)
+    assert spent_by(times, 0, 6) == {"compute": 2.5, "pipeline": 0.5, "data": 3}
+    assert times.under_way("data") == 2 + 2
 
 
 def test_an_error_is_a_part_of_what_was_measured() -> None:

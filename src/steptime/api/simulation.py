@@ -13,7 +13,7 @@ from steptime.cluster.what_if import parse_what_if
 from steptime.cluster.what_if import what_if as changed_by
 from steptime.errors import UsageError
 from steptime.program.what_if import split_what_if, with_speeds
-from steptime.simulate.prepare import Prepared
+from steptime.simulate.prepare import Prepared, prepare_again
 from steptime.simulate.sensitivity import Sensitivity
 from steptime.study import cases
 from steptime.study.cases import Asked
@@ -157,7 +157,11 @@ def prepared(asked: Asked, how: HowOptions, changes: str | None) -> Simulating:
     """
     changed = None if changes is None else _changed(asked, changes)
     here = prepare_all(asked, asked.cluster, how)
-    there = {} if changed is None else prepare_all(changed, changed.cluster, how)
+    there: Mapping[str, Prepared] = {}
+    if changed is not None and changed.cases is asked.cases:  # of the cluster alone
+        there = {name: prepare_again(one, changed.cluster) for name, one in here.items()}
+    elif changed is not None:
+        there = prepare_all(changed, changed.cluster, how)
     return Simulating(asked, how, here, changes, changed, there)
 
 
@@ -165,7 +169,9 @@ def _changed(asked: Asked, changes: str) -> Asked:
     """The same steps with computations, ranks or the cluster changed."""
     of_cluster, speeds = split_what_if(changes, [case.program for case in asked.cases])
     cluster = changed_by(asked.cluster, parse_what_if(of_cluster)) if of_cluster else asked.cluster
-    cases = [replace(case, program=with_speeds(case.program, speeds)) for case in asked.cases]
+    cases = asked.cases
+    if speeds:
+        cases = [replace(case, program=with_speeds(case.program, speeds)) for case in cases]
     return replace(asked, cluster=cluster, cases=cases)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from steptime.arrays import Floats
-from steptime.program import MAIN, Compute, Op
+from steptime.program import MAIN, Compute, Op, Recv, Send
 from steptime.replay.extent import label_of
 from steptime.timeline import Phase
 
@@ -20,6 +20,7 @@ class RankTimes:
 
     def __init__(self, ops: Sequence[Op], starts: Floats, ends: Floats) -> None:
         self.ops = ops
+        self.labels = _labels(ops)
         self.starts = starts.tolist()
         self.ends = ends.tolist()
         self._streams: dict[str, list[Instance]] = {}
@@ -36,15 +37,22 @@ class RankTimes:
         return float(
             sum(
                 self.ends[-1][place] - self.starts[-1][place]
-                for place, op in enumerate(self.ops)
-                if label_of(op) == label
+                for place, own in enumerate(self.labels)
+                if own == label
             )
         )
 
-    def main(self) -> Iterator[tuple[Op, float, float]]:
-        """The ops of the main stream in their order, with start and end."""
+    def main(self) -> Iterator[tuple[str, float, float]]:
+        """What the main stream computes, in its order, with start and end.
+
+        ``compute``, ``update``, or the axes of the messages whose posting took it time.
+        """
         for step, place in self._streams.get(MAIN, []):
-            yield self.ops[place], self.starts[step][place], self.ends[step][place]
+            op = self.ops[place]
+            if isinstance(op, Compute):
+                own = "update" if op.phase == Phase.UPDATE else "compute"
+                what = self.labels[place] or own
+                yield what, self.starts[step][place], self.ends[step][place]
 
     def held_up_by(self, now: float) -> tuple[str, float] | None:
         """The axes whose call the main stream waits for, and when that call ends."""
@@ -52,7 +60,7 @@ class RankTimes:
         while turn is not None:
             step, place = turn
             op = self.ops[place]
-            label = label_of(op)
+            label = self.labels[place]
             if label and self.starts[step][place] <= now:
                 return label, self.ends[step][place]
             turn = self._before(turn, op, now)
@@ -76,6 +84,22 @@ class RankTimes:
         return None
 
 
+def _labels(ops: Sequence[Op]) -> list[str]:
+    """The axes that each op communicates along, empty where it computes.
+
+    What a call costs beyond its messages is the call's too (``simulate/on_cores.py``): its being
+    late stands right before it, posting messages somewhere behind the last of them.
+    """
+    labels = [label_of(op) for op in ops]
+    of_messages = ""
+    for place, (op, behind) in enumerate(zip(ops, (*labels[1:], ""), strict=True)):
+        if isinstance(op, Send | Recv):
+            of_messages = labels[place]
+        elif isinstance(op, Compute) and op.phase is Phase.COMMUNICATION:
+            labels[place] = behind or of_messages
+    return labels
+
+
 def spent_by(times: RankTimes, begin: float, end: float) -> dict[str, float]:
     """The seconds from ``begin`` to ``end``, by what the main stream of a rank did.
 
@@ -87,13 +111,13 @@ def spent_by(times: RankTimes, begin: float, end: float) -> dict[str, float]:
         spent[what] = spent.get(what, 0.0) + seconds
 
     now = begin
-    for op, start, until in times.main():
-        if until <= begin or not isinstance(op, Compute):
+    for what, start, until in times.main():
+        if until <= begin:
             continue
         _wait(times, now, min(start, end), count)
         if start >= end:
             return spent
-        what, until = "update" if op.phase == Phase.UPDATE else "compute", min(until, end)
+        until = min(until, end)
         count(what, until - max(start, now))
         now = until
     _wait(times, now, end, count)

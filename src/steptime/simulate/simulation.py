@@ -38,18 +38,21 @@ RANK = np.dtype(
 class Simulation:
     """Some steps of a program on a cluster, simulated.
 
-    ``timeline`` shows the ranks ``shown_ranks``, shape (shown,); every other figure is of all.
-    ``step_s``: each step as long as its slowest rank took, in seconds, shape (steps,). ``ranks``:
-    how long the last step took each rank, its four phases, which add up to it, and the parts of
-    exposed communication: dtype RANK, shape (ranks,). ``ideal_step_s``: what a step takes where
-    calls take no time. ``pairs``: bytes of a step from each rank to each other, shape (ranks,
-    ranks), None where there are very many. ``bytes_sent`` and ``bytes_received``, shape (ranks,),
-    ``link_bytes``, shape (links,), and ``messages`` are of one step. ``link_series``: what the
-    links carried over time, all steps together, where messages were simulated. ``wall_s``: how
-    long the simulation took. ``library``: whose closed forms price its collectives, if any's.
+    ``program``: as it was simulated, with the costs that the cluster's calls have beyond their
+    messages as ops of their own (``on_cores.py``). ``timeline``, which has its ops, shows the ranks
+    ``shown_ranks``, shape (shown,); every other figure is of all. ``step_s``: each step as long as
+    its slowest rank took, in seconds, shape (steps,). ``ranks``: how long the last step took each
+    rank, its four phases, which add up to it, and the parts of exposed communication: dtype RANK,
+    shape (ranks,). ``ideal_step_s``: what a step takes where calls take no time. ``pairs``: bytes
+    of a step from each rank to each other, shape (ranks, ranks), None where there are very many.
+    ``bytes_sent`` and ``bytes_received``, shape (ranks,), ``link_bytes``, shape (links,), and
+    ``messages`` are of one step. ``link_series``: what the links carried over time, all steps
+    together, where messages were simulated. ``wall_s``: how long the simulation took. ``library``:
+    whose closed forms price its collectives, if any's.
     """
 
     fidelity: Fidelity
+    program: Program
     timeline: Timeline
     shown_ranks: Ints
     step_s: Floats
@@ -103,23 +106,18 @@ def timeline(
     texts = dict.fromkeys([program.name, *(op.name for ops in program.lists for op in ops)])
     names = {name: number for number, name in enumerate(texts)}
     templates = [_template(ops, streams, names) for ops in program.lists]
-    rows = []
+    whole = np.zeros(1, INTERVAL)
+    whole["phase"], whole["name"] = Phase.STEP, names[program.name]
+    whole["stream"] = streams[STEP_STREAM]
+    rows, known = [], dict[int, NDArray[np.void]]()
     for rank in ranks.tolist():
         like = int(times.like[rank])
-        own = slice(*times.queues.rank_ops_of[like : like + 2])
-        template = templates[program.class_of[rank]]
-        starts = starts_of(times.queues, times.ends, like)
-        for step, start in enumerate(starts):
-            ops = template.copy()
-            ops["start"], ops["end"] = start, times.ends[step, own]
-            ops["ready"] = times.ready[step, own]
-            whole = np.zeros(1, INTERVAL)
-            whole["phase"], whole["name"] = Phase.STEP, names[program.name]
-            whole["stream"] = streams[STEP_STREAM]
-            whole["start"], whole["end"] = times.bounds[step : step + 2, like]
-            both = np.concatenate([whole, ops])
-            both["rank"], both["step"] = rank, step
-            rows.append(both)
+        if like not in known:
+            template = np.concatenate([whole, templates[program.class_of[rank]]])
+            known[like] = _intervals(template, times, like)
+        own = known[like].copy()
+        own["rank"] = rank
+        rows.append(own)
     return Timeline(
         source="simulated",
         ranks=program.ranks,
@@ -129,6 +127,17 @@ def timeline(
         messages=messages,
         bubble=bubble,
     )
+
+
+def _intervals(template: NDArray[np.void], times: Times, like: int) -> NDArray[np.void]:
+    """All steps of a rank of the queues, each behind the interval of the step itself."""
+    own = slice(*times.queues.rank_ops_of[like : like + 2])
+    found = np.tile(template, (len(times.ends), 1))
+    found["step"] = np.arange(len(times.ends))[:, None]
+    found["start"][:, 1:] = starts_of(times.queues, times.ends, like)
+    found["end"][:, 1:], found["ready"][:, 1:] = times.ends[:, own], times.ready[:, own]
+    found["start"][:, 0], found["end"][:, 0] = times.bounds[:-1, like], times.bounds[1:, like]
+    return found.ravel()
 
 
 def _template(

@@ -78,6 +78,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         line = replace(line, messages=_point_to_point(program, matching, line.intervals, some))
     return Simulation(
         fidelity=prepared.fidelity,
+        program=program,
         timeline=line,
         shown_ranks=some,
         step_s=np.diff(times.bounds, axis=0).max(axis=1),

@@ -136,15 +136,20 @@ def _in_turn(timelines: Sequence[Timeline]) -> Iterator[Timeline]:
     """The timelines such that each begins when the one before it has ended."""
     begin = 0.0
     for timeline in timelines:
-        intervals, messages = timeline.intervals.copy(), timeline.messages.copy()
-        for rows, fields in (
-            (intervals, ("start", "end", "ready")),
-            (messages, ("sent", "received")),
-        ):
-            for field in fields:
-                rows[field] += begin
-        yield replace(timeline, intervals=intervals, messages=messages)
-        begin = float(intervals["end"].max(initial=begin))
+        later = _later(timeline, begin) if begin else timeline
+        yield later
+        begin = float(later.intervals["end"].max(initial=begin))
+
+
+def _later(timeline: Timeline, seconds: float) -> Timeline:
+    intervals, messages = timeline.intervals.copy(), timeline.messages.copy()
+    for rows, fields in (
+        (intervals, ("start", "end", "ready")),
+        (messages, ("sent", "received")),
+    ):
+        for field in fields:
+            rows[field] += seconds
+    return replace(timeline, intervals=intervals, messages=messages)
 
 
 def _figures(study: Study, case: Case) -> StepFigures:

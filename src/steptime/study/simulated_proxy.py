@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.program import Program
 from steptime.replay.demand import labels_of
 from steptime.replay.times import with_seconds
 from steptime.replay.waits import RankTimes, spent_by
@@ -57,7 +56,8 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
     asked = asked_of_proxy(proxy)
     (case,) = asked.cases
     done = study(asked, asked.cluster, how, prepare_all(asked, asked.cluster, how), lambda _: None)
-    simulation, program = done.simulations[case.name], case.program
+    simulation = done.simulations[case.name]
+    program = simulation.program
     of = program.class_of[simulation.shown_ranks]
     firsts = np.unique(of, return_index=True)[1]
     others = np.setdiff1d(np.arange(of.size), firsts)
@@ -66,7 +66,7 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
     weights = (np.bincount(program.class_of) / np.bincount(of[chosen], minlength=of.max() + 1))[
         of[chosen]
     ]
-    phases, under_way = _divided(program, simulation, chosen, weights / weights.sum())
+    phases, under_way = _divided(simulation, chosen, weights / weights.sum())
     last_s = float(simulation.step_s[-1])  # by then in the steady state
     step = ProxyStep(
         source="simulated",
@@ -90,10 +90,11 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
 
 
 def _divided(
-    program: Program, simulation: Simulation, chosen: np.ndarray, weights: np.ndarray
+    simulation: Simulation, chosen: np.ndarray, weights: np.ndarray
 ) -> tuple[dict[str, PhaseTime], dict[str, float]]:
     """Phases and calls under way of the last step, of some of the ranks that are shown."""
-    rows, labels = simulation.timeline.intervals, labels_of(program)
+    program, rows = simulation.program, simulation.timeline.intervals
+    labels = labels_of(program)
     what = ("compute", "update", *labels)
     spent, under_way = np.zeros((chosen.size, len(what))), np.zeros((chosen.size, len(labels)))
     step_s = np.zeros(chosen.size)

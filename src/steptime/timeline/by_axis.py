@@ -63,27 +63,45 @@ def times_by_axis(timeline: Timeline, name: str, axis_of: AxisOf, first_step: in
         steps["end"] - steps["start"],
         *(np.zeros((len(steps), len(axes))) for _ in range(3)),
     )
-    for rank in np.unique(steps["rank"]):
-        own = timeline.intervals["rank"] == rank
-        mine = np.flatnonzero(steps["rank"] == rank)
-        _fill(found, mine, timeline.intervals[own], axis[own], steps[mine])
+    known: dict[bytes, Longs] = {}
+    of_ranks = (_by_rank(every["rank"], steps) for every in (timeline.intervals, steps))
+    for own, mine in zip(*of_ranks, strict=True):
+        rows = timeline.intervals[own]
+        rows["rank"] = 0
+        # Ranks that did the same at the same times, as a simulation has many, are divided up once.
+        like = known.setdefault(rows.tobytes(), mine)
+        if like is mine:
+            _fill(found, mine, rows, axis[own], steps[mine])
+        for figures in (found.under_way, found.exposed, found.hidden):
+            figures[mine] = figures[like]
     return found
+
+
+def _by_rank(ranks: NDArray[np.int32], steps: NDArray[np.void]) -> list[Longs]:
+    """For each rank that has steps, in order, the places where ``ranks`` is that rank."""
+    order = np.argsort(ranks, kind="stable")
+    each = np.unique(steps["rank"])
+    first, past = (np.searchsorted(ranks[order], each, side=side) for side in ("left", "right"))
+    return [order[begin:end] for begin, end in zip(first, past, strict=True)]
 
 
 def _axis_of_rows(timeline: Timeline, axis_of: AxisOf) -> tuple[tuple[str, ...], Longs]:
     """The axes, in alphabetical order, and the place of each interval's, -1 where it has none."""
     rows = timeline.intervals
     axis = np.full(len(rows), -1, np.int64)
-    calls = np.flatnonzero(rows["phase"] == Phase.COMMUNICATION)
-    keys = np.stack([rows[field][calls].astype(np.int64) for field in _KIND], axis=1)
-    kinds, kind = np.unique(keys, axis=0, return_inverse=True)
+    communicates = rows["phase"] == Phase.COMMUNICATION
+    calls = rows[communicates]
+    # One number for each kind of call: sorting numbers is much quicker than sorting rows of them.
+    sizes, size = np.unique(calls["bytes"], return_inverse=True)
+    kind = (calls["name"].astype(np.int64) * len(timeline.streams) + calls["stream"]) * len(sizes)
+    _, first, kind = np.unique(kind + size, return_index=True, return_inverse=True)
     labels = [
         axis_of(timeline.names[name], timeline.streams[stream], nbytes)
-        for name, stream, nbytes in kinds.tolist()
+        for name, stream, nbytes in calls[list(_KIND)][first].tolist()
     ]
     axes = tuple(sorted({*labels} - {""}))
     place = np.array([axes.index(label) if label else -1 for label in labels], np.int64)
-    axis[calls] = place[kind.ravel()]
+    axis[communicates] = place[kind]
     return axes, axis
 
 

@@ -111,6 +111,8 @@ def merge(timelines: Sequence[Timeline]) -> Timeline:
 
     Raises ValueError when they do not all come from the same source.
     """
+    if len(timelines) == 1:
+        return timelines[0]
     sources = {timeline.source for timeline in timelines}
     if len(sources) != 1:
         raise ValueError(f"cannot merge timelines from different sources: {sorted(sources)}")
