@@ -7,12 +7,12 @@ from steptime.launch import follow_launcher
 from steptime.world import detect
 
 
-def as_rank(work: Callable[[], None], timeout_s: float = 60) -> None:
-    """Call ``work`` as a rank of the world that started this process, on gloo and one thread."""
+def as_rank(work: Callable[[], None], timeout_s: float = 60, backend: str = "gloo") -> None:
+    """Call ``work`` as a rank of the world that started this process, on one thread."""
     from steptime.world.join import joined
 
     world = detect(os.environ)
     assert world
     follow_launcher(os.environ)
-    with joined(world, "gloo", threads=1, timeout_s=timeout_s):
+    with joined(world, backend, threads=1, timeout_s=timeout_s):
         work()

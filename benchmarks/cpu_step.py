@@ -1,11 +1,12 @@
 """One training step of GPT-2 124M on all cores: steptime's loop beside plain PyTorch's.
 
-    python benchmarks/cpu_step.py [--pairs 15] [--threads N]
+    python benchmarks/cpu_step.py [--pairs 15] [--threads N] [--parts]
 
 The plain loop is what a careful user writes: scaled_dot_product_attention, autocast, torch.compile
 of the whole model, fused AdamW, set_to_none, clip_grad_norm_. Steps of both alternate in one run,
 on one batch of random tokens; the ratio is the median over the pairs. Then: what each part gives,
-and the share of the cores' own matrix-product peak.
+and the share of the cores' own matrix-product peak. ``--parts``: instead, where the time of
+steptime's bf16 step goes, as torch.profiler has it, by operators.
 """
 
 import argparse
@@ -78,11 +79,24 @@ def plain_step(
 ) -> Callable[[], None]:
     torch.manual_seed(0)
     model = PlainGPT2(config)
+    forward = torch.compile(model) if compiled else model
+    return step_of(model, forward, x, y, bf16=bf16, fused=fused)
+
+
+def step_of(
+    model: nn.Module,
+    forward: Callable[..., Tensor],
+    x: Tensor,
+    y: Tensor,
+    *,
+    bf16: bool,
+    fused: bool,
+) -> Callable[[], None]:
+    """A step on one batch; ``forward``: the loss of the model, which may be compiled."""
     decayed = [p for p in model.parameters() if p.dim() == 2]
     others = [p for p in model.parameters() if p.dim() != 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=fused)
-    forward = torch.compile(model) if compiled else model
     context = torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext()
 
     def step() -> None:
@@ -96,21 +110,71 @@ def plain_step(
     return step
 
 
+def random_tokens() -> Tokens:
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(VOCABULARY, (40_000,), generator=generator).numpy().astype("uint16")
+    return Tokens(
+        train=(ids,), validation=(ids,), vocabulary=VOCABULARY, source="random", tokenizer=None
+    )
+
+
 def steptime_step(
-    config: Transformer, tokens: Tokens, *, bf16: bool, compiled: bool
+    config: Transformer,
+    batches: Batches,
+    *,
+    bf16: bool,
+    compiled: bool = False,
+    strategy: str = "overlapped_sharded",
 ) -> Callable[[], None]:
     training = build_training(
         new_model(config, 0, torch.device("cpu")),
-        Batches(tokens=tokens, context=CONTEXT, batch=BATCH, rank=0, ranks=1, seed=0),
-        strategy_named("overlapped_sharded"),
+        batches,
+        strategy_named(strategy),
         precision_of("bf16" if bf16 else "fp32", "fp32"),
-        TrainOptions(batch=BATCH),
+        TrainOptions(batch=batches.batch),
         peak_learning_rate=6e-4,
         steps=1_000_000,
         compiled=compiled,
     )
     steps = training_steps(training, 0)
     return lambda: (next(steps), None)[1]
+
+
+PARTS = {
+    "matrix products": ("mm", "addmm", "bmm", "matmul"),
+    "attention": ("scaled_dot_product",),
+    "casts and copies": ("copy_",),
+    "AdamW": ("_fused_adamw_",),
+    "norm of the gradient": ("linalg_vector_norm",),
+    "layer norms": ("native_layer_norm",),
+    "GELU": ("gelu",),
+    "softmax and loss": ("log_softmax", "nll_loss"),
+    "embedding": ("embedding", "index_select", "index_put", "index_add"),
+    "sums: residuals, biases, accumulation": ("add", "sum", "AccumulateGrad"),
+}
+"""Operators by the beginning of their names; what is left is ``other``."""
+
+
+def parts(step: Callable[[], None], steps: int = 5) -> dict[str, float]:
+    """Seconds of a step by part, the largest first."""
+    for _ in range(WARMUP):
+        step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(steps):
+            step()
+    found = dict.fromkeys([*PARTS, "other"], 0.0)
+    for one in profile.key_averages():
+        name = one.key.removeprefix("aten::").removeprefix("torch::autograd::").lstrip("_")
+        part = next(
+            (
+                part
+                for part, begins in PARTS.items()
+                if name.startswith(tuple(word.lstrip("_") for word in begins))
+            ),
+            "other",
+        )
+        found[part] += one.self_cpu_time_total / 1e6 / steps
+    return dict(sorted(found.items(), key=lambda one: -one[1]))
 
 
 def timed(step: Callable[[], None]) -> float:
@@ -147,28 +211,33 @@ def main() -> None:
         action="store_true",
         help="leave malloc as it is, for both loops: steptime's ranks keep freed memory",
     )
+    parser.add_argument("--parts", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if not options.page_faults:
         keep_freed_memory()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     config = ModelOptions(model="124M", tokens=CONTEXT).config(VOCABULARY)
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(VOCABULARY, (40_000,), generator=generator).numpy().astype("uint16")
-    tokens = Tokens(
-        train=(ids,), validation=(ids,), vocabulary=VOCABULARY, source="random", tokenizer=None
-    )
-    x, y = (torch.from_numpy(rows) for rows in Batches(tokens, CONTEXT, BATCH, 0, 1, 0).at(0))
+    batches = Batches(random_tokens(), CONTEXT, BATCH, 0, 1, 0)
+    x, y = (torch.from_numpy(rows) for rows in batches.at(0))
     flop = config.flops_per_token() * BATCH * CONTEXT
     print(
         f"load {os.getloadavg()[0]:.2f}; {options.threads} threads; {flop / 1e9:.1f} GFLOP a step"
     )
     peaks = {False: matrix_peak(torch.float32), True: matrix_peak(torch.bfloat16)}
     print(f"matrix peak: fp32 {peaks[False] / 1e9:.0f}, bf16 {peaks[True] / 1e9:.0f} GFLOP/s\n")
+    if options.parts:
+        shown = parts(steptime_step(config, batches, bf16=True))
+        whole = sum(shown.values())
+        for part, seconds in {**shown, "step": whole}.items():
+            print(f"{part:<40}{1e3 * seconds:6.0f} ms{seconds / whole:7.0%}")
+        print(f"{'all products at the peak':<40}{1e3 * flop / peaks[True]:6.0f} ms")
+        dist.destroy_process_group()
+        return
 
     print("loop                       plain ms  steptime ms  ratio  tokens/s  of peak")
     for bf16, compiled in ((False, False), (False, True), (True, False), (True, True)):
-        ours = steptime_step(config, tokens, bf16=bf16, compiled=compiled)
+        ours = steptime_step(config, batches, bf16=bf16, compiled=compiled)
         plain = plain_step(config, x, y, bf16=bf16, compiled=compiled)
         times = paired(ours, plain, options.pairs)
         ratio = statistics.median(a / b for a, b in zip(*times, strict=True))

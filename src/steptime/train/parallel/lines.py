@@ -1,5 +1,6 @@
 """Lines: messages between the stages of a pipeline, as ``Send`` and ``Recv`` of a Program."""
 
+import os
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ class Lines:
     ``comms``: by tag and by whether a message goes to a stage of a higher number. NCCL runs the
     messages between two ranks in the order of their calls, which differs on both ends: there every
     kind and direction has a group of its own. Elsewhere one group serves all, with tags.
+
+    Where ranks take all cores, the threads of gloo that pass a message on get none until the
+    scheduler's next tick, milliseconds later, unless the core is offered to them once it is posted.
     """
 
     comms: Mapping[tuple[int, bool], Communicator]
@@ -38,12 +42,15 @@ class Lines:
         while self.sent and self.sent[0][0].known_done:
             self.sent.popleft()
         self.sent.append((self.send(tensor, by, tag), tensor))
+        os.sched_yield()
 
     def receive(self, tensor: Tensor, by: int, tag: int) -> Work:
         """Begin to receive from the stage ``by`` places further."""
         comm = self.comms[tag, True]
         peer = (comm.rank + by) % comm.ranks
-        return self.comms[tag, peer < comm.rank].receive(tensor, peer, tag)
+        work = self.comms[tag, peer < comm.rank].receive(tensor, peer, tag)
+        os.sched_yield()
+        return work
 
     def flush(self) -> None:
         """Block until all that was posted is sent."""
