@@ -147,3 +147,22 @@ for step in range(3 + rank):
     model(torch.ones(2, 10)).sum().backward()  # here
 """
 )
+
+SPAWNING = """import signal, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank, store, how):
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    for step in range(9):
+        if rank == 1 and step == 6:
+            [][step] if how == "raises" else signal.raise_signal(signal.SIGSEGV)  # there
+        dist.all_reduce(torch.ones(8))  # here
+
+
+if __name__ == "__main__":
+    mp.spawn(work, sys.argv[1:], nprocs=2)
+"""
+"""Starts two ranks itself, of which one raises or is killed; it is given a file and which."""

@@ -271,3 +271,31 @@ def test_a_recorded_run_is_judged_afterwards(tmp_path: Path) -> None:
     found = st.check(tmp_path / "run")
     assert [(one.kind.value, list(one.ranks)) for one in found.findings] == [("missing", [0])]
     assert not found.ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "said"), [("raises", "raised IndexError"), ("dies", "was killed by SIGSEGV")]
+)
+def test_a_rank_that_the_script_started_itself_is_told_as_died(
+    how: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "script.py").write_text(scripts.SPAWNING)
+    words = ["steptime", "check", "--json", "script.py", str(tmp_path / "store"), how]
+    command = [sys.executable, "-m", *words]  # a fork of this process could not spawn
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}  # where torch leaves what was raised
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=_HANGS_AFTER_S,
+        check=False,
+    )
+    finding = _one(json.loads(done.stdout.splitlines()[-1]))
+    assert (finding["kind"], finding["ranks"]) == ("died", [1])
+    assert said in finding["what"]
+    there = "there" if how == "raises" else "here"
+    assert _lines(scripts.SPAWNING, there) <= _at(finding, 1)
+    assert _at(finding, 0) == _lines(scripts.SPAWNING, "here")

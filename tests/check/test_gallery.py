@@ -16,8 +16,9 @@ FAULTS = sorted(
     (file for file in (ROOT / "examples" / "broken").glob("*.py") if "-fixed" not in file.name),
     key=lambda one: one.name,
 )
-QUICK = ("03", "16", "21", "22", "42")
-"""A hang, a deadlock, a fault that ends the process, a silent one, a death."""
+GOOD = sorted((ROOT / "examples" / "good").glob("*.py"))
+QUICK = ("03", "16", "21", "22", "42", "44", "46", "47")
+"""A hang, a deadlock, faults that end the process, a silent one, a death; a message from any."""
 
 
 def _twin(file: Path) -> Path:
@@ -72,7 +73,7 @@ def test_check_is_silent_about_the_twin(number: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fsdp2", "tensor_parallel", "pipeline", "halos"])
+@pytest.mark.parametrize("name", [one.stem for one in GOOD])
 def test_check_is_silent_about_what_is_right(name: str, tmp_path: Path) -> None:
     example = gallery.expected(ROOT / "examples" / "good" / f"{name}.py")
     verdict = _check(example, tmp_path)

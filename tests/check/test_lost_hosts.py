@@ -104,7 +104,7 @@ def job(lost: Sequence[LostHost], ended_ns: int) -> Job:
             Call(
                 rank=rank,
                 kind="all_reduce",
-                key=("world", (0, 1, 2, 3), ()),
+                key=("world", (0, 1, 2, 3), (), 0),
                 group="world",
                 number=1,
                 peer=-1,

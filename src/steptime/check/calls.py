@@ -10,8 +10,8 @@ from steptime.record.events import ASYNC, Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog, Signature, Site
 
-Key: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
-"""What counts calls that meet: a group's own name, its ranks, and of messages their two ends.
+Key: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int]
+"""What counts calls that meet: a group's own name, its ranks, and of messages ends and tag.
 
 The n-th collective that a rank calls in a group is that of every other rank of the group, and its
 n-th message to a peer there is the n-th that this one receives of it.
@@ -21,6 +21,7 @@ SETTING_UP = "setting up"
 """The name of the group in which calls that set up groups are counted."""
 
 MESSAGES = ("send", "recv")
+_WITHOUT_TAGS = ("nccl",)  # backends whose messages come in the order in which they are sent
 _NO_SIGNATURE = Signature("", (), True)
 
 
@@ -53,6 +54,11 @@ class Call:
     def members(self) -> tuple[int, ...]:
         """The ranks that it waits for: of a message its two ends."""
         return self.makes or self.key[2] or self.key[1]
+
+    @property
+    def from_any(self) -> bool:
+        """Whether it receives from whichever rank of its group sends first."""
+        return self.kind == "recv" and self.peer < 0
 
     @property
     def place(self) -> CallSite:
@@ -116,7 +122,7 @@ def _setups(log: ProcessLog) -> Iterator[Call]:
         yield Call(
             rank=log.rank,
             kind=facts["kind"],
-            key=(SETTING_UP, tuple(range(facts["world"])), ()),
+            key=(SETTING_UP, tuple(range(facts["world"])), (), 0),
             group=SETTING_UP,
             number=facts["number"],
             peer=-1,
@@ -151,7 +157,9 @@ def _calls(log: ProcessLog) -> Iterator[Call]:
         ends: tuple[int, ...] = ()
         if kind in MESSAGES:
             ends = (log.rank, peer) if kind == "send" else (peer, log.rank)
-        key = (group.torch_name, group.ranks, ends)
+        signature = log.signatures.get(event["signature"], _NO_SIGNATURE)
+        tag = 0 if group.backend in _WITHOUT_TAGS else signature.tag
+        key = (group.torch_name, group.ranks, ends, tag)
         counts[key] = counts.get(key, 0) + 1
         at_once = not event["returned"] or not (event["flags"] & ASYNC or kind in MESSAGES)
         waits = not event["ended"] and (event["wait_begin"] > 0 or at_once)
@@ -165,7 +173,7 @@ def _calls(log: ProcessLog) -> Iterator[Call]:
             number=counts[key],
             peer=peer,
             nbytes=event["bytes"],
-            signature=log.signatures.get(event["signature"], _NO_SIGNATURE),
+            signature=signature,
             site=log.sites.get(event["site"]),
             issued=event["issued"] + shift,
             ended=event["ended"] + shift if event["ended"] else 0,

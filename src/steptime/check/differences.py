@@ -33,6 +33,12 @@ class Difference:
 
     def value(self, rank: int) -> str:
         """What a rank calls, in words, as far as it matters here."""
+        if self.what == "split":
+            (other,) = (one for one in self.parts if one != rank)
+            call = self.parts[rank]
+            sends = _share(call, call.signature.sends, other)
+            receives = _share(call, call.signature.receives, other)
+            return f"sends {sends} elements to rank {other} and expects {receives} of it"
         return _value(self.parts[rank], self.what)
 
 
@@ -52,6 +58,25 @@ def _differences(of_rank: Mapping[int, Sequence[Call]], message: bool) -> Iterat
             if len({_value(part, what) for part in present.values()} - {""}) > 1:
                 yield Difference(what, present)
                 return
+        if apart := _ill_split(present):
+            yield Difference("split", apart)
+            return
+
+
+def _ill_split(parts: Mapping[int, Call]) -> dict[int, Call]:
+    """Two parts of an all_to_all of which one sends the other more or less than that expects."""
+    for sender, one in parts.items():
+        for receiver, other in parts.items():
+            sent = one.signature.sends, receiver
+            expected = other.signature.receives, sender
+            if sent[0] and expected[0] and _share(one, *sent) != _share(one, *expected):
+                return {sender: one, receiver: other}
+    return {}
+
+
+def _share(call: Call, of_ranks: Sequence[int], rank: int) -> int:
+    """That of a rank of the world, in what stands there for each rank of a call's group."""
+    return of_ranks[call.members.index(rank)]
 
 
 def _of_messages(of_rank: Mapping[int, Sequence[Call]]) -> Iterator[Difference]:

@@ -16,7 +16,8 @@ class Standing:
 
     ``within``: the calls that it waits in, or in which it failed. ``place``: the line of the script
     that it is in, None where that is not known. ``exit_code``: None where it has not ended, or
-    nobody knows. ``raised``: the exception that ends it.
+    nobody knows. ``stopped``: it was ended from outside, or nobody knows how. ``raised``: the
+    exception that ends it; ``thread_raised``: one that ended a thread of it.
     """
 
     rank: int
@@ -25,6 +26,8 @@ class Standing:
     within: Sequence[Call]
     place: CallSite | None
     raised: Raised | None = None
+    thread_raised: Raised | None = None
+    stopped: bool = False
 
     @property
     def failed(self) -> bool:
@@ -39,7 +42,7 @@ class Standing:
     @property
     def left(self) -> bool:
         """Whether it came to its end as if all were well."""
-        return self.ended and not self.failed and not self.within
+        return self.ended and not (self.failed or self.within or self.stopped)
 
     @property
     def since_ns(self) -> int:
@@ -56,7 +59,9 @@ def standings_of(
 ) -> dict[int, Standing]:
     """What each rank does; a rank of which only its exit code is known has ended."""
     found = {
-        rank: Standing(rank=rank, ended=True, exit_code=code, within=(), place=None)
+        rank: Standing(
+            rank=rank, ended=True, exit_code=code, within=(), place=None, stopped=code is None
+        )
         for rank, code in exit_codes.items()
     }
     for log in logs:
@@ -73,6 +78,8 @@ def standings_of(
             within=within,
             place=_place(log, stack, within),
             raised=log.raised,
+            thread_raised=log.thread_raised,
+            stopped=exit_codes.get(rank, 0) is None and not log.ended,
         )
     return found
 
@@ -103,9 +110,14 @@ def waits_for(calls: Calls, standings: Mapping[int, Standing]) -> dict[int, dict
     """Which ranks each rank waits for, and in which call.
 
     For those that have not come to it, and those that left before their own part of it was done.
+    Who receives from any rank waits for all others, when none of them can send any more.
     """
 
     def missed(call: Call) -> list[int]:
+        if call.from_any:
+            others = [rank for rank in call.key[1] if rank != call.rank]
+            found = [standings.get(rank) for rank in others]
+            return others if all(one and (one.left or one.within) for one in found) else []
         gone = [rank for rank in call.members if rank in standings and standings[rank].left]
         parts = {rank: calls.part(call, rank) for rank in gone}
         undone = [rank for rank, part in parts.items() if part is not None and not part.ended]

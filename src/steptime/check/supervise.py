@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from steptime.check.ends import note_end
 from steptime.check.finding import Finding
-from steptime.check.watch import Ended, Watch, note_end
+from steptime.check.watch import Watch
 from steptime.errors import shell_status
 
 _LOOKS_EVERY_S = 0.25
@@ -134,7 +135,7 @@ def _note(child: Child, folder: Path) -> None:
         return
     child.ended_at = time.monotonic()
     told = None if child.stopped and code else code
-    note_end(folder, child.process.pid, Ended(child.rank, told, time.time_ns()))
+    note_end(folder, child.process.pid, told, time.time_ns(), child.rank)
 
 
 def _end(children: Sequence[Child], folder: Path) -> None:

@@ -1,13 +1,13 @@
 """The watch: it looks at a job's processes from outside, and judges when ranks stand still."""
 
-import json
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from steptime.check.ends import Ended, ends_in
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import judged
@@ -15,7 +15,6 @@ from steptime.check.processes import Process, processes_in
 from steptime.check.pulse import Pulse
 from steptime.check.standing import lost_contact
 from steptime.errors import UsageError
-from steptime.files import bounded_bytes, parsed_json
 from steptime.record.read import ProcessLog, read_log
 from steptime.record.start import FOLDER
 
@@ -37,27 +36,6 @@ _NOTED_WITHIN_S = 10.0
 _JUST_NOW_S = 4.0
 _COST = 4.0
 """Between two judgements passes so many times what one of them took."""
-
-EXIT = ".exit"
-"""How the file ends that says how a process ended."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a process ended: its rank, its code, None where it was stopped from outside, and when."""
-
-    rank: int
-    code: int | None
-    wall_ns: int
-
-
-def note_end(folder: Path, pid: int, ended: Ended) -> None:
-    """Write down how a process ended, for whoever judges the job."""
-    content = {"rank": ended.rank, "code": ended.code, "wall_ns": ended.wall_ns}
-    with suppress(OSError):
-        path = folder / FOLDER / f"{socket.gethostname()}-{pid}{EXIT}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content))
 
 
 class Watch:
@@ -138,7 +116,12 @@ class Watch:
                 before = by_rank.get(log.rank)
                 if before is None or before[0].wall_ns <= log.wall_ns:
                     by_rank[log.rank] = (log, one)
-        codes = {one.rank: one.code for one in self._ended().values()}
+        codes = {
+            one.rank: one.code
+            for file, one in self._ended().items()
+            # A script that starts its ranks itself is none.
+            if self._supervised or one.rank not in by_rank or _is_of(file, by_rank[one.rank][0])
+        }
         first = next((log.host for log, _ in by_rank.values() if log.rank == 0), "")
         dead = {rank: None for rank, (_, one) in by_rank.items() if not one.lives}
         return Job(
@@ -229,16 +212,6 @@ class Watch:
         self._told[key] = finding, time.monotonic()
 
 
-def ends_in(folder: Path) -> dict[Path, Ended]:
-    """How the processes of a job ended, as ``note_end`` wrote it into the folder of its logs."""
-    found: dict[Path, Ended] = {}
-    for file in folder.glob(f"*{EXIT}"):
-        with suppress(UsageError, ValueError):
-            raw = parsed_json(bounded_bytes(file, "note of a process's end", 1 << 12), dict)
-            found[file] = Ended(raw["rank"], raw["code"], raw["wall_ns"])
-    return found
-
-
 def finished_job(run: Path) -> Job:
     """The job that a run's folder holds; UsageError where it holds none."""
     from steptime.record.read import read_logs
@@ -265,6 +238,10 @@ def _failures(job: Job, ended: Mapping[Path, Ended]) -> list[int]:
         log.raised.at_ns - log.clock_ns + log.wall_ns for log in job.logs if log.raised is not None
     ]
     return raised + [one.wall_ns for one in ended.values() if one.code]
+
+
+def _is_of(file: Path, log: ProcessLog) -> bool:
+    return file.stem == f"{log.host}-{log.pid}"
 
 
 def _written_since(file: Path, begun_ns: int) -> bool:

@@ -71,7 +71,7 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
     unbox_group, unbox_work = compat.ProcessGroup.unbox, compat.Work.unbox
     at_group, at_peer, at_async = operation.group, operation.peer, operation.asynchronous
     vector, reduces, ends_when_waited = operation.vector, operation.reduces, operation.is_message
-    redispatch = compat.redispatch("c10d", operation.name)
+    detail, redispatch = operation.detail, compat.redispatch("c10d", operation.name)
 
     def call(keyset: Any, *arguments: Any) -> Any:
         if of_thread.inside:
@@ -81,7 +81,8 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
         group, peer = unbox_group(arguments[at_group]), arguments[at_peer] if at_peer >= 0 else -1
         for watcher in watchers:
             watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
-        event = calls.begin(number, operation, reduces, group, vector(arguments), waits, peer)
+        more = detail(arguments) if detail is not None else ()
+        event = calls.begin(number, operation, reduces, group, vector(arguments), waits, peer, more)
         result = redispatch(keyset & _below, *arguments)
         returned = _clock()
         boxed = result[-1] if isinstance(result, tuple) else result

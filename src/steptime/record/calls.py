@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from steptime.record.events import ASYNC, Kind, Log
-from steptime.record.operations import Operation
+from steptime.record.operations import Detail, Operation
 from steptime.record.places import site
 from steptime.world import compat
 
@@ -111,10 +111,12 @@ class Calls:
         tensors: Sequence[torch.Tensor],
         waits: bool,
         peer: int,
+        detail: Detail = (),
     ) -> int:
         """Write down that a call is made now; its event.
 
-        ``reduces``: as the operation does. ``waits``: it is synchronous.
+        ``reduces``: as the operation does. ``waits``: it is synchronous. ``detail``: that of the
+        operation.
         """
         log, of_thread = self.log, self.of_thread
         of_thread.work, of_thread.at_once = None, -1
@@ -124,7 +126,7 @@ class Calls:
         if reduces:
             reduction = compat.reduction_name(of_thread.reduction)
             of_thread.reduction = None
-        signature, nbytes = self._signature(tensors, reduction)
+        signature, nbytes = self._signature(tensors, reduction, detail)
         return log.write(
             _CALL,
             _clock(),
@@ -184,7 +186,9 @@ class Calls:
 
         return noted
 
-    def _signature(self, tensors: Sequence[torch.Tensor], reduction: str) -> tuple[int, int]:
+    def _signature(
+        self, tensors: Sequence[torch.Tensor], reduction: str, detail: Detail
+    ) -> tuple[int, int]:
         """The number of the dtypes, shapes and reduction of a call, and the bytes of its tensors.
 
         0 and 0 where it has no tensors.
@@ -192,10 +196,10 @@ class Calls:
         key: Any
         if len(tensors) == 1:
             tensor = tensors[0]
-            key = reduction, tensor.dtype, tensor.shape, tensor.is_contiguous()
+            key = reduction, detail, tensor.dtype, tensor.shape, tensor.is_contiguous()
         elif tensors:
             each = ((tensor.dtype, tensor.shape, tensor.is_contiguous()) for tensor in tensors)
-            key = reduction, *each
+            key = reduction, detail, *each
         else:
             return 0, 0
         known = self._signatures.get(key)
@@ -205,6 +209,7 @@ class Calls:
                 shapes=[list(tensor.shape) for tensor in tensors],
                 contiguous=all(tensor.is_contiguous() for tensor in tensors),
                 reduction=reduction,
+                **dict(detail),
             )
             known = self._signatures[key] = number, sum(tensor.nbytes for tensor in tensors)
         return known

@@ -1,6 +1,7 @@
-"""How a process ends: in order, or by an exception that nobody caught."""
+"""How a process and its threads end: in order, or by an exception that nobody caught."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from traceback import walk_tb
@@ -13,8 +14,8 @@ _LONGEST = 1000
 
 
 def install(log: Log) -> Callable[[], None]:
-    """Write down the exception that ends this process, from now on; the result ends that."""
-    before = sys.excepthook
+    """Write down what ends this process or a thread of it from now on; the result ends that."""
+    before, before_thread = sys.excepthook, threading.excepthook
     noted: list[BaseException] = []
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -22,28 +23,49 @@ def install(log: Log) -> Callable[[], None]:
         _note(log, error, trace)
         before(kind, error, trace)
 
-    sys.excepthook = hook
+    def thread_hook(ended: threading.ExceptHookArgs) -> None:
+        if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
+            _note(log, ended.exc_value, ended.exc_traceback, "thread_raised")
+        before_thread(ended)
+
+    sys.excepthook, threading.excepthook = hook, thread_hook
 
     def remove() -> None:
         if sys.excepthook is hook:
             sys.excepthook = before
+        if threading.excepthook is thread_hook:
+            threading.excepthook = before_thread
         # Where the script has a hook of its own, Python remembers what it called it with.
-        last = getattr(sys, "last_value", None)
+        last = getattr(sys, "last_value", None) or _passing()
         if last is not None and not noted:
             _note(log, last, last.__traceback__)
 
     return remove
 
 
-def _note(log: Log, error: BaseException, trace: TracebackType | None) -> None:
+def _passing() -> BaseException | None:
+    """What is ending a child of multiprocessing, which calls no hook for it; None in good order.
+
+    mp.spawn catches it and exits with a code: then it is what that exit came of.
+    """
+    error = sys.exc_info()[1]
+    if not isinstance(error, SystemExit):
+        return error
+    return (error.__context__ or error) if error.code not in (None, 0) else None
+
+
+def _note(
+    log: Log, error: BaseException, trace: TracebackType | None, what: str = "raised"
+) -> None:
     """Write down an exception and the innermost place of the user's own code that it came from."""
     of_user = [(frame.f_code, line) for frame, line in walk_tb(trace) if not is_ours(frame)]
-    log.note(
-        raised=type(error).__name__,
-        message=_message(error),
-        at=log.site(*of_user[-1]) if of_user else 0,
-        at_ns=time.perf_counter_ns(),
-    )
+    facts = {
+        what: type(error).__name__,
+        "message": _message(error),
+        "at": log.site(*of_user[-1]) if of_user else 0,
+        "at_ns": time.perf_counter_ns(),
+    }
+    log.note(**facts)
 
 
 def _message(error: BaseException) -> str:

@@ -5,7 +5,10 @@ Their arguments stand in torch's schemas (torch/csrc/distributed/c10d/Ops.cpp, 2
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
+
+Detail: TypeAlias = tuple[tuple[str, Any], ...]
+"""Names and what they stand for, as ``(("tag", 3),)``."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +17,8 @@ class Operation:
 
     ``vector``: the tensors whose bytes count, as ``bench`` counts them: the whole vector.
     ``group``, ``peer`` and ``asynchronous`` are positions of arguments, -1 where there is none.
-    ``times_group``: the tensor is the share of one rank.
+    ``times_group``: the tensor is the share of one rank. ``detail``: what else of the arguments
+    must fit that of other ranks, by name; None where there is nothing.
     """
 
     name: str
@@ -24,6 +28,7 @@ class Operation:
     peer: int = -1
     asynchronous: int = -1
     times_group: bool = False
+    detail: Callable[[Sequence[Any]], Detail] | None = None
 
     @property
     def is_message(self) -> bool:
@@ -60,6 +65,32 @@ def _lists_of_second(arguments: Sequence[Any]) -> Sequence[Any]:
     return [tensor for tensors in arguments[1] for tensor in tensors]
 
 
+def _tag(arguments: Sequence[Any]) -> Detail:
+    return (("tag", arguments[-1]),) if arguments[-1] else ()
+
+
+def _lengths(arguments: Sequence[Any]) -> Detail:
+    """How many elements go to each rank, and come from each."""
+    outputs, inputs = arguments[:2]
+    return (
+        ("sends", tuple(tensor.numel() for tensor in inputs)),
+        ("receives", tuple(tensor.numel() for tensor in outputs)),
+    )
+
+
+def _splits(arguments: Sequence[Any]) -> Detail:
+    """The same of a call that splits its tensors by rows; nothing where it splits them evenly."""
+    output, vector, _, receives, sends = arguments[:5]
+    if not (receives and sends):
+        return ()
+    return (("sends", _elements(vector, sends)), ("receives", _elements(output, receives)))
+
+
+def _elements(tensor: Any, rows: Sequence[int]) -> tuple[int, ...]:
+    of_row = tensor.shape[1:].numel()
+    return tuple(number * of_row for number in rows)
+
+
 def _nothing(arguments: Sequence[Any]) -> Sequence[Any]:
     del arguments
     return []
@@ -81,13 +112,13 @@ OPERATIONS = (
     Operation("reduce_", "reduce", _all_of_first, 1, peer=3, asynchronous=5),
     Operation("gather_", "gather", _all_of_second, 2, peer=3, asynchronous=4, times_group=True),
     Operation("scatter_", "scatter", _all_of_first, 2, peer=3, asynchronous=4, times_group=True),
-    Operation("alltoall_", "all_to_all", _all_of_second, 2, asynchronous=3),
-    Operation("alltoall_base_", "all_to_all", _second, 2, asynchronous=5),
+    Operation("alltoall_", "all_to_all", _all_of_second, 2, asynchronous=3, detail=_lengths),
+    Operation("alltoall_base_", "all_to_all", _second, 2, asynchronous=5, detail=_splits),
     Operation("barrier", "barrier", _nothing, 1, asynchronous=3),
     Operation("monitored_barrier_", "barrier", _nothing, 1),
-    Operation("send", "send", _all_of_first, 1, peer=2),
-    Operation("recv_", "recv", _all_of_first, 1, peer=2),
-    Operation("recv_any_source_", "recv", _all_of_first, 1),
+    Operation("send", "send", _all_of_first, 1, peer=2, detail=_tag),
+    Operation("recv_", "recv", _all_of_first, 1, peer=2, detail=_tag),
+    Operation("recv_any_source_", "recv", _all_of_first, 1, detail=_tag),
 )
 """The operators, in an order that events and their readers share."""
 

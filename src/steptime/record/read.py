@@ -50,13 +50,17 @@ class Signature:
     """What a call is called with: the dtype of its first tensor, the shapes of those that count.
 
     ``reduction``: how they are reduced, as "sum"; empty where they are not, or where it is not
-    known.
+    known. ``tag``: that of a message. ``sends`` and ``receives``: how many elements an all_to_all
+    sends to each rank of its group and expects from each; empty where it splits evenly.
     """
 
     dtype: str
     shapes: tuple[tuple[int, ...], ...]
     contiguous: bool
     reduction: str = ""
+    tag: int = 0
+    sends: tuple[int, ...] = ()
+    receives: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Raised:
-    """The exception that ended a process, and the innermost place of the script that raised it.
+    """The exception that ended a process or thread, and the innermost place of the script in it.
 
     ``at_ns``: when, by the process's own clock. ``site`` is None where no line of the script did.
     """
@@ -100,6 +104,7 @@ class ProcessLog:
     ``rank`` and ``world_size`` are those of the default group, 0 and 1 where there was none.
     ``clock_ns`` and ``wall_ns`` are the two clocks of its host at one moment. ``ended``: its
     recording ended in an orderly way, at ``ended_ns`` of its clock. ``raised``: what nobody caught.
+    ``thread_raised``: what ended one of its threads, while it went on.
     """
 
     host: str
@@ -117,6 +122,7 @@ class ProcessLog:
     signatures: Mapping[int, Signature] = field(default_factory=dict)
     ended_ns: int | None = None
     raised: Raised | None = None
+    thread_raised: Raised | None = None
     operators: Sequence[ProfiledOperator] = ()
     observed: tuple[Observation, ...] = ()
 
@@ -168,7 +174,10 @@ def read_log(file: Path) -> ProcessLog:
             for note in notes
             if "site" in note
         }
-        raised = [_raised(note, sites) for note in notes if "raised" in note]
+        raised, of_thread = (
+            [_raised(note, note[what], sites) for note in notes if what in note]
+            for what in ("raised", "thread_raised")
+        )
         return ProcessLog(
             host=str(header["host"]),
             pid=int(header["pid"]),
@@ -181,6 +190,7 @@ def read_log(file: Path) -> ProcessLog:
             ended=bool(ends),
             ended_ns=ends[-1].get("at_ns") if ends else None,
             raised=raised[-1] if raised else None,
+            thread_raised=of_thread[-1] if of_thread else None,
             events=events[np.argsort(events["issued"], kind="stable")],
             groups={note["group"]: _group(note) for note in groups},
             sites=sites,
@@ -221,13 +231,21 @@ def _group(note: Mapping[str, Any]) -> Group:
     return Group(name, note["backend"], tuple(note["ranks"]), note["name"], axis)
 
 
-def _raised(note: Mapping[str, Any], sites: Mapping[int, Site]) -> Raised:
-    return Raised(note["raised"], note["message"], note["at_ns"], sites.get(note["at"]))
+def _raised(note: Mapping[str, Any], kind: str, sites: Mapping[int, Site]) -> Raised:
+    return Raised(kind, note["message"], note["at_ns"], sites.get(note["at"]))
 
 
 def _signature(note: Mapping[str, Any]) -> Signature:
     shapes = tuple(tuple(shape) for shape in note["shapes"])
-    return Signature(note["dtype"], shapes, note["contiguous"], note.get("reduction", ""))
+    return Signature(
+        note["dtype"],
+        shapes,
+        note["contiguous"],
+        note.get("reduction", ""),
+        note.get("tag", 0),
+        tuple(note.get("sends", ())),
+        tuple(note.get("receives", ())),
+    )
 
 
 def first_world(logs: Sequence[ProcessLog]) -> int:

@@ -119,8 +119,10 @@ def start(folder: Path) -> None:
     if not _at_exit:
         _at_exit.append(atexit.register(finish))
         os.register_at_fork(after_in_child=_in_child)
-        # A child that multiprocessing forks leaves without what atexit knows.
+        # A child that multiprocessing forks leaves without what atexit knows; of one that it
+        # spawned the exception that ends it is gone by then.
         multiprocessing.util.register_after_fork(_Recording, _end_with_child)
+        _end_with_child(_Recording)
     _recording.append(_Recording(log, stop, in_child, end_step))
 
 

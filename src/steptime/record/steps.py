@@ -11,7 +11,7 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
-from steptime.record.read import Group, ProcessLog
+from steptime.record.read import Group, ProcessLog, Signature
 from steptime.record.timeline import step_bounds
 
 CallKey: TypeAlias = tuple[str, Group, int, str, int]
@@ -90,8 +90,17 @@ def chosen_step(logs: Sequence[ProcessLog]) -> ChosenStep:
 
 
 def _kinds(log: ProcessLog, bounds: Ints) -> list[int]:
-    """What the calls of each step are, as one number: equal where they are the same."""
+    """What the calls of each step are, as one number: equal where they are the same.
+
+    But for the tags of messages, which some scripts count up, and the splits of an all_to_all.
+    """
+    same: dict[Signature, int] = {}
+    number_of = {
+        number: same.setdefault(replace(one, tag=0, sends=(), receives=()), number)
+        for number, one in log.signatures.items()
+    }
     calls = log.calls
+    calls["signature"] = [number_of.get(one, one) for one in calls["signature"].tolist()]
     step_of = np.searchsorted(bounds, calls["issued"], side="right") - 1
     fields = calls[["operation", "group", "bytes", "signature", "peer"]]
     return [hash(fields[step_of == step].tobytes()) for step in range(len(bounds) - 1)]

@@ -48,20 +48,33 @@ def circle_from(rank: int, waits: Mapping[int, Mapping[int, Call]]) -> list[int]
 
 def _finding(job: Job, circle: Sequence[int], waits: Mapping[int, Mapping[int, Call]]) -> Finding:
     following = [*circle[1:], circle[0]]
-    calls = [waits[rank][other] for rank, other in zip(circle, following, strict=True)]
+    links = [
+        (rank, other, waits[rank][other]) for rank, other in zip(circle, following, strict=True)
+    ]
+    links += [one for _, _, call in links if call.from_any for one in _besides(call, circle, waits)]
+    calls = [call for *_, call in links]
     chain = "; ".join(
-        f"rank {rank} waits for rank {other} in {called(call)}"
-        for rank, other, call in zip(circle, following, calls, strict=True)
+        f"rank {rank} waits for rank {other} in {called(call)}" for rank, other, call in links
     )
     what, mend = _named(calls)
     return Finding(
         kind=FindingKind.DEADLOCK,
-        ranks=sorted(circle),
+        ranks=sorted({rank for rank, *_ in links}),
         places=places_of(calls),
         what=f"{what}: {chain}",
         mend=mend,
         since_s=job.since_s(max(call.issued for call in calls)),
     )
+
+
+def _besides(
+    call: Call, circle: Sequence[int], waits: Mapping[int, Mapping[int, Call]]
+) -> Iterator[tuple[int, int, Call]]:
+    """What the other ranks wait for, and whom, that could send to who receives from any."""
+    for rank in waits[call.rank]:
+        if rank not in circle and waits.get(rank):
+            other, their = next(iter(waits[rank].items()))
+            yield rank, other, their
 
 
 def _named(calls: Sequence[Call]) -> tuple[str, str]:

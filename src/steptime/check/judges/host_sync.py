@@ -17,7 +17,9 @@ from steptime.check.steps import (
 
 _SCALAR_BYTES = 1024
 _SCALARS_ALONE = 0.2
-"""A sum of the loss in each step is usual: without a barrier it is told where it costs so much."""
+_LONG_NS = 5e6
+"""A sum of the loss in each step is usual: without a barrier it is told where it costs so much of a
+step that is long, for a toy's hardly is more than its calls."""
 
 
 def _host_sync(job: Job) -> Iterator[Finding]:
@@ -33,7 +35,8 @@ def _host_sync(job: Job) -> Iterator[Finding]:
 
     gain = cost(ranks, chosen) / step_length(ranks)
     barrier = any(call.kind == "barrier" and call.site in sites for call in found)
-    if sites and gain >= (LEAST_GAIN if barrier else _SCALARS_ALONE):
+    told = gain >= (LEAST_GAIN if barrier else _SCALARS_ALONE)
+    if sites and told and (barrier or step_length(ranks) >= _LONG_NS):
         kinds = " and ".join(dict.fromkeys(call.kind for call in found if call.site in sites))
         yield Finding(
             kind=FindingKind.SLOW,

@@ -1,9 +1,9 @@
 """Mismatch: ranks that meet in one call, and do not call the same."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from steptime.check.calls import SETTING_UP, Call
+from steptime.check.calls import SETTING_UP
 from steptime.check.differences import Difference
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
@@ -18,6 +18,8 @@ _MENDS = {
     "reduction": "Give every rank the same reduction.",
     "root": "Give every rank the same root: src and dst are ranks of the world, the same on all.",
     "dtype": "Convert the tensor to one dtype on every rank before the call.",
+    "split": "Exchange the lengths first, as by an all_to_all of them, and give each rank what the "
+    "others send it as output_split_sizes.",
     "size": "Make the tensors equally long on every rank, as by padding, or exchange the lengths "
     "first.",
 }
@@ -34,9 +36,7 @@ def mismatch(job: Job) -> Iterator[Finding]:
         which = f"call {first.number} that sets up groups"
     elif first.key[2]:
         which = f"message {first.number} from rank {first.key[2][0]} to rank {first.key[2][1]}"
-    told = "; ".join(
-        f"{do(ranks, 'makes')} {part}" for part, ranks in _by_words(found.parts).items()
-    )
+    told = "; ".join(f"{do(ranks, 'makes')} {part}" for part, ranks in _by_words(found).items())
     deviants = _deviants(found)
     other = next(rank for rank in found.parts if found.value(rank) != found.value(deviants[0]))
     pair = parting(job.calls, found.parts[deviants[0]], other)
@@ -52,11 +52,12 @@ def mismatch(job: Job) -> Iterator[Finding]:
     )
 
 
-def _by_words(parts: Mapping[int, Call]) -> dict[str, list[int]]:
+def _by_words(difference: Difference) -> dict[str, list[int]]:
     """The ranks by what they call and where."""
     found: dict[str, list[int]] = {}
-    for rank, part in sorted(parts.items()):
-        found.setdefault(called(part), []).append(rank)
+    for rank, part in sorted(difference.parts.items()):
+        more = f" and {difference.value(rank)}" if difference.what == "split" else ""
+        found.setdefault(called(part) + more, []).append(rank)
     return found
 
 

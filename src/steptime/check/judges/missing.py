@@ -65,6 +65,8 @@ def _undone(job: Job, call: Call, parts: Sequence[Call]) -> Finding:
 
 
 def _counts(job: Job, call: Call, absent: int) -> str:
+    if call.from_any:
+        return ""
     made = len(job.calls.of_key[call.key].get(absent, ()))
     what = "messages" if call.kind in MESSAGES else f"calls in the group {call.group!r}"
     return f": it is number {call.number}, and rank {absent} made {made} {what}"

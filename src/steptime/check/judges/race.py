@@ -12,8 +12,14 @@ _OBSERVED = "race"
 
 
 def _race(job: Job) -> Iterator[Finding]:
-    """One finding for all ranks on which the same lines race."""
+    """One finding for all ranks on which the same lines race.
+
+    A rank that fails lets go of whatever it had under way.
+    """
+    failed = {rank for rank, one in job.standings.items() if one.failed}
     for one in seen(job, _OBSERVED, ("fault", "call", "call_at", "at", "by")):
+        if one.facts["fault"] == "unwaited" and failed.intersection(one.ranks):
+            continue
         what, mend = _SENTENCES[one.facts["fault"]](one)
         yield Finding(
             kind=FindingKind.RACE, ranks=one.ranks, places=_places(one), what=what, mend=mend

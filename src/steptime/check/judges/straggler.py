@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator
 
-from steptime.check.finding import Finding, FindingKind
+from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.stacks import communicates
-from steptime.check.standing import waits_for
+from steptime.check.standing import Standing, waits_for
 from steptime.check.words import at, called, do, places_of
 
 LATE_S = 5.0
 """Who lets others wait for so long is told, and at once where they gave up."""
 
+_LONGEST = 200  # characters of what an exception says
+
 
 def straggler(job: Job) -> Iterator[Finding]:
-    """Each rank that runs code of its own while others have waited for it for a while."""
+    """Each rank that runs code of its own while others have waited for it for a while.
+
+    One that calls others meanwhile works with them: who waits may have nothing to do in that time.
+    """
     if job.difference is not None:
         return
     waits = waits_for(job.calls, job.standings)
@@ -26,12 +31,13 @@ def straggler(job: Job) -> Iterator[Finding]:
             continue
         first = min(calls, key=lambda call: call.issued)
         since_s = job.since_s(first.issued)
-        if since_s < _late_s(job, rank) and not any(
+        own = job.calls.of_rank.get(rank, ())[-1:]
+        alone_s = min([since_s, *(job.since_s(call.issued) for call in own)])
+        if alone_s < _late_s(job, rank) and not any(
             job.standings[call.rank].failed for call in calls
         ):
             continue
         waiting = [call.rank for call in calls]
-        own = job.calls.of_rank.get(rank, ())[-1:]
         doing = (
             f" it is{at(one.place)}"
             if one.place
@@ -39,18 +45,30 @@ def straggler(job: Job) -> Iterator[Finding]:
             if own
             else ""
         )
+        thread = _thread(one)
         yield Finding(
             kind=FindingKind.STRAGGLER,
             ranks=[rank],
-            places=[*([one.place] if one.place else []), *places_of([*own, *calls])],
+            places=[*thread[1], *([one.place] if one.place else []), *places_of([*own, *calls])],
             what=(
                 f"{do(waiting, 'waits')} for rank {rank} in {called(first)} for {since_s:.0f} s;"
-                f" rank {rank} still runs:{doing}"
+                f" rank {rank} still runs:{doing}{thread[0]}"
             ),
-            mend="Share that work among the ranks or do it before they meet; or give the group a "
+            mend="Mend what ended the thread: whoever waits for it waits for ever."
+            if thread[0]
+            else "Share that work among the ranks or do it before they meet; or give the group a "
             "longer timeout.",
             since_s=since_s,
         )
+
+
+def _thread(one: Standing) -> tuple[str, list[CallSite]]:
+    """Half a sentence about a thread of a rank that an exception has ended, and its place."""
+    if (raised := one.thread_raised) is None:
+        return "", []
+    place = CallSite(one.rank, raised.site.file, raised.site.line) if raised.site else None
+    said = f"; a thread of it raised {raised.kind}{at(place)}: {raised.message[:_LONGEST]}"
+    return said, [place] if place else []
 
 
 def _late_s(job: Job, rank: int) -> float:

@@ -53,7 +53,10 @@ class Model:
 
 
 class Models:
-    """All models under DDP in this process, from ``install`` to what it returns."""
+    """All models under DDP in this process, from ``install`` to what it returns.
+
+    ``backwards``: how many the script has made, of whatever.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -62,6 +65,7 @@ class Models:
             weakref.WeakKeyDictionary()
         )
         self.in_backward = False
+        self.backwards = 0
 
     def install(self) -> Callable[[], None]:
         """See models as they are wrapped, run and moved; the result ends that."""
@@ -108,7 +112,7 @@ class Models:
     def _running(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(forward)
         def running(wrapped: Any, *arguments: Any, **options: Any) -> Any:
-            model = self._of_module.get(wrapped)
+            model = None if torch.compiler.is_compiling() else self._of_module.get(wrapped)
             if model is None:
                 return forward(wrapped, *arguments, **options)
             if torch.is_grad_enabled() and wrapped.require_backward_grad_sync:
@@ -129,8 +133,11 @@ class Models:
     def _before_forward(self, module: torch.nn.Module, _: Any) -> None:
         """A module is run: beside DDP where it is part of a model and DDP is not at work.
 
-        Checkpointing runs parts again in backward, which is right.
+        Checkpointing runs parts again in backward, which is right. The compiler is to see nothing
+        of this: it would put it into the graph, or give up.
         """
+        if torch.compiler.is_compiling():
+            return
         model = self._of_module.get(module)
         if model is None or model.inside or self.in_backward or model.bypassed_at:
             return
@@ -139,6 +146,8 @@ class Models:
 
     def _after_forward(self, module: torch.nn.Module, *_: Any) -> None:
         """What DDP does between here and the end of its own forward is to look for parameters."""
+        if torch.compiler.is_compiling():
+            return
         model = self._of_module.get(module)
         if model is not None and model.looks and torch.is_grad_enabled():
             wrapped = model.wrapped()
@@ -161,6 +170,7 @@ class Models:
         @wraps(backward)
         def noted(*arguments: Any, **options: Any) -> Any:
             self.in_backward = True
+            self.backwards += 1
             try:
                 return backward(*arguments, **options)
             finally:

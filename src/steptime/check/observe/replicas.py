@@ -33,6 +33,8 @@ _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 _ENOUGH = 0.25
 """The part of a step's gradients, by bytes, that must have been reduced: some are compressed."""
+_LEAST_VECTOR = 8
+"""A vector of fewer elements may be anything: metrics are summed up, too."""
 
 
 class Replicas:
@@ -47,6 +49,7 @@ class Replicas:
         self._joined: weakref.WeakSet[Any] = weakref.WeakSet()
         self._reduced_before: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
+        self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
         self._reduced = self._reductions = 0
         self._noted: set[tuple[Any, ...]] = set()
 
@@ -70,9 +73,12 @@ class Replicas:
             ranks = tuple(dist.get_process_group_ranks(group))
             if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
                 self._by_hand.clear()
+                self._vectors.clear()
             for tensor in tensors:
                 storage = StorageWeakRef(tensor.untyped_storage())
                 self._by_hand[storage.cdata] = storage, ranks
+                if not self._models.in_backward:  # in it, DDP reduces its own
+                    self._vectors[tensor.dtype, tensor.numel()] = self._models.backwards, ranks
 
     def returned(self, work: Any) -> None:
         """Nothing of a call's end concerns replicas."""
@@ -124,6 +130,7 @@ class Replicas:
                 hashes=[_hash(parameter) for _, parameter in parameters],
             )
         self._by_hand.clear()
+        self._vectors.clear()
 
     def end(self) -> None:
         """Say how many steps each optimizer made, and what DDP looked for in vain.
@@ -168,12 +175,28 @@ class Replicas:
             if of_model and len(ranks) > 1:
                 found.append((f"{model.name} {model.number}", ranks, of_model))
         by_ranks: dict[tuple[int, ...], list[tuple[str, torch.Tensor]]] = {}
-        for number, one in enumerate(_parameters(optimizer)):
-            if id(one) in owned and one.grad is not None and not _is_sharded(one):
-                ranks = self._reduced_on(one.grad)
-                if len(ranks) > 1:
-                    by_ranks.setdefault(ranks, []).append((f"parameter {number}", one))
+        left = [
+            (number, one, one.grad)
+            for number, one in enumerate(_parameters(optimizer))
+            if id(one) in owned and one.grad is not None and not _is_sharded(one)
+        ]
+        in_one = self._reduced_in_one([gradient for *_, gradient in left])
+        for number, one, gradient in left:
+            ranks = self._reduced_on(gradient) or in_one
+            if len(ranks) > 1:
+                by_ranks.setdefault(ranks, []).append((f"parameter {number}", one))
         return found + [("", ranks, of_ranks) for ranks, of_ranks in by_ranks.items()]
+
+    def _reduced_in_one(self, gradients: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """The ranks among which a vector as long as all gradients was reduced after the backward.
+
+        Before it, it may hold parameters, as where these are averaged now and then.
+        """
+        size = sum(one.numel() for one in gradients)
+        if size < _LEAST_VECTOR:
+            return ()
+        backwards, ranks = self._vectors.get((gradients[0].dtype, size), (0, ()))
+        return ranks if backwards == self._models.backwards else ()
 
     def _reduced_on(self, gradient: torch.Tensor) -> tuple[int, ...]:
         """The ranks among which the script itself reduced a gradient since the last step."""

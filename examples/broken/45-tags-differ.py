@@ -1,0 +1,21 @@
+# a message is received with another tag than it was sent with. It has come, and its receiver
+# waits for one that nobody sends.
+# run: torchrun --nproc-per-node 2 examples/broken/45-tags-differ.py
+# finds: deadlock at line 19 on rank 1, line 16 or 20 on rank 0; ranks 0,1
+
+import os
+
+import torch
+import torch.distributed as dist
+
+WEIGHTS, BIAS, STOP = 1, 2, 3
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+weights, bias = torch.ones(100), torch.ones(10)
+if dist.get_rank() == 0:
+    dist.send(weights, 1, tag=WEIGHTS)
+    dist.send(bias, 1, tag=BIAS)
+else:
+    dist.recv(weights, 0, tag=WEIGHTS)
+    dist.recv(bias, 0, tag=STOP)
+dist.barrier()
+dist.destroy_process_group()
