@@ -1,5 +1,6 @@
 """What holds for every test: how the session is set up, and that it leaves nothing behind."""
 
+import gc
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from steptime.host_memory import available_bytes
+
 SESSION = "STEPTIME_TEST_SESSION"
 """The variable that names the session's folder of temporary files; all its processes have it."""
 TESTS = Path(__file__).parent
@@ -22,7 +25,7 @@ NAMESPACES = ["unshare", "-nmpu", "--fork", "--mount-proc", "--kill-child"]
 """Where a Slurm of a test lives, and ends with its command."""
 SHARED_MEMORY = Path("/dev/shm")
 FIRST = (
-    *("api", "backend", "check", "cli", "emulate", "launch", "record", "replay", "report"),
+    *("api", "check", "cli", "emulate", "launch", "record", "replay", "report"),
     *("submit", "train"),
 )
 """Folders whose files take long: they go first, so that no worker is left alone with one."""
@@ -42,6 +45,9 @@ settings.load_profile("steptime")
 
 # Commands start sooner, and tests are collected in half the time, where what was compiled is kept.
 sys.dont_write_bytecode = False
+
+# Nothing that is made while tests are collected is rubbish.
+gc.disable()
 
 # A shell starts a background command with SIGINT ignored, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,18 +76,24 @@ def slurm() -> list[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores: tests wait for times to pass and for others to come."""
-    return len(os.sched_getaffinity(0)) + 2
+    """Two more than there are cores, where memory is for them: tests wait for times and others."""
+    return max(1, min(len(os.sched_getaffinity(0)) + 2, available_bytes() // (3 << 30)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     folders = {item.path: item.path.relative_to(TESTS).parts[0] for item in items}
-    long = [path for path, folder in folders.items() if folder in FIRST]
+    waits = [path for path, folder in folders.items() if folder == WAITING]
+    computes = [path for path, folder in folders.items() if folder != WAITING]
+    computes.sort(key=lambda path: folders[path] not in FIRST)
     place = {}
-    for waits in (True, False):
-        files = [path for path in long if (folders[path] == WAITING) == waits]
+    for files in (waits, computes):
         place |= {path: number / len(files) for number, path in enumerate(files)}
-    items.sort(key=lambda item: place.get(item.path, 1))
+    items.sort(key=lambda item: place[item.path])
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # of what was collected nothing goes: it need not be looked through again
+    gc.enable()
 
 
 class Leftovers:

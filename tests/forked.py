@@ -129,7 +129,8 @@ def _be(words: Sequence[str], environ: Mapping[str, str]) -> None:
     """Be ``python WORDS`` in this process."""
     os.environ.clear()
     os.environ.update(environ)
-    sys.stdout = os.fdopen(1, "w", 1 if words[0] == "-u" else -1, encoding="utf-8", closefd=False)
+    encoding = environ.get("PYTHONIOENCODING", "utf-8")
+    sys.stdout = os.fdopen(1, "w", 1 if words[0] == "-u" else -1, encoding=encoding, closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", closefd=False)
     sys.orig_argv = [sys.executable, *words]
     first, *rest = words[1:] if words[0] == "-u" else words

@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +167,6 @@ def _disagreements() -> dict[str, str]:
 
 
 def test_ranks_that_wait_for_each_other_are_told_of_the_deadlock(tmp_path: Path) -> None:
-    told = on_ranks(3, _waiting_in_circles, tmp_path, backend="steptime")
     recv = "rank {0} waits for rank {1} in recv of float32[3] from rank {1}, tag 0"
     send = "rank {0} waits for rank {1} in send of float32[1000000] to rank {1}, tag 0"
     barrier = "rank {0} waits for rank {1} in barrier, call number 1"
@@ -175,37 +176,39 @@ def test_ranks_that_wait_for_each_other_are_told_of_the_deadlock(tmp_path: Path)
         "three": [recv.format(0, 1), recv.format(1, 2), recv.format(2, 0)],
         "groups": [barrier.format(0, 1), recv.format(1, 2), barrier.format(2, 0)],
     }
+
+    def told(name: str) -> list[str]:
+        folder = tmp_path / name
+        folder.mkdir()
+        ranks = 2 if name in ("pair", "sends") else 3
+        return on_ranks(ranks, _waiting_in_a_circle, folder, name, backend="steptime")
+
+    with ThreadPoolExecutor(len(circles)) as threads:  # they wait out the timeout together
+        found = dict(zip(circles, threads.map(told, circles), strict=True))
     for name, circle in circles.items():
         sentence = f"deadlock, at the timeout of {SHORT_S:g} s: {'; '.join(circle)}"
-        assert {found[name] for found in told} - {""} == {sentence}, name
+        assert set(found[name]) == {sentence}, name
 
 
-def _waiting_in_circles() -> dict[str, str]:
-    rank = dist.get_rank()
+def _waiting_in_a_circle(name: str) -> str:
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    neighbour, small, large = (rank + 1) % ranks, torch.ones(3), torch.ones(1_000_000)
 
     def group(*members: int) -> Any:
         return dist.new_group(members, timeout=timedelta(seconds=SHORT_S))
 
-    pair, sends, first, second, third = (
-        group(*members) for members in ((0, 1), (0, 1), (0, 1), (1, 2), (0, 2))
-    )
-    three = group(0, 1, 2)
-    small, large = torch.ones(3), torch.ones(1_000_000)
-    calls = {
-        "pair": rank < 2 and (lambda: dist.recv(small, 1 - rank, pair)),
-        "sends": rank < 2 and (lambda: dist.send(large, 1 - rank, sends)),
-        "three": lambda: dist.recv(small, (rank + 1) % 3, three),
-        "groups": (
+    if name == "groups":
+        first, second, third = group(0, 1), group(1, 2), group(0, 2)
+        call = (
             lambda: dist.barrier(first),
             lambda: dist.recv(small, 2, second),
             lambda: dist.barrier(third),
-        )[rank],
-    }
-    found = {}
-    for name, call in calls.items():
-        dist.barrier()
-        found[name] = _sentence(call) if call else ""
-    return found
+        )[rank]
+    else:
+        what = (dist.send, large) if name == "sends" else (dist.recv, small)
+        call = partial(*what, neighbour, group(*range(ranks)))
+    dist.barrier()
+    return _sentence(call)
 
 
 def test_a_receive_that_nobody_waits_for_makes_no_deadlock(tmp_path: Path) -> None:

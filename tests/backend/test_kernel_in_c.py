@@ -15,7 +15,8 @@ SOURCES = [
         for n in ("group", "collectives", "copies", "parts", "exchange", "folds", "channel")
     ),
 ]
-CHECKED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+# Checks take four times as long to compile with code that is made faster, and are no fewer without.
+CHECKED = ["-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
 @pytest.fixture(
@@ -23,7 +24,7 @@ CHECKED = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     params=[
         pytest.param(("gcc", CHECKED, []), id="checked"),
         # An emulator on x86-64 keeps its order of memory: this shows the rest to be right.
-        pytest.param(("aarch64-linux-gnu-gcc", ["-static"], ["qemu-aarch64"]), id="arm64"),
+        pytest.param(("aarch64-linux-gnu-gcc", ["-O1", "-static"], ["qemu-aarch64"]), id="arm64"),
     ],
 )
 def program(
@@ -35,7 +36,7 @@ def program(
         if shutil.which(tool) is None:
             pytest.skip(f"no {tool} is installed")
     program = tmp_path_factory.mktemp("kernel") / "ranks"
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", *options]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", *options]
     subprocess.run(
         [compiler, *flags, f"-I{KERNEL}", "-o", program, *SOURCES], check=True, timeout=300
     )

@@ -22,7 +22,7 @@ def test_the_others_raise_and_end_when_a_rank_is_killed(
     done = subprocess.run(
         [
             *(sys.executable, KILL_RANKS, "--backends", "steptime", "--seed", "1"),
-            *("--cases", cases, "--times", str(times), "--keep", kept, "--timeout", "20"),
+            *("--cases", cases, "--times", str(times), "--keep", kept, "--timeout", "8"),
         ],
         capture_output=True,
         text=True,

@@ -264,8 +264,7 @@ def test_a_reader_that_leaves(text: Path, tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_knows_no_unicode_gets_an_answer(text: Path, tmp_path: Path) -> None:
-    ended = run(
-        "train", *tiny(text, ranks=1), folder=tmp_path, environ={"PYTHONIOENCODING": "ascii"}
-    )
+    environ = {"PYTHONIOENCODING": "ascii"}
+    ended = forked("train", *tiny(text, ranks=1), folder=tmp_path, environ=environ)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.isascii()

@@ -21,18 +21,15 @@ def mpirun(*words: str, folder: Path) -> Ended:
     return run(*words, launcher=(MPIEXEC, "-n", "2"), folder=folder)
 
 
+NEEDS_MPI = pytest.mark.skipif(not MPIEXEC, reason="mpiexec (pip install mpich) is missing")
 LAUNCHERS = [
     pytest.param(torchrun, "torchrun", id="torchrun"),
-    pytest.param(
-        mpirun,
-        "mpirun",
-        id="mpirun",
-        marks=pytest.mark.skipif(not MPIEXEC, reason="mpiexec (pip install mpich) is missing"),
-    ),
+    pytest.param(mpirun, "mpirun", id="mpirun", marks=NEEDS_MPI),
 ]
+LATER = pytest.param(mpirun, "mpirun", id="mpirun", marks=[NEEDS_MPI, pytest.mark.slow])
 
 
-@pytest.mark.parametrize(("launched", "name"), LAUNCHERS)
+@pytest.mark.parametrize(("launched", "name"), [LAUNCHERS[0], LATER])
 def test_compare_under_a_launcher_prints_one_json_object(
     launched: Callable[..., Ended], name: str, text: Path, tmp_path: Path
 ) -> None:

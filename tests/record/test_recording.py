@@ -162,7 +162,7 @@ def test_calls_in_quick_succession_do_not_deadlock_and_what_they_let_go_is_not_k
     done = record(tmp_path, scripts.STORM, start=run)
     assert done.code == 0, done.err
     assert len(read_logs(tmp_path / "run")[0].calls) == 4000 + 2
-    assert done.out.splitlines()[:2] == ["free", "free"], done.out + done.err
+    assert done.out.count("free") == 2, done.out + done.err  # perhaps on one line
 
 
 def test_what_a_killed_rank_did_is_there(tmp_path: Path) -> None:

@@ -3,32 +3,19 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from shutil import which
 
 import pytest
 from torch.distributed import FileStore, HashStore, TCPStore
 
-from ports import held_port
+from backend.host.meeting import meet
+from ranks import FORKED
 from steptime.backend.host import find_hosts, kernel
 from steptime.backend.host.discovery import _partition
 from steptime.errors import UsageError
 from steptime.world import LostContactError
-
-_MEET = """
-import sys, json
-from torch.distributed import TCPStore
-from steptime.backend.host import HostGroup, Call, Kind, find_hosts
-port, rank, ranks = map(int, sys.argv[1:])
-store = TCPStore("127.0.0.1", port, ranks, rank == 0)
-hosts = find_hosts(store, rank, ranks, 300.0)
-group = HostGroup(store, hosts, 600.0)
-group.barrier(Call.of(Kind.BARRIER))
-store.set(f"done/{rank}", "")
-store.wait([f"done/{other}" for other in range(ranks)])
-group.close()
-print(json.dumps([hosts.partition, hosts.members, group.rank]))
-"""
 
 
 def _isolating(*words: str) -> list[str]:
@@ -43,25 +30,22 @@ def _can_isolate() -> bool:
 
 
 @pytest.mark.skipif(not _can_isolate(), reason="namespaces of processes are not permitted here")
-def test_ranks_that_do_not_see_each_others_memory_are_on_different_hosts() -> None:
-    processes = []
-    with held_port() as port:
-        for rank in range(3):
-            words = [sys.executable, "-c", _MEET, str(port), str(rank), "3"]
-            command = _isolating(*words) if rank == 1 else words
-            processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+def test_ranks_that_do_not_see_each_others_memory_are_on_different_hosts(tmp_path: Path) -> None:
+    script, store = str(Path(__file__).with_name("meeting.py")), str(tmp_path / "store")
+    words = _isolating(sys.executable, script, store, "1", "3")
+    with (
+        subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as apart,
+        ProcessPoolExecutor(2, FORKED) as pool,
+    ):
         try:
-            outputs = [process.communicate(timeout=600)[0] for process in processes]
+            together = [pool.submit(meet, store, rank, 3) for rank in (0, 2)]
+            found = [rank.result(timeout=600) for rank in together]
+            output = apart.communicate(timeout=600)[0]
         finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-    partition = [[0, 2], [1]]
-    assert [json.loads(output) for output in outputs] == [
-        [partition, [0, 2], 0],
-        [partition, [1], 0],
-        [partition, [0, 2], 1],
-    ]
+            apart.kill()
+    partition = ((0, 2), (1,))
+    assert found == [[partition, (0, 2), 0], [partition, (0, 2), 1]]
+    assert json.loads(output) == [[[0, 2], [1]], [1], 0]
 
 
 def test_seeing_must_be_mutual() -> None:

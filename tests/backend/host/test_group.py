@@ -177,7 +177,9 @@ def _every_case(group: HostGroup) -> None:
     group.barrier(Call.of(Kind.BARRIER))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "ranks", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 5)), 3]
+)
 def test_every_collective_does_what_it_is_defined_to(ranks: int, tmp_path: Path) -> None:
     in_group(ranks, _every_case, tmp_path)
 
