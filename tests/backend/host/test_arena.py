@@ -6,6 +6,8 @@ import fcntl
 import gc
 import os
 import resource
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -66,6 +68,27 @@ def test_more_than_there_is_is_refused_with_how_much_there_is() -> None:
     elements = room.available_bytes()
     with pytest.raises(SteptimeError, match=r"needs .* and this process may take only .* more"):
         empty(elements)
+
+
+def test_groups_that_map_a_segment_at_once_have_the_same_mapping(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attach = segment.attach
+
+    def slowly(fd: int, size: int) -> ctypes.Array[ctypes.c_ubyte]:
+        time.sleep(0.05)
+        return attach(fd, size)
+
+    tensor = empty(PAGE)
+    offset = arena.arena().offset(tensor)
+    assert offset is not None
+    peer = arena.PeerArena(os.getpid(), arena.arena().fd)
+    monkeypatch.setattr(segment, "attach", slowly)
+    with ThreadPoolExecutor(4) as threads:
+        found = set(threads.map(peer.mapping, [offset] * 4))
+    ((start, _, address),) = found
+    tensor.fill_(7)
+    assert ctypes.c_float.from_address(address + offset - start).value == 7
 
 
 def test_a_segment_is_of_one_user_and_of_one_size() -> None:

@@ -138,6 +138,7 @@ class PeerArena:
         page = memoryview(segment.attach(fd, PAGE)).cast("B")
         self._rows = page[TOKEN_BYTES : TOKEN_BYTES + _MOST_SEGMENTS * _ROW.size]
         self._segments: dict[int, Tensor] = {}
+        self._mapping = threading.Lock()
 
     def view(self, offset: int, size: int) -> Tensor:
         """The ``size`` bytes from ``offset`` on, uint8.
@@ -160,8 +161,11 @@ class PeerArena:
     def _segment_of(self, offset: int) -> tuple[int, Tensor]:
         rows = _ROW.iter_unpack(self._rows)
         start, length, fd = next(row for row in rows if row[0] <= offset < row[0] + row[1])
-        if start not in self._segments:
-            self._segments[start] = self._map(fd, length)
+        # Groups keep the addresses of ``mapping``, and call in threads of their own: a segment that
+        # two of them mapped would be unmapped under the first, and its place go to another one.
+        with self._mapping:
+            if start not in self._segments:
+                self._segments[start] = self._map(fd, length)
         return start, self._segments[start]
 
     def _map(self, fd: int, size: int) -> Tensor:
