@@ -53,7 +53,7 @@ class Task(Work):
         self._futures = threading.Lock()
         self._gate: Future[None] | None = None
         self._future: Future[list[Tensor]] | None = None
-        self._observers: list[Callable[[], None]] = []
+        self._observers: list[Callable[[bool], None]] = []
 
     def carry_out(self) -> None:
         """Make the call; the thread that has the lane's turn does so, once."""
@@ -70,11 +70,11 @@ class Task(Work):
             self._completed = True
             observers = self._observers
         for observer in observers:
-            observer()
+            observer(self.is_success())
         self._finished.release()
 
-    def when_done(self, observer: Callable[[], None]) -> None:
-        """Call ``observer``, which must not fail, once the call has ended, failed or not.
+    def when_done(self, observer: Callable[[bool], None]) -> None:
+        """Call ``observer``, which must not fail, once the call has ended, with whether it did well.
 
         Unlike a callback of the future it has no say in which thread makes the call.
         """
@@ -82,7 +82,7 @@ class Task(Work):
             if not self._completed:
                 self._observers.append(observer)
                 return
-        observer()
+        observer(self.is_success())
 
     @property
     def awaited(self) -> bool:

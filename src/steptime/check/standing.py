@@ -98,7 +98,9 @@ _LOST = re.compile(r"gloo|nccl|connection|timed? ?out|socket|peer|rendezvous", r
 def lost_contact(raised: Raised | None) -> bool:
     """Whether an exception only tells that another rank did not answer, as libraries word it."""
     kinds = ("RuntimeError", "DistBackendError", "DistNetworkError", "DistStoreError")
-    return raised is not None and raised.kind in kinds and bool(_LOST.search(raised.message))
+    if raised is None or raised.kind == "LostContactError":
+        return raised is not None
+    return raised.kind in kinds and bool(_LOST.search(raised.message))
 
 
 def _failed(calls: Sequence[Call]) -> list[Call]:

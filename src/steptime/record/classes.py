@@ -76,6 +76,9 @@ def _method(
         of_thread.inside = True
         try:
             work = method(group, *arguments, **options)
+        except BaseException:
+            log.waited(event, log.issued(event), _clock())  # and it has no end: the call failed
+            raise
         finally:
             of_thread.inside = False
             returned = _clock()
@@ -104,5 +107,6 @@ def _tensors(operation: Operation, arguments: tuple[Any, ...]) -> list[torch.Ten
     return [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
 
 
-def _ended(calls: Calls, event: int) -> None:
-    calls.log.end(event, _clock())
+def _ended(calls: Calls, event: int, well: bool) -> None:
+    if well:
+        calls.log.end(event, _clock())

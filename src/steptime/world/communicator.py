@@ -202,7 +202,7 @@ class Communicator:
         # The end is told the moment the call completes, which may be long before anyone waits for
         # it. Only gloo's reduce_scatter and its messages have no future: they complete in wait().
         if when_done := getattr(handle, "when_done", None):
-            when_done(finish)  # a future would have another thread make a call that is awaited
+            when_done(lambda _: finish())  # a future would have another thread make a call that is awaited
         else:
             with suppress(RuntimeError):
                 handle.get_future().then(lambda _: finish())
