@@ -201,8 +201,9 @@ class Communicator:
             return Work(handle)
         # The end is told the moment the call completes, which may be long before anyone waits for
         # it. Only gloo's reduce_scatter and its messages have no future: they complete in wait().
+        # Of a call of our own backend a future would have another thread make it.
         if when_done := getattr(handle, "when_done", None):
-            when_done(lambda _: finish())  # a future would have another thread make a call that is awaited
+            when_done(lambda _: finish())
         else:
             with suppress(RuntimeError):
                 handle.get_future().then(lambda _: finish())
