@@ -74,7 +74,7 @@ class Task(Work):
         self._finished.release()
 
     def when_done(self, observer: Callable[[bool], None]) -> None:
-        """Call ``observer``, which must not fail, with whether the call did well, once it has ended.
+        """Call ``observer``, which must not fail, at the end of the call: whether that did well.
 
         Unlike a callback of the future it has no say in which thread makes the call.
         """
