@@ -1,5 +1,5 @@
-# slow though right: rank 0 receives the gradients of the others one by one, averages them and sends
-# the mean back, as in a first parallel program by hand. Rank 0 receives most bytes, the others wait.
+# slow though right: rank 0 receives the gradients of the others one by one, averages them and
+# sends the mean back, as a first program by hand does. Rank 0 receives most bytes.
 # run: torchrun --nproc-per-node 4 examples/broken/57-received-by-rank-0.py
 # finds: slow at line 21 on ranks 0,1,2,3; ranks 0
 
