@@ -55,7 +55,9 @@ def test_a_fault_is_short_plain_and_has_its_twin(file: Path) -> None:
     assert all(line.strip() and not line.strip().startswith("#") for line in named)
 
 
-@pytest.mark.parametrize("number", [*QUICK, pytest.param("30", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in ("30", "49"))]
+)
 def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
     (file,) = (file for file in FAULTS if file.name.startswith(number))
     fault = gallery.expected(file)
