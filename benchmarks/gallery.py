@@ -1,6 +1,7 @@
 """Whether steptime check names the faults of examples/broken, and is silent about what is right.
 
-    python benchmarks/gallery.py [--runs 1] [--only 07,16] [--backend gloo] [--page docs/gallery.md]
+    python benchmarks/gallery.py [--runs 1] [--only 07,16] [--faults] [--backend gloo] [--forked]
+        [--page docs/gallery.md]
 
 Every script there says in its comments with how many ranks it runs and what is to be found: the
 kind, the line of each rank, the ranks to blame. A run is right when one finding is of that kind,
@@ -8,7 +9,9 @@ blames these ranks and no other, and has that line of every rank, or one of seve
 to serve; findings besides it are counted. The twins, and the scripts of examples/good, are to give
 no finding and to end with exit code 0. ``seconds`` are those from the last call that a rank issued,
 where the hang begins, to the verdict (run.json): the longest of the runs. One script runs at a
-time. The exit code is 1 unless all runs are right. ``--page`` writes the table of that page anew.
+time. The exit code is 1 unless all runs are right. ``--faults`` leaves out what is right;
+``--forked`` forks every rank from a Python that has imported torch, as the tests do, which saves
+most of the time of many runs; ``--page`` writes the table of that page anew.
 """
 
 import argparse
@@ -18,8 +21,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +91,7 @@ def expected(file: Path) -> Expected:
 
 def check(script: Expected, backend: str, folder: Path) -> Verdict:
     """One run of a script under check."""
-    out = folder / "run"
-    words = ["check", "--ranks", str(script.ranks), "--json", "--out", str(out), str(script.file)]
+    out, words = asked_of(script, folder)
     # torchrun's children are the verb's to end, so it gets a group of its own to be ended in.
     with subprocess.Popen(
         [sys.executable, "-m", "steptime", *words],
@@ -107,6 +110,23 @@ def check(script: Expected, backend: str, folder: Path) -> Verdict:
             return Verdict([], None, None, output)
     found = _object(output)
     return Verdict(found.get("findings", []), process.returncode, _seconds(out), output)
+
+
+def check_forked(script: Expected, backend: str, folder: Path) -> Verdict:
+    """The same with forked ranks."""
+    from forked import forked  # that of the tests
+
+    out, words = asked_of(script, folder)
+    done = forked(*words, folder=folder, environ={"BACKEND": backend})
+    found = _object(done.out)
+    return Verdict(found.get("findings", []), done.code, _seconds(out), done.out + done.err)
+
+
+def asked_of(script: Expected, folder: Path) -> tuple[Path, list[str]]:
+    """The folder of the run, and the words of the command."""
+    out = folder / "run"
+    words = ["check", "--ranks", str(script.ranks), "--json", "--out", str(out), str(script.file)]
+    return out, words
 
 
 def _object(output: str) -> dict[str, Any]:
@@ -174,12 +194,12 @@ def told(finding: Mapping[str, Any]) -> str:
     return f"{finding['kind']} at {places}, ranks {finding['ranks']}: {finding['what']}"
 
 
-def judge(script: Expected, runs: int, backend: str) -> list[Verdict]:
+def judge(script: Expected, runs: int, run: Callable[[Path], Verdict]) -> list[Verdict]:
     """Run a script so many times, and print its row."""
     verdicts = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:
-            verdicts.append(check(script, backend, Path(folder)))
+            verdicts.append(run(Path(folder)))
     misses = [one for verdict in verdicts if (one := miss(script, verdict))]
     seconds = [verdict.seconds for verdict in verdicts if verdict.seconds is not None]
     longest = f"{max(seconds):7.1f}" if script.hangs and seconds else f"{'':7}"
@@ -213,27 +233,34 @@ def write_page(page: Path, rows: Sequence[str]) -> None:
     page.write_text(before + rule + "\n".join(rows) + blank + after, encoding="utf-8")
 
 
-def scripts(only: Sequence[str]) -> list[Expected]:
-    """The scripts of the gallery in order, each with its twin behind it."""
+def scripts(only: Sequence[str], *, faults: bool) -> list[Expected]:
+    """The scripts of the gallery in order, each with its twin behind it; or the faults alone."""
     broken = sorted((EXAMPLES / "broken").glob("*.py"), key=lambda one: one.stem)
     good = sorted((EXAMPLES / "good").glob("*.py"))
     chosen = [file for file in [*broken, *good] if not only or file.stem.startswith(tuple(only))]
-    return [expected(file) for file in chosen]
+    found = [expected(file) for file in chosen]
+    return [one for one in found if one.kinds or not faults]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--faults", action="store_true")
     parser.add_argument("--backend", default="gloo", choices=("gloo", "steptime"))
+    parser.add_argument("--forked", action="store_true")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()
+    if given.forked:
+        sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    checked = check_forked if given.forked else check
     right = {True: 0, False: 0}
     of = {True: 0, False: 0}
     slow, rows = [], []
     print(f"{'script':34} {'to be found':20} {'right':10} seconds besides")
-    for script in scripts([one for one in given.only.split(",") if one]):
-        verdicts = judge(script, given.runs, given.backend)
+    only = [one for one in given.only.split(",") if one]
+    for script in scripts(only, faults=given.faults):
+        verdicts = judge(script, given.runs, partial(checked, script, given.backend))
         faulty = bool(script.kinds)
         of[faulty] += len(verdicts)
         right[faulty] += sum(not miss(script, verdict) for verdict in verdicts)

@@ -4,11 +4,11 @@
 
 Two ranks on gloo. ``a call``: an all_reduce of 4 bytes, one after the other; ``least``: the same
 with a kernel that only passes the call on, which no recorder in torch's dispatcher can do without.
-The steps: DDP and FSDP2 of the same layers, 6 and 20 calls; and so many pairs, ``--large``, of GPT-2
-124M. The recording starts and ends between blocks, which alternate, with a barrier around each. A
-block begins with work that does not count, since what is seen for the first time (groups, shapes,
-places in the code) is written down once a job. The figure is the mean ratio of pairs on rank 0 with
-its 95 % interval.
+The steps: DDP and FSDP2 of the same layers, 6 and 20 calls; with ``--large`` so many pairs of steps
+of GPT-2 124M. The recording starts and ends between blocks, which alternate, with a barrier around
+each. A block begins with work that does not count, since what is seen for the first time (groups,
+shapes, places in the code) is written down once a job. The figure is the mean ratio of pairs on
+rank 0 with its 95 % interval.
 """
 
 import argparse
