@@ -51,7 +51,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/steptime/backend/kernel/*) | $(BIN)/python
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/steptime/backend/kernel/* src/steptime/record/recorder/*) | $(BIN)/python
 	@echo "installing steptime and torch into $(VENV): about a minute"
 	$(PIP) torch
 	$(PIP) -e '.[train]'

@@ -1,4 +1,4 @@
-"""Installs steptime.pth beside the package, and builds the kernel of the backend where it can.
+"""Installs steptime.pth beside the package, and builds what there is in C where it can.
 
 Both for ``pip install .`` and ``pip install -e .`` alike; all else is in pyproject.toml.
 
@@ -6,8 +6,8 @@ Python runs steptime.pth whenever it starts; it does nothing unless STEPTIME_REC
 pyproject.toml cannot name a file that belongs beside a package, and of what setuptools copies for
 both kinds of installation only headers are free: the file goes as one.
 
-The kernel needs a C compiler and Python's headers. Without them the installation goes on, and the
-backend does the same in Python.
+The kernel of the backend and the recorder need a C compiler and Python's headers. Without them the
+installation goes on, and both do the same in Python.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 from setuptools import Command, Extension, setup
 
 STARTUP = Path("src") / "steptime.pth"
-SOURCES = Path("src") / "steptime" / "backend" / "kernel"
+PACKAGE = Path("src") / "steptime"
 
 # No NaN is to be signalled and no errno set, so that conversions of half are vectorised; but every
 # operation is rounded for itself, as in torch.
@@ -56,18 +56,24 @@ class InstallBesidePackage(Command):
         return [str(Path(self.install_dir) / STARTUP.name)]
 
 
-KERNEL = Extension(
-    "steptime.backend.host._kernel",
-    sources=sorted(map(str, SOURCES.glob("*.c"))),
-    depends=sorted(map(str, SOURCES.glob("*.h"))),
-    extra_compile_args=FLAGS,
-    py_limited_api=True,  # one file for this Python and all later ones
-    optional=True,
-)
+def extension(name: str, sources: Path) -> Extension:
+    """A module of all the C in a folder."""
+    return Extension(
+        name,
+        sources=sorted(map(str, sources.glob("*.c"))),
+        depends=sorted(map(str, sources.glob("*.h"))),
+        extra_compile_args=FLAGS,
+        py_limited_api=True,  # one file for this Python and all later ones
+        optional=True,
+    )
+
 
 setup(
     headers=[str(STARTUP)],
     cmdclass={"install_headers": InstallBesidePackage},
-    ext_modules=[KERNEL],
+    ext_modules=[
+        extension("steptime.backend.host._kernel", PACKAGE / "backend" / "kernel"),
+        extension("steptime.record._recorder", PACKAGE / "record" / "recorder"),
+    ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

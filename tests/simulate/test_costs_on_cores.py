@@ -108,7 +108,7 @@ def test_what_ops_come_after_stays_the_same_and_nothing_changes_without_costs() 
     ).lists[0]
     original = program.lists[0]
     names = [op.name for op in changed]
-    assert names == ["first", "late", "send", "receive", "post", "second", "wait"]
+    assert names == ["first", "late send", "send", "receive", "post", "second", "wait"]
     for op in original:
         (now,) = (one for one in changed if one.name == op.name)
         assert [changed[at].name for at in now.after] == [original[at].name for at in op.after]

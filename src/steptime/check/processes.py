@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from steptime.check.stacks import SIGNAL, STACKS
-from steptime.record.events import EVENT, EVENTS
+from steptime.record.events import EVENTS
+from steptime.record.rows import EVENT
 
 _TAIL = 64
 """So many of the last events of a process are looked at to see whether it stands still."""

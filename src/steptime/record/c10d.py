@@ -16,11 +16,13 @@ from typing import Any
 
 import torch
 
+from steptime.record import places
 from steptime.record.calls import Calls, address
 from steptime.record.classes import watch_classes
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS, Operation
 from steptime.record.places import site
+from steptime.record.rows import in_c, recorder
 from steptime.world import compat
 
 _below = compat.BELOW
@@ -67,57 +69,81 @@ def install(calls: Calls) -> Callable[[], None]:
 
 
 def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., Any]:
-    log, of_thread, watchers = calls.log, calls.of_thread, calls.watchers
-    unbox_group, unbox_work = compat.ProcessGroup.unbox, compat.Work.unbox
+    of_thread, watchers, unbox = calls.of_thread, calls.watchers, compat.ProcessGroup.unbox
     at_group, at_peer, at_async = operation.group, operation.peer, operation.asynchronous
-    vector, reduces, ends_when_waited = operation.vector, operation.reduces, operation.is_message
-    detail, redispatch = operation.detail, compat.redispatch("c10d", operation.name)
+    vector, reduces, detail = operation.vector, operation.reduces, operation.detail
+    redispatch = compat.redispatch("c10d", operation.name)
 
     def call(keyset: Any, *arguments: Any) -> Any:
         if of_thread.inside:
             return redispatch(keyset & _below, *arguments)
         # torch leaves out trailing arguments that have their default, which is asynchronous.
         waits = at_async >= 0 and len(arguments) > at_async and not arguments[at_async]
-        group, peer = unbox_group(arguments[at_group]), arguments[at_peer] if at_peer >= 0 else -1
+        group, peer = unbox(arguments[at_group]), arguments[at_peer] if at_peer >= 0 else -1
         for watcher in watchers:
             watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
         more = detail(arguments) if detail is not None else ()
         event = calls.begin(number, operation, reduces, group, vector(arguments), waits, peer, more)
         result = redispatch(keyset & _below, *arguments)
         returned = _clock()
-        boxed = result[-1] if isinstance(result, tuple) else result
         if waits and not watchers:
             calls.awaits(event, returned)
             return result
-        log.returned(event, returned)
-        work = of_thread.work = None if boxed is None else unbox_work(boxed)
+        work = calls.went(event, returned, result, number, waits=waits)
         for watcher in watchers:
             watcher.returned(work)
-        if work is None:
-            log.end(event, returned)
-            return result
-        calls.works[work] = event
-        if not (waits or ends_when_waited):
-            calls.to_end.put((event, work))
         return result
 
-    return call
+    return _kernel_in_c(calls, number, operation, call) if in_c() else call
+
+
+def _kernel_in_c(
+    calls: Calls, number: int, operation: Operation, otherwise: Callable[..., Any]
+) -> Callable[..., Any]:
+    return recorder.Kernel(
+        number=number,
+        group=operation.group,
+        peer=operation.peer,
+        waits=operation.asynchronous,
+        tensors=operation.tensors,
+        depth=operation.depth,
+        reduces=operation.reduces,
+        times_group=operation.times_group,
+        rows=calls.log.rows,
+        calls=calls,
+        log=calls.log,
+        of_thread=calls.of_thread,
+        watchers=calls.watchers,
+        groups=calls.groups,
+        signatures=calls.signatures,
+        sites=calls.log.sites,
+        of_user=places.OF_USER,
+        is_of_user=places.is_of_user,
+        reductions=compat.REDUCTIONS_AT_ONCE,
+        reduction_name=compat.reduction_name,
+        vector=operation.vector,
+        detail=operation.detail,
+        unbox=compat.ProcessGroup.unbox,
+        redispatch=compat.redispatch("c10d", operation.name),
+        below=_below,
+        otherwise=otherwise,
+    )
 
 
 def _wait_kernel(calls: Calls) -> Callable[..., Any]:
-    log, of_thread = calls.log, calls.of_thread
+    log, rows, of_thread = calls.log, calls.log.rows, calls.of_thread
     redispatch = compat.redispatch("_c10d_functional", "wait_tensor")
 
     def wait_tensor(keyset: Any, *arguments: Any) -> Any:
         if of_thread.waiting or arguments[0].is_meta:  # the compiler asks for its shape alone
             return redispatch(keyset & _below, *arguments)
         of_thread.waiting = True
-        event = log.write(Kind.WAIT, _clock(), site=site(log), address=address(arguments))
+        event = rows.write(Kind.WAIT, _clock(), site=site(log), address=address(arguments))
         try:
             return redispatch(keyset & _below, *arguments)
         finally:
             of_thread.waiting = False
-            log.end(event, _clock())
+            rows.end(event, _clock())
 
     return wait_tensor
 

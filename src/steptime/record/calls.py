@@ -12,8 +12,9 @@ import torch
 import torch.distributed as dist
 
 from steptime.record.events import ASYNC, Kind, Log
-from steptime.record.operations import Detail, Operation
+from steptime.record.operations import OPERATIONS, Detail, Operation
 from steptime.record.places import site
+from steptime.record.rows import in_c, recorder
 from steptime.world import compat
 
 _clock = time.perf_counter_ns
@@ -69,7 +70,9 @@ class Calls:
 
     ``watchers`` are told of each, too, where somebody observes more of them than is written down.
     ``works``: the events of Works that the script may still wait for. ``to_end``: the events and
-    Works of asynchronous calls, in the order of their issue.
+    Works of asynchronous calls, in the order of their issue. ``groups``: of those that were met, by
+    their identity, what tells whether they live, and their numbers. ``signatures``: the numbers and
+    bytes of what calls were called with.
     """
 
     def __init__(self, log: Log) -> None:
@@ -78,16 +81,16 @@ class Calls:
         self.watchers: list[Watcher] = []
         self.works: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self.to_end: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
-        self._groups: dict[int, tuple[ref[Any], int]] = {}
+        self.groups: dict[int, tuple[ref[Any], int]] = {}
         self._number_of_groups = 0
-        self._signatures: dict[Any, tuple[int, int]] = {}
+        self.signatures: dict[Any, tuple[int, int]] = {}
         self._wait = compat.Work.wait
         self.attend()
 
     def attend(self) -> None:
         """Start the thread that tells when calls are done; a forked child has none."""
-        self._groups.clear()
-        self._signatures.clear()
+        self.groups.clear()
+        self.signatures.clear()
         self._thread = threading.Thread(target=self._end_calls, name="steptime-record", daemon=True)
         self._thread.start()
 
@@ -120,14 +123,14 @@ class Calls:
         """
         log, of_thread = self.log, self.of_thread
         of_thread.work, of_thread.at_once = None, -1
-        known = self._groups.get(id(group))
-        where = known[1] if known and known[0]() is group else self._new_group(group)
+        known = self.groups.get(id(group))
+        where = known[1] if known and known[0]() is group else self.new_group(group)
         reduction = ""
         if reduces:
             reduction = compat.reduction_name(of_thread.reduction)
             of_thread.reduction = None
-        signature, nbytes = self._signature(tensors, reduction, detail)
-        return log.write(
+        signature, nbytes = self.signature(tensors, reduction, detail)
+        return log.rows.write(
             _CALL,
             _clock(),
             0,
@@ -145,11 +148,29 @@ class Calls:
     def awaits(self, event: int, returned: int) -> None:
         """Say that a synchronous call came back, which torch now waits for."""
         self.of_thread.at_once, self.of_thread.returned = event, returned
-        self.log.waited_at_once(event, returned, 0)
+        self.log.rows.waited_at_once(event, returned, 0)
+
+    def went(
+        self, event: int, returned: int, result: Any, number: int, *, waits: bool = False
+    ) -> Any:
+        """Say that a call came back with a result; its Work, None where it has none.
+
+        ``number``: of its operation. ``waits``: it is synchronous.
+        """
+        self.log.rows.returned(event, returned)
+        boxed = result[-1] if isinstance(result, tuple) else result
+        work = self.of_thread.work = None if boxed is None else compat.Work.unbox(boxed)
+        if work is None:
+            self.log.rows.end(event, returned)
+            return None
+        self.works[work] = event
+        if not (waits or OPERATIONS[number].is_message):  # a message ends when it is waited for
+            self.to_end.put((event, work))
+        return work
 
     def waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         """The method ``wait`` of a class of Works, which writes down from when to when it waits."""
-        log, works, of_thread = self.log, self.works, self.of_thread
+        log, rows, works, of_thread = self.log, self.log.rows, self.works, self.of_thread
         watchers = self.watchers
 
         @compat.left_alone
@@ -166,27 +187,31 @@ class Calls:
             begin = _clock()
             # Said before it begins, for whoever looks at a process that never comes back from it.
             if event is None:
-                event = log.write(Kind.WAIT, begin, site=site(log))
+                event = rows.write(Kind.WAIT, begin, site=site(log))
             elif at_once < 0:
-                log.waited(event, begin, 0)
+                rows.waited(event, begin, 0)
             try:
                 result = wait(work, *arguments, **options)
             except BaseException:
-                log.waited(event, begin, _clock())  # and it has no end: the call failed
+                rows.waited(event, begin, _clock())  # and it has no end: the call failed
                 raise
             finally:
                 of_thread.waiting = False
             end = _clock()
             if at_once >= 0:
-                log.waited_at_once(event, of_thread.returned, end)
+                rows.waited_at_once(event, of_thread.returned, end)
             else:
-                log.waited(event, begin, end)
-                log.end(event, end)
+                rows.waited(event, begin, end)
+                rows.end(event, end)
             return result
 
-        return noted
+        if not in_c():
+            return noted
+        return recorder.Wait(
+            rows=rows, of_thread=of_thread, watchers=watchers, wait=wait, otherwise=noted
+        )
 
-    def _signature(
+    def signature(
         self, tensors: Sequence[torch.Tensor], reduction: str, detail: Detail
     ) -> tuple[int, int]:
         """The number of the dtypes, shapes and reduction of a call, and the bytes of its tensors.
@@ -202,7 +227,7 @@ class Calls:
             key = reduction, detail, *each
         else:
             return 0, 0
-        known = self._signatures.get(key)
+        known = self.signatures.get(key)
         if known is None:
             number = self.log.signature(
                 dtype=str(tensors[0].dtype).removeprefix("torch."),
@@ -211,7 +236,7 @@ class Calls:
                 reduction=reduction,
                 **dict(detail),
             )
-            known = self._signatures[key] = number, sum(tensor.nbytes for tensor in tensors)
+            known = self.signatures[key] = number, sum(tensor.nbytes for tensor in tensors)
         return known
 
     def _end_calls(self) -> None:
@@ -223,13 +248,14 @@ class Calls:
             event, work = one
             with suppress(Exception):  # whoever waits for it in the script hears of it
                 self._wait(work)
-                self.log.end(event, _clock())
+                self.log.rows.end(event, _clock())
             del one, work  # or the tensors of the last call would live until the next
 
-    def _new_group(self, group: Any) -> int:
+    def new_group(self, group: Any) -> int:
+        """Write down a group that was not met before; its number."""
         self._number_of_groups += 1
         number = self._number_of_groups
-        self._groups[id(group)] = ref(group), number
+        self.groups[id(group)] = ref(group), number
         try:
             ranks = dist.get_process_group_ranks(group)
         except (KeyError, ValueError, RuntimeError):

@@ -54,7 +54,7 @@ def watch_classes(calls: Calls) -> Callable[[], None]:
 def _method(
     calls: Calls, number: int, operation: Operation, method: Callable[..., Any]
 ) -> Callable[..., Any]:
-    log, of_thread, watchers = calls.log, calls.of_thread, calls.watchers
+    rows, of_thread, watchers = calls.log.rows, calls.of_thread, calls.watchers
     message, rooted = operation.is_message, operation.peer >= 0 and not operation.is_message
 
     @wraps(method)
@@ -77,18 +77,18 @@ def _method(
         try:
             work = method(group, *arguments, **options)
         except BaseException:
-            log.waited(event, log.issued(event), _clock())  # and it has no end: the call failed
+            rows.waited(event, rows.issued(event), _clock())  # and it has no end: the call failed
             raise
         finally:
             of_thread.inside = False
             returned = _clock()
-            log.returned(event, returned)
+            rows.returned(event, returned)
         for watcher in watchers:
             watcher.returned(work)
         if work is None or work.is_completed():
             # Nobody need wait for it: what the call took was the waiting.
-            log.end(event, returned)
-            log.waited(event, log.issued(event) if waits else returned, returned)
+            rows.end(event, returned)
+            rows.waited(event, rows.issued(event) if waits else returned, returned)
             return work
         calls.works[work] = event
         if (when_done := getattr(work, "when_done", None)) is not None:
@@ -109,4 +109,4 @@ def _tensors(operation: Operation, arguments: tuple[Any, ...]) -> list[torch.Ten
 
 def _ended(calls: Calls, event: int, well: bool) -> None:
     if well:
-        calls.log.end(event, _clock())
+        calls.log.rows.end(event, _clock())

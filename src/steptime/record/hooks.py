@@ -34,7 +34,7 @@ def install(log: Log, step_ended: Callable[[], None]) -> Callable[[], None]:
     def after(optimizer: Any, *_: Any) -> None:
         # The peer of an optimizer's event is its number, for scripts that have several.
         number = numbers.setdefault(id(optimizer), len(numbers))
-        log.write(Kind.OPTIMIZER, begun.pop(id(optimizer), _clock()), 0, _clock(), peer=number)
+        log.rows.write(Kind.OPTIMIZER, begun.pop(id(optimizer), _clock()), 0, _clock(), peer=number)
         if number == 0:
             step_ended()
 
@@ -60,6 +60,6 @@ def _timed(log: Log, kind: Kind, function: Callable[..., Any]) -> Callable[..., 
         try:
             return function(*arguments, **options)
         finally:
-            log.write(kind, begin, 0, _clock(), site=site(log))
+            log.rows.write(kind, begin, 0, _clock(), site=site(log))
 
     return timed

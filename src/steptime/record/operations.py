@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+_ONE, _LIST, _LISTS = 0, 1, 2
+
 Detail: TypeAlias = tuple[tuple[str, Any], ...]
 """Names and what they stand for, as ``(("tag", 3),)``."""
 
@@ -15,20 +17,31 @@ Detail: TypeAlias = tuple[tuple[str, Any], ...]
 class Operation:
     """An operator of c10d: the collective it is, and where its arguments say what.
 
-    ``vector``: the tensors whose bytes count, as ``bench`` counts them: the whole vector.
-    ``group``, ``peer`` and ``asynchronous`` are positions of arguments, -1 where there is none.
+    ``tensors``, ``group``, ``peer`` and ``asynchronous`` are positions of arguments, -1 where there
+    is none. The tensors are those whose bytes count, as ``bench`` counts them: the whole vector;
+    ``depth`` says whether one (0) or a list stands there (1), or a list of lists (2).
     ``times_group``: the tensor is the share of one rank. ``detail``: what else of the arguments
     must fit that of other ranks, by name; None where there is nothing.
     """
 
     name: str
     kind: str
-    vector: Callable[[Sequence[Any]], Sequence[Any]]
+    tensors: int
+    depth: int
     group: int
     peer: int = -1
     asynchronous: int = -1
     times_group: bool = False
     detail: Callable[[Sequence[Any]], Detail] | None = None
+
+    def vector(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """The tensors among the arguments of a call."""
+        if self.tensors < 0:
+            return []
+        found = arguments[self.tensors]
+        if self.depth < 2:
+            return list(found) if self.depth else [found]
+        return [tensor for tensors in found for tensor in tensors]
 
     @property
     def is_message(self) -> bool:
@@ -39,30 +52,6 @@ class Operation:
     def reduces(self) -> bool:
         """Whether it combines the tensors of several ranks."""
         return "reduce" in self.kind
-
-
-def _first(arguments: Sequence[Any]) -> Sequence[Any]:
-    return [arguments[0]]
-
-
-def _second(arguments: Sequence[Any]) -> Sequence[Any]:
-    return [arguments[1]]
-
-
-def _all_of_first(arguments: Sequence[Any]) -> Sequence[Any]:
-    return list(arguments[0])
-
-
-def _all_of_second(arguments: Sequence[Any]) -> Sequence[Any]:
-    return list(arguments[1])
-
-
-def _lists_of_first(arguments: Sequence[Any]) -> Sequence[Any]:
-    return [tensor for tensors in arguments[0] for tensor in tensors]
-
-
-def _lists_of_second(arguments: Sequence[Any]) -> Sequence[Any]:
-    return [tensor for tensors in arguments[1] for tensor in tensors]
 
 
 def _tag(arguments: Sequence[Any]) -> Detail:
@@ -91,34 +80,27 @@ def _elements(tensor: Any, rows: Sequence[int]) -> tuple[int, ...]:
     return tuple(number * of_row for number in rows)
 
 
-def _nothing(arguments: Sequence[Any]) -> Sequence[Any]:
-    del arguments
-    return []
-
-
 OPERATIONS = (
-    Operation("allreduce_", "all_reduce", _all_of_first, 1, asynchronous=4),
-    Operation("allreduce_coalesced_", "all_reduce", _all_of_first, 1, asynchronous=3),
-    Operation("allgather_", "all_gather", _lists_of_first, 2, asynchronous=3),
-    Operation("_allgather_base_", "all_gather", _first, 2, asynchronous=3),
-    Operation("allgather_coalesced_", "all_gather", _lists_of_first, 2, asynchronous=3),
-    Operation("allgather_into_tensor_coalesced_", "all_gather", _all_of_first, 2, asynchronous=3),
-    Operation("reduce_scatter_", "reduce_scatter", _lists_of_second, 2, asynchronous=4),
-    Operation("_reduce_scatter_base_", "reduce_scatter", _second, 2, asynchronous=4),
-    Operation(
-        "reduce_scatter_tensor_coalesced_", "reduce_scatter", _all_of_second, 2, asynchronous=4
-    ),
-    Operation("broadcast_", "broadcast", _all_of_first, 1, peer=2, asynchronous=4),
-    Operation("reduce_", "reduce", _all_of_first, 1, peer=3, asynchronous=5),
-    Operation("gather_", "gather", _all_of_second, 2, peer=3, asynchronous=4, times_group=True),
-    Operation("scatter_", "scatter", _all_of_first, 2, peer=3, asynchronous=4, times_group=True),
-    Operation("alltoall_", "all_to_all", _all_of_second, 2, asynchronous=3, detail=_lengths),
-    Operation("alltoall_base_", "all_to_all", _second, 2, asynchronous=5, detail=_splits),
-    Operation("barrier", "barrier", _nothing, 1, asynchronous=3),
-    Operation("monitored_barrier_", "barrier", _nothing, 1),
-    Operation("send", "send", _all_of_first, 1, peer=2, detail=_tag),
-    Operation("recv_", "recv", _all_of_first, 1, peer=2, detail=_tag),
-    Operation("recv_any_source_", "recv", _all_of_first, 1, detail=_tag),
+    Operation("allreduce_", "all_reduce", 0, _LIST, 1, asynchronous=4),
+    Operation("allreduce_coalesced_", "all_reduce", 0, _LIST, 1, asynchronous=3),
+    Operation("allgather_", "all_gather", 0, _LISTS, 2, asynchronous=3),
+    Operation("_allgather_base_", "all_gather", 0, _ONE, 2, asynchronous=3),
+    Operation("allgather_coalesced_", "all_gather", 0, _LISTS, 2, asynchronous=3),
+    Operation("allgather_into_tensor_coalesced_", "all_gather", 0, _LIST, 2, asynchronous=3),
+    Operation("reduce_scatter_", "reduce_scatter", 1, _LISTS, 2, asynchronous=4),
+    Operation("_reduce_scatter_base_", "reduce_scatter", 1, _ONE, 2, asynchronous=4),
+    Operation("reduce_scatter_tensor_coalesced_", "reduce_scatter", 1, _LIST, 2, asynchronous=4),
+    Operation("broadcast_", "broadcast", 0, _LIST, 1, peer=2, asynchronous=4),
+    Operation("reduce_", "reduce", 0, _LIST, 1, peer=3, asynchronous=5),
+    Operation("gather_", "gather", 1, _LIST, 2, peer=3, asynchronous=4, times_group=True),
+    Operation("scatter_", "scatter", 0, _LIST, 2, peer=3, asynchronous=4, times_group=True),
+    Operation("alltoall_", "all_to_all", 1, _LIST, 2, asynchronous=3, detail=_lengths),
+    Operation("alltoall_base_", "all_to_all", 1, _ONE, 2, asynchronous=5, detail=_splits),
+    Operation("barrier", "barrier", -1, _ONE, 1, asynchronous=3),
+    Operation("monitored_barrier_", "barrier", -1, _ONE, 1),
+    Operation("send", "send", 0, _LIST, 1, peer=2, detail=_tag),
+    Operation("recv_", "recv", 0, _LIST, 1, peer=2, detail=_tag),
+    Operation("recv_any_source_", "recv", 0, _LIST, 1, detail=_tag),
 )
 """The operators, in an order that events and their readers share."""
 

@@ -8,8 +8,8 @@ import torch
 
 from steptime.record.events import Log
 
-_of_user: dict[str, bool] = {}
-"""By file."""
+OF_USER: dict[str, bool] = {}
+"""Whether the code of a file is the user's own."""
 
 
 def site(log: Log, frame: FrameType | None = None) -> int:
@@ -20,7 +20,7 @@ def site(log: Log, frame: FrameType | None = None) -> int:
     frame = frame or sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        of_user = _of_user.get(code.co_filename)
+        of_user = OF_USER.get(code.co_filename)
         if of_user or (of_user is None and is_of_user(code)):
             return log.site(code, frame.f_lineno)
         frame = frame.f_back
@@ -30,9 +30,9 @@ def site(log: Log, frame: FrameType | None = None) -> int:
 def is_of_user(code: CodeType) -> bool:
     """Whether code is neither torch's nor steptime's, nor what wraps them."""
     file = code.co_filename
-    known = _of_user.get(file)
+    known = OF_USER.get(file)
     if known is None:
-        known = _of_user[file] = not _is_ours(file)
+        known = OF_USER[file] = not _is_ours(file)
     return known
 
 

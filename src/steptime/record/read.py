@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from steptime.errors import UsageError
 from steptime.files import bounded_bytes, parsed_json, reading
-from steptime.record.events import EVENT, EVENTS, MOST_EVENTS, NOTES, OPERATORS, Kind
+from steptime.record.events import EVENTS, MOST_EVENTS, NOTES, OPERATORS, Kind
+from steptime.record.rows import EVENT
 from steptime.record.start import FOLDER
 
 _MOST_NOTES = 1 << 26

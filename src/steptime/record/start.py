@@ -99,7 +99,7 @@ def start(folder: Path) -> None:
     def end_step() -> None:
         by_script[:] = [True]
         now = time.perf_counter_ns()
-        log.write(Kind.STEP, now, 0, now)
+        log.rows.write(Kind.STEP, now, 0, now)
         at_end()
 
     ends = [hooks.install(log, optimizer_stepped), c10d.install(calls), exits.install(log)]

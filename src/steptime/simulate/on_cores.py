@@ -20,6 +20,9 @@ from steptime.simulate.device import timer
 from steptime.simulate.measured import nearest
 from steptime.timeline import Phase
 
+LATE, POSTING = "late ", "post"
+"""How the names of these ops begin; that of a call that comes late follows."""
+
 _COMPUTES_S = 1e-4
 """A call that follows at least so many seconds of computing comes after computing."""
 
@@ -64,11 +67,11 @@ def _with_costs(
             computed_s += (own_s := seconds(op))
             # Where nothing is computed it delays nothing: what the message takes contains it.
             if posted_s and own_s >= _COMPUTES_S:
-                made.append(_cost("post", posted_s, MAIN, ()))
+                made.append(_cost(POSTING, posted_s, MAIN, ()))
                 posted_s = 0.0
         if isinstance(op, Collective | Send | Recv):
             if computed_s >= _COMPUTES_S and (late := late_s(op)):
-                made.append(_cost("late", late, op.stream, op.after))
+                made.append(_cost(LATE + op.name, late, op.stream, op.after))
             computed_s = 0.0
         now.append(len(made))
         made.append(op)

@@ -6,6 +6,7 @@ from steptime.program import Program
 from steptime.program.pair_bytes import call_name
 from steptime.runs.axis_time import AxisTime, axis_times
 from steptime.runs.figures import CallKind
+from steptime.simulate.on_cores import LATE, POSTING
 from steptime.simulate.simulation import Simulation
 from steptime.timeline.by_axis import times_by_axis
 
@@ -23,10 +24,13 @@ def simulated_axes(
     if len(program.axes) == 1 or (steps["step"] == last).sum() < program.ranks:
         return []
     group_of = {(call.name, call.stream, call.bytes): call.group for call in calls}
-    found = times_by_axis(
-        line,
-        program.name,
-        lambda name, stream, nbytes: group_of[call_name(name), stream, nbytes],
-        last,
-    )
+    group_of_late = {(call.name, call.stream): call.group for call in calls}
+
+    def axis_of(name: str, stream: str, nbytes: int) -> str:
+        if name.startswith(LATE):
+            return group_of_late[call_name(name.removeprefix(LATE)), stream]
+        # To post messages keeps a rank from computing, and is not done along any axis.
+        return "" if name == POSTING else group_of[call_name(name), stream, nbytes]
+
+    found = times_by_axis(line, program.name, axis_of, last)
     return axis_times(found, float(simulation.step_s[-1]))

@@ -155,19 +155,22 @@ def watch_reductions(chosen: Callable[[Any], None]) -> Callable[[], None]:
 
 
 _REDUCTIONS = {value: name.lower() for name, value in RedOpType.__members__.items()}
-_AT_ONCE = {id(value): name.lower() for name, value in vars(ReduceOp).items() if name.isupper()}
-"""The names of the very objects that callers name, as ``dist.ReduceOp.SUM``."""
+REDUCTIONS_AT_ONCE: dict[int, str] = {
+    id(None): "sum",  # C++ leaves it out
+    **{id(value): name.lower() for name, value in vars(ReduceOp).items() if name.isupper()},
+}
+"""The names of the very objects that callers name, as ``dist.ReduceOp.SUM``, by their identity."""
 
 
 def reduction_name(reduction: Any) -> str:
-    """The name of a reduction, as "sum" or "avg"; C++ leaves None, which is a sum.
+    """The name of a reduction, as "sum" or "avg"; None is a sum.
 
     A reduction that is none of torch's has the name that it gives itself, or none.
     """
-    if reduction is None or isinstance(reduction, str):
+    if (at_once := REDUCTIONS_AT_ONCE.get(id(reduction))) is not None:
+        return at_once
+    if isinstance(reduction, str):
         return str(reduction or "sum")
-    if (at_once := _AT_ONCE.get(id(reduction))) is not None:
-        return str(at_once)
     known = _REDUCTIONS.get(getattr(reduction, "op", reduction))
     return str(known or getattr(reduction, "name", ""))
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from steptime.record.events import ASYNC, EVENT, Kind
+from steptime.record.events import ASYNC, Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import Group, ProcessLog, Signature, Site
+from steptime.record.rows import EVENT
 from steptime.record.traces.opening import Trace
 from steptime.record.traces.trace import RankTrace
 

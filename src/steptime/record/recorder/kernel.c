@@ -1,0 +1,317 @@
+/* Kernel: what the dispatcher calls in place of an operator of c10d, as _kernel in c10d.py describes.
+
+   Here is the way of a call of which nothing is new: its group, tensors and place were met before.
+   What is new Python resolves, and so it does all of it where others watch the calls or the call is
+   made within one of a Python class. */
+
+#include "recorder.h"
+
+/* The objects that a kernel holds, by the names of the arguments that give them. */
+#define HELD                                                                                    \
+    X(calls) X(log) X(of_thread) X(watchers) X(groups) X(signatures) X(sites) X(of_user)        \
+    X(is_of_user) X(reductions) X(reduction_name) X(vector) X(detail) X(unbox) X(redispatch)    \
+    X(below) X(otherwise)
+
+typedef struct {
+    PyObject_HEAD
+    Rows *rows;
+#define X(name) PyObject *name;
+    HELD
+#undef X
+    int number;              /* of the operation */
+    int group, peer, waits;  /* which argument says that; -1: none */
+    int tensors, depth;      /* which argument holds them: 0 a tensor, 1 a list, 2 ``vector`` tells */
+    int reduces, times_group;
+} Kernel;
+
+/* What the call is called with: borrowed but for ``all`` and ``of_group``. */
+struct tensors {
+    PyObject *first; /* NULL where there is none */
+    PyObject *all;   /* a sequence of them */
+    Py_ssize_t count;
+};
+
+/* A dict's value for the address of an object, borrowed; NULL where there is none. */
+static PyObject *by_address(PyObject *dict, PyObject *object) {
+    PyObject *address = PyLong_FromVoidPtr(object);
+    if (!address) return NULL;
+    PyObject *found = PyDict_GetItemWithError(dict, address);
+    Py_DECREF(address);
+    return found;
+}
+
+static int64_t number_of(PyObject *number) {
+    int64_t found = number ? PyLong_AsLongLong(number) : -1;
+    Py_XDECREF(number);
+    return found;
+}
+
+/* The number of a group that may have been met; one that has gone may have had its address. */
+static int64_t group_number(Kernel *self, PyObject *group) {
+    PyObject *known = by_address(self->groups, group);
+    if (known) {
+        PyObject *met = PyObject_CallNoArgs(PyTuple_GetItem(known, 0));
+        int same = met == group;
+        Py_XDECREF(met);
+        if (same) return PyLong_AsLongLong(PyTuple_GetItem(known, 1));
+    }
+    if (PyErr_Occurred()) return -1;
+    return number_of(PyObject_CallMethod(self->calls, "new_group", "O", group));
+}
+
+/* The name of the reduction that this thread has chosen for the call; a new reference. */
+static PyObject *reduction(Kernel *self) {
+    if (!self->reduces) return PyUnicode_FromString("");
+    PyObject *chosen = PyObject_GetAttr(self->of_thread, names.reduction);
+    if (!chosen) return NULL;
+    PyObject *name = by_address(self->reductions, chosen);
+    if (name)
+        Py_INCREF(name);
+    else if (!PyErr_Occurred())
+        name = PyObject_CallFunctionObjArgs(self->reduction_name, chosen, NULL);
+    Py_DECREF(chosen);
+    if (name && PyObject_SetAttr(self->of_thread, names.reduction, Py_None)) Py_CLEAR(name);
+    return name;
+}
+
+static int tensors_in(Kernel *self, PyObject *arguments, struct tensors *found) {
+    *found = (struct tensors){0};
+    if (self->tensors < 0) return 0;
+    if (self->depth == 0) {
+        found->first = PyTuple_GetItem(arguments, self->tensors);
+        found->all = PyTuple_Pack(1, found->first);
+    } else if (self->depth == 1) {
+        found->all = PySequence_List(PyTuple_GetItem(arguments, self->tensors));
+    } else {
+        found->all = PyObject_CallFunctionObjArgs(self->vector, arguments, NULL);
+    }
+    if (!found->all || (found->count = PySequence_Size(found->all)) < 0) return -1;
+    if (found->count && self->depth) found->first = PyList_GetItem(found->all, 0);
+    return 0;
+}
+
+/* The number of what a call is called with, and its bytes. */
+static int signature(Kernel *self, const struct tensors *tensors, PyObject *name, PyObject *detail,
+                     int64_t *number, int64_t *bytes) {
+    *number = *bytes = 0;
+    if (!tensors->count) return 0;
+    PyObject *known = NULL, *key = NULL;
+    if (tensors->count == 1) {
+        PyObject *dtype = PyObject_GetAttr(tensors->first, names.dtype);
+        PyObject *shape = PyObject_GetAttr(tensors->first, names.shape);
+        PyObject *whole = PyObject_CallMethodObjArgs(tensors->first, names.is_contiguous, NULL);
+        if (dtype && shape && whole) key = PyTuple_Pack(5, name, detail, dtype, shape, whole);
+        Py_XDECREF(dtype);
+        Py_XDECREF(shape);
+        Py_XDECREF(whole);
+        if (!key) return -1;
+        known = PyDict_GetItemWithError(self->signatures, key);
+        Py_DECREF(key);
+        Py_XINCREF(known);
+        if (!known && PyErr_Occurred()) return -1;
+    }
+    if (!known)
+        known = PyObject_CallMethod(self->calls, "signature", "OOO", tensors->all, name, detail);
+    if (!known) return -1;
+    *number = PyLong_AsLongLong(PyTuple_GetItem(known, 0));
+    *bytes = PyLong_AsLongLong(PyTuple_GetItem(known, 1));
+    Py_DECREF(known);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int of_user(Kernel *self, PyObject *code) {
+    PyObject *file = PyObject_GetAttr(code, names.co_filename);
+    if (!file) return -1;
+    PyObject *known = PyDict_GetItemWithError(self->of_user, file);
+    Py_DECREF(file);
+    if (known) return known == Py_True;
+    PyObject *told = PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(self->is_of_user, code, NULL);
+    Py_XDECREF(told);
+    return told ? told == Py_True : -1;
+}
+
+static int64_t site_number(Kernel *self, PyObject *code, int line) {
+    PyObject *key = Py_BuildValue("(Ni)", PyLong_FromVoidPtr(code), line);
+    if (!key) return -1;
+    PyObject *known = PyDict_GetItemWithError(self->sites, key);
+    Py_DECREF(key);
+    if (known) return PyLong_AsLongLong(known);
+    if (PyErr_Occurred()) return -1;
+    return number_of(PyObject_CallMethod(self->log, "site", "Oi", code, line));
+}
+
+/* The number of the innermost place outside torch and steptime, 0 where there is none. */
+static int64_t site(Kernel *self) {
+    PyObject *frame = (PyObject *)PyEval_GetFrame();
+    Py_XINCREF(frame);
+    int64_t found = 0;
+    while (frame && frame != Py_None) {
+        PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
+        int own = of_user(self, code);
+        if (own > 0) found = site_number(self, code, PyFrame_GetLineNumber((PyFrameObject *)frame));
+        Py_DECREF(code);
+        PyObject *back = own ? NULL : PyObject_GetAttr(frame, names.f_back);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
+    return PyErr_Occurred() ? -1 : found;
+}
+
+/* Where a tensor begins; 0 where it has no memory. */
+static int64_t address(PyObject *tensor) {
+    if (!tensor) return 0;
+    PyObject *place = PyObject_CallMethodObjArgs(tensor, names.data_ptr, NULL);
+    if (place) {
+        int64_t found = (int64_t)PyLong_AsUnsignedLongLong(place);
+        Py_DECREF(place);
+        return found;
+    }
+    if (PyErr_ExceptionMatches(PyExc_RuntimeError)) PyErr_Clear();
+    return 0;
+}
+
+/* Fill in what a call is called with, in which group. */
+static int describe(Kernel *self, PyObject *arguments, struct event *event) {
+    struct tensors tensors = {0};
+    int64_t where = -1, number = 0, bytes = 0;
+    PyObject *name = NULL, *detail = NULL;
+    PyObject *boxed = PyTuple_GetItem(arguments, self->group);
+    PyObject *group = boxed ? PyObject_CallFunctionObjArgs(self->unbox, boxed, NULL) : NULL;
+    if (group) where = group_number(self, group);
+    if (where < 0 || !(name = reduction(self))) goto end;
+    if (self->detail == Py_None)
+        detail = PyTuple_New(0);
+    else
+        detail = PyObject_CallFunctionObjArgs(self->detail, arguments, NULL);
+    if (!detail || tensors_in(self, arguments, &tensors)) goto end;
+    if (signature(self, &tensors, name, detail, &number, &bytes)) goto end;
+    if (self->times_group) bytes *= number_of(PyObject_CallMethod(group, "size", NULL));
+    event->group = (uint16_t)where;
+    event->signature = (uint32_t)number;
+    event->bytes = bytes;
+    event->address = address(tensors.first);
+    if (self->peer >= 0) event->peer = (int)PyLong_AsLong(PyTuple_GetItem(arguments, self->peer));
+end:
+    Py_XDECREF(tensors.all);
+    Py_XDECREF(detail);
+    Py_XDECREF(name);
+    Py_XDECREF(group);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Write down that a call is made now; its event, -1 with an exception set. */
+static int64_t begin(Kernel *self, PyObject *arguments, int waits) {
+    if (PyObject_SetAttr(self->of_thread, names.work, Py_None)) return -1;
+    if (set_long(self->of_thread, names.at_once, -1)) return -1;
+    struct event event = {.kind = CALL, .operation = (uint8_t)self->number, .peer = -1};
+    event.flags = waits ? 0 : ASYNC;
+    if (describe(self, arguments, &event)) return -1;
+    int64_t place = site(self);
+    if (place < 0) return -1;
+    event.site = (uint32_t)place;
+    event.issued = now();
+    return rows_write(self->rows, &event);
+}
+
+/* The operator itself. */
+static PyObject *below(Kernel *self, PyObject *given) {
+    PyObject *keys = PyNumber_And(PyTuple_GetItem(given, 0), self->below);
+    if (!keys) return NULL;
+    Py_ssize_t count = PyTuple_Size(given);
+    PyObject *onwards = PyTuple_New(count);
+    if (!onwards) return NULL;
+    PyTuple_SetItem(onwards, 0, keys);
+    for (Py_ssize_t at = 1; at < count; at++)
+        PyTuple_SetItem(onwards, at, Py_NewRef(PyTuple_GetItem(given, at)));
+    PyObject *result = PyObject_Call(self->redispatch, onwards, NULL);
+    Py_DECREF(onwards);
+    return result;
+}
+
+static PyObject *recorded(Kernel *self, PyObject *given, PyObject *arguments) {
+    int waits = 0;
+    // torch leaves out trailing arguments that have their default, which is asynchronous.
+    if (self->waits >= 0 && PyTuple_Size(arguments) > self->waits)
+        waits = !PyObject_IsTrue(PyTuple_GetItem(arguments, self->waits));
+    int64_t event = begin(self, arguments, waits);
+    PyObject *result = event < 0 ? NULL : below(self, given);
+    if (!result) return NULL;
+    int64_t returned = now();
+    int failed;
+    if (waits) {
+        rows_waited_at_once(self->rows, event, returned, 0);
+        failed = set_long(self->of_thread, names.at_once, event) ||
+                 set_long(self->of_thread, names.returned, returned);
+    } else {
+        PyObject *work = PyObject_CallMethod(self->calls, "went", "LLOi", (long long)event,
+                                             (long long)returned, result, self->number);
+        Py_XDECREF(work);
+        failed = !work;
+    }
+    if (failed) Py_CLEAR(result);
+    return result;
+}
+
+static PyObject *kernel_call(Kernel *self, PyObject *given, PyObject *named) {
+    PyObject *inside = PyObject_GetAttr(self->of_thread, names.inside);
+    if (!inside) return NULL;
+    int passes = inside == Py_True || PyList_Size(self->watchers);
+    Py_DECREF(inside);
+    if (passes) return PyObject_Call(self->otherwise, given, named);
+    PyObject *arguments = PyTuple_GetSlice(given, 1, PyTuple_Size(given));
+    if (!arguments) return NULL;
+    PyObject *result = recorded(self, given, arguments);
+    Py_DECREF(arguments);
+    return result;
+}
+
+static int kernel_init(Kernel *self, PyObject *given, PyObject *named) {
+    static char *arguments[] = {"number", "group", "peer",        "waits", "tensors",
+                            "depth",  "reduces", "times_group", "rows",
+#define X(name) #name,
+                            HELD
+#undef X
+                            NULL};
+    PyObject *rows;
+#define X(name) PyObject *name;
+    HELD
+#undef X
+    if (!PyArg_ParseTupleAndKeywords(given, named, "$iiiiiippOOOOOOOOOOOOOOOOOO", arguments, &self->number,
+                                     &self->group, &self->peer, &self->waits, &self->tensors,
+                                     &self->depth, &self->reduces, &self->times_group, &rows
+#define X(name) , &name
+                                     HELD
+#undef X
+                                     ))
+        return -1;
+    self->rows = (Rows *)Py_NewRef(rows);
+#define X(name) self->name = Py_NewRef(name);
+    HELD
+#undef X
+    return 0;
+}
+
+static void kernel_dealloc(Kernel *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    Py_XDECREF((PyObject *)self->rows);
+#define X(name) Py_XDECREF(self->name);
+    HELD
+#undef X
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot kernel_slots[] = {
+    {Py_tp_init, kernel_init},
+    {Py_tp_dealloc, kernel_dealloc},
+    {Py_tp_call, kernel_call},
+    {0, NULL},
+};
+
+PyType_Spec kernel_spec = {
+    .name = "steptime.record._recorder.Kernel",
+    .basicsize = sizeof(Kernel),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = kernel_slots,
+};

@@ -1,0 +1,30 @@
+/* The module steptime.record._recorder, which _recorder.pyi describes. */
+
+#include "recorder.h"
+
+struct names names;
+
+static int fill(PyObject *module) {
+#define X(name) \
+    if (!(names.name = PyUnicode_InternFromString(#name))) return -1;
+    NAMES
+#undef X
+    PyType_Spec *specs[] = {&rows_spec, &kernel_spec, &wait_spec};
+    for (size_t at = 0; at < sizeof specs / sizeof *specs; at++) {
+        PyObject *type = PyType_FromSpec(specs[at]);
+        int failed = !type || PyModule_AddType(module, (PyTypeObject *)type);
+        Py_XDECREF(type);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "steptime.record._recorder",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__recorder(void) { return PyModuleDef_Init(&module); }

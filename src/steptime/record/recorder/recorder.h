@@ -1,0 +1,69 @@
+/* What the files of the module steptime.record._recorder share. */
+
+#ifndef STEPTIME_RECORDER_H
+#define STEPTIME_RECORDER_H
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <time.h>
+
+#ifndef __linux__
+#error "elsewhere perf_counter is another clock than this one"
+#endif
+
+/* As rows.py has it in EVENT. */
+struct event {
+    uint8_t kind, operation, flags, spare;
+    uint16_t group, thread;
+    int32_t peer;
+    uint32_t site, signature, spare_too;
+    int64_t bytes, address, issued, returned, ended, wait_begin, wait_end;
+};
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *grow; /* called with a number for which there is no room, to make some */
+    struct event *map;
+    int64_t room, next; /* for how many events there is room; the number of the next one */
+    uint64_t generation; /* of the threads' numbers */
+    uint16_t threads;
+} Rows;
+
+/* The names of attributes, each once. */
+#define NAMES                                                                                        \
+    X(inside) X(waiting) X(work) X(at_once) X(returned) X(reduction) X(dtype) X(shape)               \
+    X(is_contiguous) X(data_ptr) X(co_filename) X(f_back)
+
+extern struct names {
+#define X(name) PyObject *name;
+    NAMES
+#undef X
+} names;
+
+enum { CALL = 1, ASYNC = 1 }; /* as events.py has them */
+
+extern PyType_Spec rows_spec, kernel_spec, wait_spec;
+
+/* The event that was drawn for a call, which is written down; -1 with an exception set. */
+int64_t rows_write(Rows *rows, const struct event *event);
+void rows_waited(Rows *rows, int64_t number, int64_t begin, int64_t end);
+void rows_waited_at_once(Rows *rows, int64_t number, int64_t returned, int64_t end);
+
+/* ``time.perf_counter_ns`` */
+static inline int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static inline int set_long(PyObject *object, PyObject *name, int64_t value) {
+    PyObject *number = PyLong_FromLongLong(value);
+    int failed = !number || PyObject_SetAttr(object, name, number);
+    Py_XDECREF(number);
+    return failed ? -1 : 0;
+}
+
+#endif
