@@ -7,8 +7,9 @@ with a kernel that only passes the call on, which no recorder in torch's dispatc
 The steps: DDP and FSDP2 of the same layers, 6 and 20 calls; with ``--large`` so many pairs of steps
 of GPT-2 124M. The recording starts and ends between blocks, which alternate, with a barrier around
 each. A block begins with work that does not count, since what is seen for the first time (groups,
-shapes, places in the code) is written down once a job. The figure is the mean ratio of pairs on
-rank 0 with its 95 % interval.
+shapes, places in the code) is written down once a job. The figures are those of rank 0: what is
+added in the mean of the pairs, by the clock and in processor time of the thread that calls, and the
+mean ratio by the clock, each with its 95 % interval.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import numpy as np
 import train_speed
 from as_rank import as_rank
 
+from steptime.arrays import Floats
 from steptime.launch import run_ranks
 from steptime.ratios import CONFIDENCE, paired
 from steptime.world import detect
@@ -60,18 +62,19 @@ def rank(pairs: int, large: int) -> None:
         work: Callable[[], object],
         times: int,
         begin_seeing: Callable[[], Callable[[], None]] | None,
-    ) -> float:
+    ) -> tuple[float, float]:
+        """The seconds and the processor's seconds of one time."""
         end_seeing = begin_seeing() if begin_seeing else None
         work()
         dist.barrier()
-        begin = time.perf_counter()
+        begin, busy = time.perf_counter(), time.thread_time()
         for _ in range(times):
             work()
         dist.barrier()
-        took = time.perf_counter() - begin
+        took, used = time.perf_counter() - begin, time.thread_time() - busy
         if end_seeing:
             end_seeing()
-        return took / times
+        return took / times, used / times
 
     def measured(
         name: str,
@@ -88,13 +91,13 @@ def rank(pairs: int, large: int) -> None:
             taken = {one: block(work, times, one) for one in order}
             found.append((taken[None], taken[seeing]))
         if dist.get_rank() == 0:
-            bare, with_it = np.array(found).T
+            (bare, with_it), used = np.transpose(found, (2, 1, 0))
             ratio = paired(np.log(bare), np.log(with_it))
             low, high = np.exp(ratio.interval(CONFIDENCE))
             print(
-                f"{name:10}  {1e3 * np.median(bare):9.4f} ms  "
-                f"+{1e6 * np.median(with_it - bare):7.1f} µs  "
-                f"× {np.exp(ratio.center):.4f} ({low:.4f}–{high:.4f})",
+                f"{name:10} {1e3 * np.median(bare):9.3f} ms  {_added(bare, with_it)} µs  "
+                f"{_added(*used)} µs of processor  × {np.exp(ratio.center):.4f} "
+                f"({low:.4f}–{high:.4f})",
                 flush=True,
             )
 
@@ -133,6 +136,11 @@ def rank(pairs: int, large: int) -> None:
             measured("FSDP2 124M", train_speed.fsdp_step(asked, "gloo"), 1, large)
 
     as_rank(work)
+
+
+def _added(bare: Floats, with_it: Floats) -> str:
+    more = paired(bare, with_it)
+    return f"{1e6 * more.center:+7.1f} ± {1e6 * (more.interval(CONFIDENCE)[1] - more.center):.1f}"
 
 
 if __name__ == "__main__":

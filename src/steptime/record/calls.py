@@ -4,7 +4,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -244,11 +243,14 @@ class Calls:
 
         In the order of their issue: a call that overtakes another is told done with that one.
         """
-        while (one := self.to_end.get()) is not None:
+        get, wait, end = self.to_end.get, self._wait, self.log.rows.end
+        while (one := get()) is not None:
             event, work = one
-            with suppress(Exception):  # whoever waits for it in the script hears of it
-                self._wait(work)
-                self.log.rows.end(event, _clock())
+            try:
+                wait(work)
+                end(event, _clock())
+            except Exception:  # noqa: S110  # whoever waits for it in the script hears of it
+                pass
             del one, work  # or the tensors of the last call would live until the next
 
     def new_group(self, group: Any) -> int:
