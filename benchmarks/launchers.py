@@ -1,13 +1,14 @@
 """Every verb that needs ranks, and a script of the user's, under every launcher.
 
-    python benchmarks/launchers.py [--open-mpi PREFIX] [--only WORD] [--ranks 2]
+    python benchmarks/launchers.py [--open-mpi PREFIX] [--intel-mpi PREFIX] [--only WORD]
+        [--ranks 2]
 
-torchrun, and an elastic one; the mpiexec beside this Python (MPICH's wheel) and that in PREFIX (a
-venv with Open MPI's wheel); srun on two nodes of a Slurm that lives in namespaces for as long
-(Debian's packages), with --mpi=pmi2 where ranks are MPI's. Flux and PALS are not here: processes
-get their variables, which says nothing about the launchers themselves. What only an MPI starts has
-no mark elsewhere. ``--only`` takes the rows or columns with that word. The exit code is 1 where a
-cell fails, and the last line of what it said stands below the table.
+torchrun, and an elastic one; the mpiexec beside this Python (MPICH's wheel) and that in each PREFIX
+(venvs with Open MPI's wheel and with Intel's, impi-rt); srun on two nodes of a Slurm that lives in
+namespaces for as long (Debian's packages), with --mpi=pmi2 where ranks are MPI's. Flux and PALS are
+not here: processes get their variables, which says nothing about the launchers themselves. What only
+an MPI starts has no mark elsewhere. ``--only`` takes the rows or columns with that word. The exit
+code is 1 where a cell fails, and the last line of what it said stands below the table.
 """
 
 import argparse
@@ -79,7 +80,7 @@ def torchrun(*options: str) -> Launcher:
     return Launcher([str(BIN / "torchrun"), *options, "-m"], environ={"OMP_NUM_THREADS": "1"})
 
 
-def launchers(ranks: int, open_mpi: Path | None) -> dict[str, Launcher]:
+def launchers(ranks: int, open_mpi: Path | None, intel_mpi: Path | None) -> dict[str, Launcher]:
     """Those that are here."""
     n = str(ranks)
     rendezvous = ("--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--max-restarts=1")
@@ -96,6 +97,11 @@ def launchers(ranks: int, open_mpi: Path | None) -> dict[str, Launcher]:
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         environ = variables_of("openmpi", open_mpi) | root
         found["Open MPI"] = Launcher(words, words, environ)
+    if intel_mpi:
+        words = [str(intel_mpi / "bin" / "mpiexec.hydra"), "-n", n, *python]
+        root = {"I_MPI_ROOT": str(intel_mpi), "PATH": f"{intel_mpi / 'bin'}:{os.environ['PATH']}"}
+        environ = variables_of("mpich", intel_mpi) | root
+        found["Intel MPI"] = Launcher(words, words, environ)
     if which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin"):
         slurm = [*NAMESPACES, "bash", str(ROOT / "tests" / "minislurm.sh"), "2", n]
         found["srun"] = Launcher(
@@ -162,10 +168,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     asked.add_argument("--open-mpi", type=Path)
+    asked.add_argument("--intel-mpi", type=Path)
     asked.add_argument("--only", default="")
     asked.add_argument("--ranks", type=int, default=2)
     given = asked.parse_args()
-    columns = launchers(given.ranks, given.open_mpi)
+    columns = launchers(given.ranks, given.open_mpi, given.intel_mpi)
     cells = [
         (verb, name)
         for verb in VERBS
