@@ -5,10 +5,10 @@
 
 torchrun, and an elastic one; the mpiexec beside this Python (MPICH's wheel) and that in each PREFIX
 (venvs with Open MPI's wheel and with Intel's, impi-rt); srun on two nodes of a Slurm that lives in
-namespaces for as long (Debian's packages), with --mpi=pmi2 where ranks are MPI's. Flux and PALS are
-not here: processes get their variables, which says nothing about the launchers themselves. What only
-an MPI starts has no mark elsewhere. ``--only`` takes the rows or columns with that word. The exit
-code is 1 where a cell fails, and the last line of what it said stands below the table.
+namespaces for as long (Debian's packages), with --mpi=pmi2 where ranks are MPI's. Of Flux and PALS
+processes get the variables, which says nothing about the launchers themselves. What only an MPI
+starts has no mark elsewhere. ``--only`` takes the rows or columns with that word. The exit code is
+1 where a cell fails, and the last line of what it said stands below the table.
 """
 
 import argparse
