@@ -15,6 +15,7 @@ from typing import Any
 
 import steptime as st
 from steptime.api.benchmarks import Benchmark
+from steptime.api.emulating import Emulated
 from steptime.api.generating import Generated
 from steptime.api.pictures import Picture
 from steptime.api.planning import PlanResult
@@ -30,14 +31,14 @@ PAGE = Path(__file__).with_name("api.md")
 FUNCTIONS = (
     ("Simulated", ("model", "cluster", "simulate", "plan", "sweep")),
     ("Collectives", ("show", "verify")),
-    ("On live ranks", ("run", "bench", "compare", "record", "step", "check", "replay")),
+    ("On live ranks", ("run", "bench", "compare", "record", "step", "check", "replay", "emulate")),
     ("Runs on disk", ("load", "generate")),
     ("Data to train on", ("prepare",)),
     ("Lessons", ("lesson",)),
 )
 RESULTS = (
-    *(Run, PlanResult, Sweep, Cell, Picture, Verification, Benchmark, Generated, Prepared),
-    NotebookLesson,
+    *(Run, PlanResult, Sweep, Cell, Picture, Verification, Benchmark, Emulated, Generated),
+    *(Prepared, NotebookLesson),
 )
 HEAD = """# steptime in notebooks and scripts
 

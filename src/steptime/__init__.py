@@ -15,6 +15,7 @@ from steptime.version import __version__
 if TYPE_CHECKING:
     from steptime.api.benchmarks import bench as bench
     from steptime.api.checking import check as check
+    from steptime.api.emulating import emulate as emulate
     from steptime.api.generating import generate as generate
     from steptime.api.lessons import lesson as lesson
     from steptime.api.names import cluster as cluster
@@ -37,6 +38,7 @@ _OFFERED = {
     "check": "checking",
     "cluster": "names",
     "compare": "training",
+    "emulate": "emulating",
     "generate": "generating",
     "lesson": "lessons",
     "load": "results",

@@ -12,6 +12,9 @@ from shutil import which
 
 import pytest
 
+import steptime as st
+from steptime.errors import UsageError
+
 CLUSTER = """
 title = "Hosts for tests"
 source = "a test"
@@ -298,3 +301,33 @@ def test_packets_are_lost(cluster: str, tmp_path: Path) -> None:
         cluster, "sh", "-c", f"sleep 0.2; {sys.executable} {script}", faults="loss host0 25% at 0s"
     )
     assert 200 < int(done.stdout) < 380, done.stderr  # of 400; 300 are the most likely
+
+
+def test_python_runs_a_command_on_emulated_hosts_and_learns_what_crossed(cluster: str) -> None:
+    sends = """
+import os, socket, time
+rank = int(os.environ["RANK"])
+if rank == 2:
+    with socket.create_server(("", 9)) as server:
+        taken, _ = server.accept()
+        while taken.recv(1 << 16):
+            pass
+while rank == 0:
+    try:
+        socket.create_connection(("host1", 9)).sendall(bytes(400_000))
+        break
+    except ConnectionRefusedError:
+        time.sleep(0.05)
+raise SystemExit(3 * (rank == 2))
+"""
+    told: list[str] = []
+    found = st.emulate(
+        cluster, sys.executable, "-c", sends, ranks=3, start="ranks", tell=told.append
+    )
+    assert found.status == 3
+    assert "2 hosts" in told[0]
+    assert 400_000 < found.bytes_by_link["host0 → switch"] < 500_000
+    assert "crossed the links" in repr(found)
+    assert found.record["status"] == 3
+    with pytest.raises(UsageError, match="no network"):
+        st.emulate("laptop", "true")

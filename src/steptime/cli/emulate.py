@@ -1,7 +1,7 @@
 """``emulate``: What if my hosts had these links?"""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -9,9 +9,6 @@ from steptime.cli.options import Flat, PrintOptions
 from steptime.emulate.options import EmulateOptions
 from steptime.errors import UsageError
 from steptime.files import json_text
-
-if TYPE_CHECKING:
-    from steptime.emulate.plan import Plan
 
 
 def emulate(
@@ -44,37 +41,30 @@ def emulate(
         Print without colour, as NO_COLOR does.
 
     """
-    from steptime.cluster import cluster_named
-    from steptime.emulate.faults import parse_faults
-    from steptime.emulate.planning import plan_of
+    from steptime.api.emulating import emulate as run
 
     if not command and not sys.stdin.isatty():
         raise UsageError(
             "no command is given, and this is no terminal for a shell: end with -- COMMAND"
         )
-    plan = plan_of(
-        cluster_named(cluster),
-        command,
+    output = PrintOptions(json=json, quiet=quiet, no_color=no_color)
+    console = output.console(stderr=True)
+
+    def tell(sentence: str) -> None:
+        if not (quiet or json):
+            console.print(sentence)
+
+    found = run(
+        cluster,
+        *command,
         ranks=options.ranks,
         start=options.start,
-        dilation=options.time_dilation,
-        faults=parse_faults(options.faults),
+        time_dilation=options.time_dilation,
+        faults=options.faults,
+        tell=tell,
     )
-    return _told(plan, PrintOptions(json=json, quiet=quiet, no_color=no_color))
-
-
-def _told(plan: "Plan", output: PrintOptions) -> int:
-    """Run the command of a plan, and tell on stderr what was set up and what crossed its links."""
-    from steptime.emulate.emulate import emulate as run
-    from steptime.emulate.telling import record, sentences_after, sentences_before
-
-    console = output.console(stderr=True)
-    silent = output.quiet or output.json
-    for sentence in () if silent else sentences_before(plan):
-        console.print(sentence)
-    answer = run(plan)
-    for sentence in () if silent else sentences_after(plan, answer):
-        console.print(sentence)
-    if output.json:
-        console.file.write(f"{json_text(record(plan, answer))}\n")
-    return answer.status
+    for sentence in found.sentences:
+        tell(sentence)
+    if json:
+        console.file.write(f"{json_text(found.record)}\n")
+    return found.status
