@@ -92,15 +92,19 @@ def _place(log: ProcessLog, stack: str, within: Sequence[Call]) -> CallSite | No
     return script_place(stack, log.rank) or (known[-1] if known else None)
 
 
-_LOST = re.compile(r"gloo|nccl|connection|timed? ?out|socket|peer|rendezvous", re.IGNORECASE)
+_LOST = re.compile(
+    r"gloo|nccl|connection|timed? ?out|socket|peer|rendezvous|LostContactError", re.IGNORECASE
+)
 
 
 def lost_contact(raised: Raised | None) -> bool:
     """Whether an exception only tells that another rank did not answer, as libraries word it."""
     kinds = ("RuntimeError", "DistBackendError", "DistNetworkError", "DistStoreError")
-    if raised is None or raised.kind == "LostContactError":
-        return raised is not None
-    return raised.kind in kinds and bool(_LOST.search(raised.message))
+    if raised is None:
+        return False
+    # DDP raises a RuntimeError in place of ours, whose name it quotes.
+    lost = raised.kind in kinds and _LOST.search(raised.message) is not None
+    return lost or raised.kind == "LostContactError"
 
 
 def _failed(calls: Sequence[Call]) -> list[Call]:
