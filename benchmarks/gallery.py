@@ -1,7 +1,7 @@
 """Whether steptime check names the faults of examples/broken, and is silent about what is right.
 
-    python benchmarks/gallery.py [--runs 1] [--only 07,16] [--faults] [--backend gloo] [--forked]
-        [--page docs/gallery.md]
+    python benchmarks/gallery.py [--runs 1] [--only 07,16] [--of faults] [--backend gloo]
+        [--forked] [--page docs/gallery.md]
 
 Every script there says in its comments with how many ranks it runs and what is to be found: the
 kind, the line of each rank, the ranks to blame. A run is right when one finding is of that kind,
@@ -9,9 +9,9 @@ blames these ranks and no other, and has that line of every rank, or one of seve
 to serve; findings besides it are counted. The twins, and the scripts of examples/good, are to give
 no finding and to end with exit code 0. ``seconds`` are those from the last call that a rank issued,
 where the hang begins, to the verdict (run.json): the longest of the runs. One script runs at a
-time. The exit code is 1 unless all runs are right. ``--faults`` leaves out what is right;
-``--forked`` forks every rank from a Python that has imported torch, as the tests do, which saves
-most of the time of many runs; ``--page`` writes the table of that page anew.
+time. The exit code is 1 unless all runs are right. ``--of`` takes the faults alone, or what is
+right; ``--forked`` forks every rank from a Python that has imported torch, as the tests do, which
+saves most of the time of many runs; ``--page`` writes the table of that page anew.
 """
 
 import argparse
@@ -233,20 +233,20 @@ def write_page(page: Path, rows: Sequence[str]) -> None:
     page.write_text(before + rule + "\n".join(rows) + blank + after, encoding="utf-8")
 
 
-def scripts(only: Sequence[str], *, faults: bool) -> list[Expected]:
-    """The scripts of the gallery in order, each with its twin behind it; or the faults alone."""
+def scripts(only: Sequence[str], of: str) -> list[Expected]:
+    """The scripts of the gallery in order, each with its twin behind it; of one sort, or all."""
     broken = sorted((EXAMPLES / "broken").glob("*.py"), key=lambda one: one.stem)
     good = sorted((EXAMPLES / "good").glob("*.py"))
     chosen = [file for file in [*broken, *good] if not only or file.stem.startswith(tuple(only))]
     found = [expected(file) for file in chosen]
-    return [one for one in found if one.kinds or not faults]
+    return [one for one in found if of == "all" or (of == "faults") == bool(one.kinds)]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--only", default="")
-    parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--of", default="all", choices=("all", "faults", "right"))
     parser.add_argument("--backend", default="gloo", choices=("gloo", "steptime"))
     parser.add_argument("--forked", action="store_true")
     parser.add_argument("--page", type=Path)
@@ -259,7 +259,7 @@ def main() -> int:
     slow, rows = [], []
     print(f"{'script':34} {'to be found':20} {'right':10} seconds besides")
     only = [one for one in given.only.split(",") if one]
-    for script in scripts(only, faults=given.faults):
+    for script in scripts(only, given.of):
         verdicts = judge(script, given.runs, partial(checked, script, given.backend))
         faulty = bool(script.kinds)
         of[faulty] += len(verdicts)
