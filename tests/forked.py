@@ -27,6 +27,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+import torch
+
 from cli.command import HANG_S, NOT_INHERITED, Ended, within
 from ranks import FORKED
 from steptime.record.start import VARIABLE, start_from_environment
@@ -132,6 +134,8 @@ def _be(words: Sequence[str], environ: Mapping[str, str]) -> None:
     encoding = environ.get("PYTHONIOENCODING", "utf-8")
     sys.stdout = os.fdopen(1, "w", 1 if words[0] == "-u" else -1, encoding=encoding, closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", closefd=False)
+    if environ.get("OMP_NUM_THREADS", "").isdecimal():  # torch has read its own by now
+        torch.set_num_threads(int(environ["OMP_NUM_THREADS"]))
     sys.orig_argv = [sys.executable, *words]
     first, *rest = words[1:] if words[0] == "-u" else words
     sys.argv = rest if first == "-m" else [first, *rest]

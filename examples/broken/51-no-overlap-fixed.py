@@ -15,7 +15,7 @@ torch.manual_seed(0)
 model = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8)))
 model = DistributedDataParallel(model, bucket_cap_mb=1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-batch = torch.full((64, 512), 1.0 + rank)
+batch = torch.full((512, 512), 1.0 + rank)
 for _ in range(10):
     (model(batch) - 1).square().mean().backward()
     optimizer.step()

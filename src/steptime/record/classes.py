@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from steptime.record.calls import Calls
-from steptime.record.operations import METHODS, OPERATIONS, Operation
+from steptime.record.operations import METHODS, OPERATIONS, Detail, Operation
 from steptime.world import compat
 
 _clock = time.perf_counter_ns
@@ -72,7 +72,10 @@ def _method(
         for watcher in watchers:
             watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
         tensors = _tensors(operation, arguments)
-        event = calls.begin(number, operation, operation.reduces, group, tensors, waits, peer)
+        detail = _detail(operation, group, arguments)
+        event = calls.begin(
+            number, operation, operation.reduces, group, tensors, waits, peer, detail
+        )
         of_thread.inside = True
         try:
             work = method(group, *arguments, **options)
@@ -105,6 +108,18 @@ def _tensors(operation: Operation, arguments: tuple[Any, ...]) -> list[torch.Ten
     except (IndexError, TypeError):
         return []
     return [tensor for tensor in tensors if isinstance(tensor, torch.Tensor)]
+
+
+def _detail(operation: Operation, group: Any, arguments: tuple[Any, ...]) -> Detail:
+    """What else must fit; the operator has the same arguments and the group among them."""
+    if operation.detail is None:
+        return ()
+    try:
+        return operation.detail(
+            (*arguments[: operation.group], group, *arguments[operation.group :])
+        )
+    except (IndexError, TypeError, ValueError, AttributeError):
+        return ()
 
 
 def _ended(calls: Calls, event: int, well: bool) -> None:
