@@ -56,29 +56,32 @@ def _finding(job: Job, circle: Sequence[int], waits: Mapping[int, Mapping[int, C
     chain = "; ".join(
         f"rank {rank} waits for rank {other} in {called(call)}" for rank, other, call in links
     )
-    astray = next(((send, call) for call in calls for send in _astray(job, call)), None)
+    # Where all went astray it is no rank that sends to the wrong one: they receive from it.
+    found = [(send, call) for call in calls if (send := _astray(job, call))]
+    astray = found[0] if len(found) == 1 else ()
     what, mend = _to_another(*astray) if astray else _named(calls)
     return Finding(
         kind=FindingKind.DEADLOCK,
         ranks=sorted({rank for rank, *_ in links}),
-        places=places_of([*(astray or ()), *calls]),
+        places=places_of([*astray, *calls]),
         what=f"{what}: {chain}",
         mend=mend,
         since_s=job.since_s(max(call.issued for call in calls)),
     )
 
 
-def _astray(job: Job, call: Call) -> Iterator[Call]:
+def _astray(job: Job, call: Call) -> Call | None:
     """Where ``call`` waits for a message that was not sent, the one that may be meant for it.
 
     Its sender has sent it to a rank that receives none of that sender.
     """
     if call.kind != "recv" or call.from_any or job.calls.part(call, call.peer) is not None:
-        return
+        return None
     for one in job.calls.of_rank.get(call.peer, ()):
         elsewhere = one.kind == "send" and one.peer != call.rank
         if elsewhere and one.number == 1 and job.calls.part(one, one.peer) is None:
-            yield one
+            return one
+    return None
 
 
 def _to_another(send: Call, call: Call) -> tuple[str, str]:
