@@ -76,7 +76,9 @@ def _gathered(ranks: Sequence[RankSteps]) -> _Collected | None:
         return None
     nbytes = sum(call.size for call in found) // ranks[0].number // size
     receiver = members[found[0].peer]
-    (one,) = (one for one in ranks if one.log.rank == receiver)
+    one = next((one for one in ranks if one.log.rank == receiver), None)
+    if one is None:  # its log is on another host, or lost
+        return None
     back = [call for call in one.calls if call.kind == "broadcast" and call.peer in roots]
     answers = "broadcast" if _as_much(back, nbytes, one) else ""
     return _Collected(receiver, "gather", size, nbytes, _sites(found), answers)

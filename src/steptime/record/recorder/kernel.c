@@ -24,7 +24,7 @@ typedef struct {
     int reduces, times_group;
 } Kernel;
 
-/* What the call is called with: borrowed but for ``all`` and ``of_group``. */
+/* What the call is called with; ``first`` is borrowed. */
 struct tensors {
     PyObject *first; /* NULL where there is none */
     PyObject *all;   /* a sequence of them */
