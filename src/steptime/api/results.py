@@ -91,11 +91,17 @@ class Run:
     def save(self, folder: str | Path) -> Path:
         """Leave a run's folder: run.json, trace.json.gz, the programs and report.html."""
         out = run_folder.create(Path(folder))
-        replace(self, record=replace(self.record, run=str(out))).leave(out)
+        self.left(out)
         return out
 
+    def left(self, out: Path) -> "Run":
+        """This run with its name, written to a folder that is there; OSError as ``leave``."""
+        run = replace(self, record=replace(self.record, run=str(out)))
+        run.leave(out)
+        return run
+
     def leave(self, out: Path) -> None:
-        """Write the same files to a folder that is there; OSError where that cannot be."""
+        """Write its files to a folder that is there; OSError where that cannot be."""
         write_programs(out, self.programs)
         run_folder.write_record(out, to_json(self.record))
         if self.timeline is not None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,8 @@ def leave(run: Run, out: Path, output: OutputOptions) -> None:
 
     Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
     """
-    run = replace(run, record=replace(run.record, run=str(out)))
     with _writing(out):
-        run.leave(out)
+        run = run.left(out)
     hashes = {name: set(figures.parameter_hash) for name, figures in run.strategies.items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:

@@ -12,7 +12,6 @@ from cyclopts import Parameter
 from steptime.cli.measuring import oversubscription, ranks_here, teller
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, say_json, writing
-from steptime.cli.proxy_lines import answer_lines, plan_lines, simulated_lines
 from steptime.cli.ranks import Place, on_ranks
 from steptime.errors import UsageError
 from steptime.replay.options import ProxyOptions
@@ -22,9 +21,9 @@ from steptime.workloads.spec import StepSpec
 from steptime.world import detect
 
 if TYPE_CHECKING:
+    from steptime.api.results import Run
     from steptime.replay.workload import Proxy
-    from steptime.runs.proxy_record import ProxyRecord
-    from steptime.timeline import Timeline
+    from steptime.runs.proxy_record import ProxyRecord, ProxyStep
 
 
 def proxy(
@@ -56,7 +55,7 @@ def proxy(
     if described is not None or model in ("list", "describe"):
         _tell_of_models(model, described, output)
         return 0
-    from steptime.replay.workload import check_memory, proxy_of
+    from steptime.replay.workload import check_here, proxy_of
 
     def plan(size: int | None) -> "Proxy":
         return proxy_of(replace(step, model=model, ranks=size), asked)
@@ -70,17 +69,12 @@ def proxy(
         return 0
 
     def check(size: int) -> None:
-        from steptime.host_memory import available_bytes
-        from steptime.replay.backends import check_backend
-
-        here = ranks_here(size)
-        check_backend(ranks.backend, here)
         planned = plan(size)
-        check_memory(planned, ranks.backend, here, available_bytes())
+        check_here(planned, ranks.backend, ranks_here(size))
         if planned.cluster:
             from steptime.study.simulated_proxy import check_simulated
 
-            check_simulated(planned, _how(asked))
+            check_simulated(planned, HowOptions(fidelity=asked.fidelity))
 
     def work(place: Place) -> None:
         _replay(plan(place.world.size), place, asked, ranks, output)
@@ -124,14 +118,10 @@ def _refuse_live(ranks: RankOptions) -> None:
         )
 
 
-def _how(asked: ProxyOptions) -> HowOptions:
-    """How it is simulated, where that is asked for."""
-    return HowOptions(fidelity=asked.fidelity)
-
-
 def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
     from steptime.program.stored import write_programs
     from steptime.replay.workload import planned
+    from steptime.report.proxy_lines import plan_lines
     from steptime.runs.proxy_record import proxy_json
     from steptime.study.programs import proxy_programs
 
@@ -144,22 +134,25 @@ def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
 
 
 def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
+    from steptime.api.proxies import simulated
     from steptime.cli.compiling import told_of_compiling
-    from steptime.study.simulated_proxy import simulate_proxy, simulated_record
+    from steptime.report.proxy_lines import plan_lines, simulated_lines
 
     teller(0, output, aside=output.json)("\n".join(plan_lines(plan, asked)))
     with told_of_compiling(output):
-        one = simulate_proxy(plan, _how(asked))
-    with run_folder.created(output.out or run_folder.default_path("proxy", datetime.now())) as out:
-        record = _left(plan, simulated_record(plan, one), one.simulation.timeline, out)
-    _answer(record, simulated_lines, output)
+        run = simulated(plan, asked)
+    path = output.out or run_folder.default_path("proxy", datetime.now())
+    with run_folder.created(path) as out, writing(out):
+        run = run.left(out)
+    _answer(run, simulated_lines, output)
 
 
 def _replay(
     plan: "Proxy", place: Place, asked: ProxyOptions, ranks: RankOptions, output: OutputOptions
 ) -> None:
     from steptime.replay.backends import transport_of
-    from steptime.replay.live import check_right, measured_record, replay_proxy
+    from steptime.replay.live import check_right, replay_proxy
+    from steptime.report.proxy_lines import answer_lines, plan_lines
 
     transport = transport_of(ranks.backend)
     world = transport.world
@@ -167,48 +160,37 @@ def _replay(
     tell("\n".join([*oversubscription(place), *plan_lines(plan, asked)]))
     replayed = replay_proxy(plan, transport, asked, ranks.backend)
     if world.rank == 0:
+        from steptime.api.proxies import measured
         from steptime.cli.answer import record_place
 
+        there = _beside(plan, asked, place.out) if plan.cluster else None
         where = record_place(place, ranks)
-        record = measured_record(plan, replayed, asked, where, world.library)
-        if plan.cluster:
-            record = _beside(plan, asked, record, place.out)
-        record = _left(plan, record, replayed.timeline, place.out)
+        run = measured(plan, replayed, asked, where, world.library, there)
+        with writing(place.out):
+            run = run.left(place.out)
         if not replayed.wrong:
-            _answer(record, answer_lines, output)
+            _answer(run, answer_lines, output)
     world.barrier()  # an error here would end rank 0 before it has written
     check_right(replayed, ranks.backend)
 
 
-def _beside(plan: "Proxy", asked: ProxyOptions, record: "ProxyRecord", out: Path) -> "ProxyRecord":
-    """The record with the same simulated, which leaves a trace of its own."""
+def _beside(plan: "Proxy", asked: ProxyOptions, out: Path) -> "ProxyStep":
+    """The same step simulated, which leaves a trace of its own."""
     from steptime.study.simulated_proxy import simulate_proxy
     from steptime.timeline import write_chrome_trace
 
-    one = simulate_proxy(plan, _how(asked))
+    one = simulate_proxy(plan, HowOptions(fidelity=asked.fidelity))
     with writing(out):
         write_chrome_trace(out / "simulated.json.gz", one.simulation.timeline)
-    return replace(record, simulated=one.step)
-
-
-def _left(plan: "Proxy", record: "ProxyRecord", timeline: "Timeline", out: Path) -> "ProxyRecord":
-    """The record as its folder has it, which now holds the run."""
-    from steptime.api.results import Run
-    from steptime.runs.record import run_of_proxy
-    from steptime.study.programs import proxy_programs
-
-    record = replace(record, run=str(out))
-    with writing(out):
-        Run(run_of_proxy(record), timeline, proxy_programs(plan)).leave(out)
-    return record
+    return one.step
 
 
 def _answer(
-    record: "ProxyRecord", lines: Callable[["ProxyRecord"], Iterator[str]], output: OutputOptions
+    run: "Run", lines: Callable[["ProxyRecord"], Iterator[str]], output: OutputOptions
 ) -> None:
-    from steptime.runs.proxy_record import proxy_json
+    from steptime.runs.record import to_json
 
     if output.json:
-        say_json(proxy_json(record))
-    else:
-        say("\n".join([*lines(record), f"run: {record.run}"]))
+        say_json(to_json(run.record))
+    elif run.record.proxy:
+        say("\n".join([*lines(run.record.proxy), f"run: {run.record.run}"]))

@@ -1,7 +1,6 @@
 """``report``: Show me."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -93,10 +92,9 @@ def _report_trace(paths: Sequence[Path], output: PrintOptions, *, unpickle: bool
     from steptime.runs.record import to_json
 
     run = traced_run(paths, unpickle=unpickle)
-    with run_folder.created(run_folder.default_path("report", datetime.now())) as folder:
-        run = replace(run, record=replace(run.record, run=str(folder)))
-        with writing(folder):
-            run.leave(folder)
+    path = run_folder.default_path("report", datetime.now())
+    with run_folder.created(path) as folder, writing(folder):
+        run = run.left(folder)
     if output.json:
         page = {"page": str(folder / _PAGE), "runs": [str(path) for path in paths]}
         say_json(to_json(run.record) | {"verb": "report", "incomplete": []} | page)

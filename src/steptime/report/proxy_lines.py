@@ -1,15 +1,16 @@
-"""What the verb proxy prints: the plan, and what was measured and simulated."""
+"""A proxy in lines: its plan, and what was measured and simulated."""
 
 from collections.abc import Iterator
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from steptime.replay.options import ProxyOptions
+from steptime.replay.spread import RANKS_OF_A_HOST, how_cut, spread_lines
+from steptime.replay.workload import Proxy
+from steptime.report.utilisation import used_lines
+from steptime.runs.figures import EXPOSED
+from steptime.runs.memory import memory_lines, misfit
+from steptime.runs.proxy_record import Moved, ProxyRecord, ProxyStep, error_of
 from steptime.units import format_bytes, format_seconds
-
-if TYPE_CHECKING:
-    from steptime.replay.workload import Proxy
-    from steptime.runs.proxy_record import Moved, ProxyRecord, ProxyStep
 
 _SHOWN = 16
 """So many ranks, or kinds of ranks, are printed; run.json has all."""
@@ -18,11 +19,8 @@ _NAME = 34
 """Columns for the name of a call; a longer one has a line of its own."""
 
 
-def plan_lines(plan: "Proxy", asked: ProxyOptions) -> Iterator[str]:
+def plan_lines(plan: Proxy, asked: ProxyOptions) -> Iterator[str]:
     """What is to run, before anything does."""
-    from steptime.replay.spread import how_cut, spread_lines
-    from steptime.runs.memory import memory_lines, misfit
-
     program = plan.program
     if unfit := misfit(plan.model_memory):
         yield from wrap(f"DOES NOT FIT: {unfit}", 80, break_on_hyphens=False)
@@ -51,14 +49,12 @@ def plan_lines(plan: "Proxy", asked: ProxyOptions) -> Iterator[str]:
     yield from _class_lines(plan)
 
 
-def _hosts_assumed(plan: "Proxy", asked: ProxyOptions) -> str:
+def _hosts_assumed(plan: Proxy, asked: ProxyOptions) -> str:
     """How many ranks a host is taken to have, where no cluster says it."""
-    from steptime.replay.spread import RANKS_OF_A_HOST
-
     return "" if plan.cluster else f"{asked.ranks_per_host or RANKS_OF_A_HOST} a host"
 
 
-def _class_lines(plan: "Proxy") -> Iterator[str]:
+def _class_lines(plan: Proxy) -> Iterator[str]:
     """What each kind of rank calls in a step."""
     yield "in a step (computed)                    calls        elements   group"
     for kind, demand in enumerate(plan.demands[:_SHOWN]):
@@ -78,7 +74,7 @@ def _class_lines(plan: "Proxy") -> Iterator[str]:
         yield f"and {len(plan.demands) - _SHOWN} more kinds of ranks: see --json"
 
 
-def answer_lines(run: "ProxyRecord") -> Iterator[str]:
+def answer_lines(run: ProxyRecord) -> Iterator[str]:
     """What was measured and, beside it, simulated."""
     step = run.step
     if step is None:
@@ -105,7 +101,7 @@ def answer_lines(run: "ProxyRecord") -> Iterator[str]:
     yield from _defect_lines(run)
 
 
-def _defect_lines(run: "ProxyRecord") -> Iterator[str]:
+def _defect_lines(run: ProxyRecord) -> Iterator[str]:
     """What is known to be wrong with an original, as it is followed: the first of it."""
     if not run.plan.defects:
         return
@@ -114,7 +110,7 @@ def _defect_lines(run: "ProxyRecord") -> Iterator[str]:
     yield from wrap(f"known defects of the original: {first}{more}", 80)
 
 
-def _phase_lines(step: "ProxyStep") -> Iterator[str]:
+def _phase_lines(step: ProxyStep) -> Iterator[str]:
     yield f"{step.source:<28} mean of ranks   slowest rank      under way"
     for what, of in step.phases.items():
         if not of.max_s:
@@ -127,20 +123,16 @@ def _phase_lines(step: "ProxyStep") -> Iterator[str]:
     yield from _reason_lines(step)
 
 
-def _reason_lines(step: "ProxyStep") -> Iterator[str]:
+def _reason_lines(step: ProxyStep) -> Iterator[str]:
     """What the waiting for all axes goes to."""
-    from steptime.runs.figures import EXPOSED
-
     parts = [(part, getattr(step, part)) for part in EXPOSED]
     told = [f"{part.removesuffix('_s')} {format_seconds(of)}" for part, of in parts if of]
     if told:
         yield from wrap(f"  of the waiting: {', '.join(told)}", 80)
 
 
-def simulated_lines(run: "ProxyRecord") -> Iterator[str]:
+def simulated_lines(run: ProxyRecord) -> Iterator[str]:
     """What was simulated without any live rank."""
-    from steptime.report.utilisation import used_lines
-
     step, rows = run.step, run.plan.per_rank
     if step is None:
         return
@@ -163,7 +155,7 @@ def simulated_lines(run: "ProxyRecord") -> Iterator[str]:
     yield from _defect_lines(run)
 
 
-def _beside_lines(step: "ProxyStep", there: "ProxyStep") -> Iterator[str]:
+def _beside_lines(step: ProxyStep, there: ProxyStep) -> Iterator[str]:
     """Measured and simulated side by side; the mean over the ranks where it is of a phase."""
     yield f"on {there.cluster_title}, by {there.fidelity}"
     yield "                                  measured      simulated          error"
@@ -175,14 +167,12 @@ def _beside_lines(step: "ProxyStep", there: "ProxyStep") -> Iterator[str]:
 
 
 def _beside_line(name: str, here: float, there: float) -> str:
-    from steptime.runs.proxy_record import error_of
-
     error = error_of(here, there)
     off = "-" if error is None else f"{error:+.1%}"
     return f"{name:<28.28} {format_seconds(here):>13} {format_seconds(there):>14} {off:>14}"
 
 
-def _byte_lines(run: "ProxyRecord") -> Iterator[str]:
+def _byte_lines(run: ProxyRecord) -> Iterator[str]:
     rows = run.plan.per_rank
     wired = rows[0].wire_bytes is not None
     counted = "  counted on TCP: sent   received" if wired else ""
@@ -194,7 +184,7 @@ def _byte_lines(run: "ProxyRecord") -> Iterator[str]:
         yield "  nothing went over TCP, where it would be counted"
 
 
-def _both(moved: "Moved", *columns: int) -> str:
+def _both(moved: Moved, *columns: int) -> str:
     """Bytes sent and received, each in so many columns."""
     both = zip((moved.sent, moved.received), columns, strict=True)
     return " ".join(f"{format_bytes(nbytes):>{wide}}" for nbytes, wide in both)
