@@ -31,7 +31,10 @@ PAGE = Path(__file__).with_name("api.md")
 FUNCTIONS = (
     ("Simulated", ("model", "cluster", "simulate", "plan", "sweep")),
     ("Collectives", ("show", "verify")),
-    ("On live ranks", ("run", "bench", "compare", "record", "step", "check", "replay", "emulate")),
+    (
+        "On live ranks",
+        ("run", "bench", "compare", "proxy", "record", "step", "check", "replay", "emulate"),
+    ),
     ("Runs on disk", ("load", "generate")),
     ("Data to train on", ("prepare",)),
     ("Lessons", ("lesson",)),

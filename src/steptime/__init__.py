@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from steptime.api.planning import plan as plan
     from steptime.api.preparing import prepare as prepare
     from steptime.api.proofs import verify as verify
+    from steptime.api.proxies import proxy as proxy
     from steptime.api.recording import record as record
     from steptime.api.recording import step as step
     from steptime.api.replaying import replay as replay
@@ -45,6 +46,7 @@ _OFFERED = {
     "model": "names",
     "plan": "planning",
     "prepare": "preparing",
+    "proxy": "proxies",
     "record": "recording",
     "replay": "replaying",
     "run": "running",
