@@ -17,11 +17,14 @@ import steptime as st
 from steptime.api.benchmarks import Benchmark
 from steptime.api.emulating import Emulated
 from steptime.api.generating import Generated
+from steptime.api.machines import Host, MeasuredCluster
 from steptime.api.pictures import Picture
 from steptime.api.planning import PlanResult
 from steptime.api.proofs import Verification
 from steptime.api.results import Run
+from steptime.api.scaling import Scaling
 from steptime.api.sweeps import Cell, Sweep
+from steptime.api.tuning import Tuned
 from steptime.data.prepare import Prepared
 from steptime.learn.notebook import NotebookLesson
 from steptime.workloads.sizes import Sizes
@@ -29,19 +32,35 @@ from steptime.workloads.spec import StepSpec
 
 PAGE = Path(__file__).with_name("api.md")
 FUNCTIONS = (
-    ("Simulated", ("model", "cluster", "simulate", "plan", "sweep")),
+    ("Simulated", ("model", "cluster", "simulate", "scale", "plan", "sweep")),
     ("Collectives", ("show", "verify")),
     (
         "On live ranks",
-        ("run", "bench", "compare", "proxy", "record", "step", "check", "replay", "emulate"),
+        (
+            *("run", "bench", "tune", "compare", "proxy", "record", "step", "check", "replay"),
+            "emulate",
+        ),
     ),
+    ("This machine", ("topo", "measure")),
     ("Runs on disk", ("load", "generate")),
     ("Data to train on", ("prepare",)),
     ("Lessons", ("lesson",)),
 )
 RESULTS = (
-    *(Run, PlanResult, Sweep, Cell, Picture, Verification, Benchmark, Emulated, Generated),
-    *(Prepared, NotebookLesson),
+    *(
+        Run,
+        Scaling,
+        PlanResult,
+        Sweep,
+        Cell,
+        Picture,
+        Verification,
+        Benchmark,
+        Tuned,
+        Emulated,
+        Host,
+    ),
+    *(MeasuredCluster, Generated, Prepared, NotebookLesson),
 )
 HEAD = """# steptime in notebooks and scripts
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from steptime.api.emulating import emulate as emulate
     from steptime.api.generating import generate as generate
     from steptime.api.lessons import lesson as lesson
+    from steptime.api.machines import measure as measure
+    from steptime.api.machines import topo as topo
     from steptime.api.names import cluster as cluster
     from steptime.api.names import model as model
     from steptime.api.pictures import show as show
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from steptime.api.replaying import replay as replay
     from steptime.api.results import load as load
     from steptime.api.running import run as run
+    from steptime.api.scaling import scale as scale
     from steptime.api.simulation import simulate as simulate
     from steptime.api.sweeps import sweep as sweep
     from steptime.api.training import compare as compare
+    from steptime.api.tuning import tune as tune
 
 _OFFERED = {
     "bench": "benchmarks",
@@ -43,6 +47,7 @@ _OFFERED = {
     "generate": "generating",
     "lesson": "lessons",
     "load": "results",
+    "measure": "machines",
     "model": "names",
     "plan": "planning",
     "prepare": "preparing",
@@ -50,10 +55,13 @@ _OFFERED = {
     "record": "recording",
     "replay": "replaying",
     "run": "running",
+    "scale": "scaling",
     "show": "pictures",
     "simulate": "simulation",
     "step": "recording",
     "sweep": "sweeps",
+    "topo": "machines",
+    "tune": "tuning",
     "verify": "proofs",
 }
 """The module of the package ``api`` that each name comes from."""

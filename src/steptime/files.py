@@ -192,7 +192,12 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` as JSON, atomically; see ``json_text``."""
-    write_atomic(path, (json_text(content, indent=1) + "\n").encode())
+    write_atomic(path, json_bytes(content))
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """``content`` as a file of JSON; see ``json_text``."""
+    return (json_text(content, indent=1) + "\n").encode()
 
 
 def json_text(content: Mapping[str, Any], indent: int | None = None) -> str:

@@ -41,7 +41,6 @@ class Call:
 
     function: bytes
     backend: str
-    threads: int
     timeout_s: float
     path: list[str]
     sources: Mapping[str, list[str]]
@@ -139,7 +138,9 @@ def _joined(world: World, call: Call) -> Iterator[None]:
         import steptime.backend  # noqa: F401
     from steptime.world.join import joined
 
-    with joined(world, call.backend, threads=call.threads, timeout_s=call.timeout_s):
+    with joined(
+        world, call.backend, threads=int(os.environ["OMP_NUM_THREADS"]), timeout_s=call.timeout_s
+    ):
         yield
 
 

@@ -5,7 +5,7 @@ import linecache
 import os
 import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias, TypeVar
@@ -59,23 +59,41 @@ def run(
     >>> st.run(sum_of_ranks, ranks=3)
     (3, 3, 3)
     """
+    _check(ranks, threads)
+    return run_worlds(function, [(ranks, threads)], backend=backend, timeout=timeout)
+
+
+def run_worlds(
+    function: Callable[[], T],
+    worlds: Sequence[tuple[int, int]],
+    *,
+    backend: Backend,
+    timeout: float | str,
+    variables: Mapping[str, str] | None = None,
+) -> tuple[T, ...]:
+    """Call ``function`` on the ranks of several worlds at once; the results, world after world.
+
+    ``worlds``: how many ranks each has, of how many threads; ``variables`` are added to their
+    environment. Raises as ``run``.
+    """
     timeout_s = parse_seconds(timeout) if isinstance(timeout, str) else float(timeout)
-    _check(function, ranks, backend, threads, timeout_s)
+    _check_call(function, backend, timeout_s)
     call = Call(
         function=packed(function, "the function uses", _INSIDE),
         backend=backend,
-        threads=threads,
         timeout_s=timeout_s + 300.0,  # of a collective: the launcher's clock is to be the first
         path=sys.path,
         sources=_sources(function),
     )
-    outcome = _outcome(call, ranks, timeout_s)
+    outcome = _outcome(call, worlds, timeout_s, variables or {})
     if outcome.failure is not None:
-        _raise(outcome, ranks)
+        _raise(outcome, sum(ranks for ranks, _ in worlds))
     return tuple(pickle.loads(result) for result in outcome.results)  # noqa: S301 - our ranks'
 
 
-def _outcome(call: Call, ranks: int, timeout_s: float) -> Outcome:
+def _outcome(
+    call: Call, worlds: Sequence[tuple[int, int]], timeout_s: float, variables: Mapping[str, str]
+) -> Outcome:
     """What came of the call on the ranks, which print here meanwhile."""
     ours = str(Path(steptime.__file__).parents[1])
     known = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -83,21 +101,21 @@ def _outcome(call: Call, ranks: int, timeout_s: float) -> Outcome:
     outcome = call_on_ranks(
         [sys.executable, "-P", "-c", _COMMAND],
         pickle.dumps(call),
-        ranks,
-        threads=call.threads,
+        worlds,
         timeout_s=timeout_s,
         prints=printer.take,
-        environ=os.environ | {"PYTHONPATH": os.pathsep.join(known)},
+        environ={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(known)},
     )
     printer.end()
     return outcome
 
 
-def _check(
-    function: Callable[..., object], ranks: int, backend: str, threads: int, timeout_s: float
-) -> None:
+def _check(ranks: int, threads: int) -> None:
     check_within("ranks", ranks, 1, MOST_RANKS_HERE)
     check_within("threads", threads, *LIMITS["threads"])
+
+
+def _check_call(function: Callable[..., object], backend: str, timeout_s: float) -> None:
     if backend not in _BACKENDS:
         raise UsageError(f"there is no backend {backend!r}: choose one of {', '.join(_BACKENDS)}")
     if backend != "none" and find_spec("torch") is None:
@@ -147,7 +165,7 @@ def _raise(outcome: Outcome, ranks: int) -> NoReturn:
     """Raise what the first rank that failed raised, or how it ended."""
     failure = outcome.failure
     assert failure is not None  # noqa: S101 - the caller's
-    content = b"" if failure.rank is None else outcome.results[failure.rank]
+    content = b"" if failure.index is None else outcome.results[failure.index]
     raised = pickle.loads(content) if content else None  # noqa: S301 - our own rank's
     if not isinstance(raised, Raised):
         error: BaseException = failure.error

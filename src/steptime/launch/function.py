@@ -45,7 +45,8 @@ class LateError(SteptimeError):
 class Outcome:
     """The results of the function by rank, the failure if there was one, and stacks of late ranks.
 
-    ``stacks``: of ranks that had not returned in time, as faulthandler writes them.
+    Ranks of several worlds are numbered through, world after world. ``stacks``: of ranks that had
+    not returned in time, as faulthandler writes them.
     """
 
     results: tuple[bytes, ...]
@@ -96,8 +97,8 @@ class _Call:
     def _heard(self, rank: Rank, message: Mapping[str, object]) -> None:
         if message == RETURNED:
             rank.returned = True
-            self._returned.add(rank.number)
-        self._began.add(rank.number)
+            self._returned.add(rank.index)
+        self._began.add(rank.index)
         self._progress.set()
 
     async def _until_all(self, job: Job) -> None:
@@ -124,20 +125,21 @@ class _Call:
 def call_on_ranks(
     command: Sequence[str],
     function: bytes,
-    ranks: int,
+    worlds: Sequence[tuple[int, int]],
     *,
-    threads: int,
     timeout_s: float,
     prints: Callable[[int, bytes], None],
     environ: Mapping[str, str] = os.environ,
 ) -> Outcome:
-    """Run ``command`` as ranks of ``threads`` threads, which each call ``function`` once.
+    """Run ``command`` as worlds at once, each of so many ranks of so many threads.
 
-    What they print is given to ``prints`` in the calling thread, with the number of the rank. All
+    Each rank calls ``function`` once. What they print is given to ``prints`` in the calling thread,
+    with the number of the rank, of several worlds numbered through. All
     ranks end with the first that fails, with this process, when not all have returned
     ``timeout_s`` seconds after all began, and when an exception such as KeyboardInterrupt ends the
     wait in this thread; none runs any more when this returns or raises.
     """
+    ranks = sum(count for count, _ in worlds)
     call = _Call(ranks, timeout_s)
     with _unnamed_files(ranks) as (given, results, stacks):
         file_of(given).write_bytes(function)
@@ -149,11 +151,13 @@ def call_on_ranks(
                 STACK_VARIABLE: stacks[rank],
             }
 
+        def start(job: Job) -> None:
+            for count, threads in worlds:
+                job.start(command, count, threads, environ, files)
+
         def run() -> None:
             try:
-                asyncio.run(
-                    call.watch(lambda job: job.start(command, ranks, threads, environ, files))
-                )
+                asyncio.run(call.watch(start))
             finally:
                 call.printed.put(None)
 

@@ -25,14 +25,16 @@ class Failure:
     """Whether it only reports that another rank is lost."""
 
     last_words: str = ""
+    index: int | None = None
+    """Its place among all ranks of the job, which may be of several worlds."""
 
 
 class Job:
     """The ranks that still run, and the failures of those that ended.
 
     Belongs to the running event loop of any thread. ``hears`` gets every message of a rank that is
-    no error report, ``prints`` the ranks' output. Without ``prints`` rank 0 prints where this
-    process does, and the last lines of the others are kept.
+    no error report, ``prints`` the ranks' output, each with the index of its rank. Without
+    ``prints`` rank 0 prints where this process does, and the last lines of the others are kept.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Job:
         self.trouble = asyncio.Event()
         """Set by the first failure, by whoever stops the job, and when no rank runs any more."""
         self.over = asyncio.Event()
+        self._started = 0
         self._ending = False
         self._hears = hears
         self._prints = prints
@@ -66,7 +69,8 @@ class Job:
     ) -> None:
         """Start all ranks; a rank that cannot be started counts as a failure of it.
 
-        ``files``: open files that each rank inherits, by the variable that holds the descriptor.
+        ``files``: open files that the rank of an index inherits, by the variable that holds the
+        descriptor.
         """
         # Ctrl-C reaches every process of the terminal's job; ranks leave it to the launcher.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -76,9 +80,12 @@ class Job:
                 shared = world_environment(environ, ranks, threads, port)
                 piped = self._prints is not None
                 for number in range(ranks):
+                    index = self._started
                     rank = start_rank(
-                        command, number, shared, listener, files(number), piped=piped or number > 0
+                        *(command, number, index, shared, listener, files(index)),
+                        piped=piped or number > 0,
                     )
+                    self._started += 1
                     self._follow(rank)
         except OSError as error:
             number = len(self.running)
@@ -131,7 +138,8 @@ class Job:
             if "error" in report:
                 rank.failed = True
                 error = error_of(report["error"], report["exit_code"])
-                self.fail(Failure(rank.number, error, lost_contact=report["lost_contact"]))
+                lost = report["lost_contact"]
+                self.fail(Failure(rank.number, error, lost, index=rank.index))
             elif self._hears:
                 self._hears(rank, report)
         if message is not None:
@@ -140,7 +148,7 @@ class Job:
     def _drain(self, rank: Rank) -> None:
         while output := rank.read_output():
             if self._prints:
-                self._prints(rank.number, output)
+                self._prints(rank.index, output)
         if output is not None and rank.process.stdout:
             self._loop.remove_reader(rank.process.stdout)
 
@@ -164,11 +172,10 @@ def _death(rank: Rank) -> Failure:
     code = rank.process.returncode
     if code == -signal.SIGKILL:
         hint = ": the kernel does so when memory runs out"
-        return Failure(
-            rank.number, SteptimeError(f"rank {rank.number} was killed by SIGKILL{hint}")
-        )
+        error = SteptimeError(f"rank {rank.number} was killed by SIGKILL{hint}")
+        return Failure(rank.number, error, index=rank.index)
     how = f"ended with exit code {code}{' before it had returned' * (code == 0)}"
     if code < 0:
         how = f"was killed by {signal.Signals(-code).name}"
     error = SteptimeError(f"rank {rank.number} {how}")
-    return Failure(rank.number, error, last_words=rank.last_words())
+    return Failure(rank.number, error, last_words=rank.last_words(), index=rank.index)

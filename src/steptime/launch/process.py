@@ -29,6 +29,9 @@ class Rank:
     """A started rank, with the launcher's ends of its two pipes."""
 
     number: int
+    index: int
+    """Its place among all ranks of the job, which may be of several worlds."""
+
     process: subprocess.Popen[bytes]
     channel: socket.socket
     """Carries the rank's report; when it closes the rank knows that the launcher is gone."""
@@ -83,6 +86,7 @@ class Rank:
 def start_rank(
     command: Sequence[str],
     number: int,
+    index: int,
     environ: Mapping[str, str],
     listener: socket.socket,
     files: Mapping[str, int],
@@ -91,6 +95,7 @@ def start_rank(
 ) -> Rank:
     """Start ``command`` as rank ``number`` in the world of ``environ``; rank 0 gets ``listener``.
 
+    ``index``: its place among all ranks of the job.
     ``files``: more descriptors that it inherits, by the variables that name them. ``piped``: its
     output goes to the launcher. Raises OSError when it cannot be started.
     """
@@ -119,7 +124,8 @@ def start_rank(
         theirs.close()
     if process.stdout:
         os.set_blocking(process.stdout.fileno(), False)
-    return Rank(number=number, process=process, channel=ours, end=os.pidfd_open(process.pid))
+    end = os.pidfd_open(process.pid)
+    return Rank(number=number, index=index, process=process, channel=ours, end=end)
 
 
 def world_environment(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from steptime.ratios import CONFIDENCE, as_ratio, paired
-from steptime.runs.environment import Environment
+from steptime.runs.environment import Environment, here
 from steptime.runs.expected import Expected
 from steptime.runs.figures import ComputeSpeed, ModelMemory
 from steptime.runs.record import Work
@@ -146,6 +146,17 @@ def _cell(grid: Grid, steps: Steps, reference: Steps, cores: int | None, others:
             oversubscribed=oversubscribed,
         ),
     )
+
+
+def recorded(
+    grid: Grid, steps: Sequence[Steps], work: Work, /, cores: int | None = None, **about: Any
+) -> ScaleRecord:
+    """The record of a study of ``work`` that was made now and here, on so many ``cores`` if live.
+
+    ``about``: further fields of it, on where it ran.
+    """
+    cells = cells_of(grid, steps, cores, in_turns=bool(about.get("in_turns")))
+    return scale_record(grid, cells, work, here(), cores=cores, **about)
 
 
 def scale_record(

@@ -1,20 +1,18 @@
-"""The live cells of a scaling study: how they take turns, and what their ranks left, read back."""
+"""The live cells of a scaling study: how they take turns, and what their steps come to."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from steptime.host_memory import available_bytes
-from steptime.runs.record import run_record
-from steptime.runs.run_folder import TRACE, read_record
+from steptime.runs.record import RunRecord
 from steptime.runs.scale import exposed_time
 from steptime.runs.utilisation import utilisation
 from steptime.study.resimulate import training_step
 from steptime.study.scale import Steps, times_of_steps
 from steptime.study.scale_ideal import ideal_usage, work_of_steps
 from steptime.study.scale_options import Grid, Point
-from steptime.timeline import Timeline, read_chrome_trace
+from steptime.timeline import Timeline
 from steptime.timeline.efficiency import common_steps, usage_of_steps
 from steptime.train.options import JobOptions
 from steptime.turns import TurnOptions
@@ -69,14 +67,10 @@ def order_of_turns(grid: Grid, options: JobOptions) -> list[str]:
     return [*names, *(str(name) for turn in drawn for name in turn), *names]
 
 
-def read_cells(out: Path, point: Point, grid: Grid, options: JobOptions) -> list[Steps]:
-    """The steps of all strategies that ran at a point of the run ``out``.
-
-    Raises UsageError where its files are missing or truncated, or its steps have no efficiency.
-    """
-    folder = out / folder_of(point)
-    timeline = read_chrome_trace(folder / TRACE)
-    record = run_record(read_record(folder), str(folder))
+def steps_of(
+    record: RunRecord, timeline: Timeline, point: Point, grid: Grid, options: JobOptions
+) -> list[Steps]:
+    """The steps of all strategies that ran at a point; UsageError where they have no efficiency."""
     blocks = record.turns.blocks if record.turns else ()
     asked = options_at(point, grid, options)
     config = asked.model.config((record.work.model_config or {})["vocabulary"])

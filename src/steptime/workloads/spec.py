@@ -126,10 +126,9 @@ class StepSpec(Sizes):
         return any(size is not None and size > 1 for size in axes) or self.recompute != "none"
 
 
-class StepOptions(TypedDict, total=False):
-    """The fields of a StepSpec as keyword arguments, but for the model."""
+class OptionsOfAnyRanks(TypedDict, total=False):
+    """The fields of a StepSpec as keyword arguments, but for the model and the ranks."""
 
-    ranks: int | None
     layers: int | None
     hidden: int | None
     heads: int | None
@@ -154,3 +153,9 @@ class StepOptions(TypedDict, total=False):
     bucket: Size | str | None
     schedule: str | None
     interleave: int | None
+
+
+class StepOptions(OptionsOfAnyRanks, total=False):
+    """The fields of a StepSpec as keyword arguments, but for the model."""
+
+    ranks: int | None
