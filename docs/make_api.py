@@ -27,6 +27,8 @@ from steptime.api.sweeps import Cell, Sweep
 from steptime.api.tuning import Tuned
 from steptime.data.prepare import Prepared
 from steptime.learn.notebook import NotebookLesson
+from steptime.train.options import DataOptions, ModelOptions, RunOptions, TrainOptions
+from steptime.train.parallel.options import ParallelOptions
 from steptime.workloads.sizes import Sizes
 from steptime.workloads.spec import StepSpec
 
@@ -37,7 +39,18 @@ FUNCTIONS = (
     (
         "On live ranks",
         (
-            *("run", "bench", "tune", "compare", "proxy", "record", "step", "check", "replay"),
+            *(
+                "run",
+                "bench",
+                "tune",
+                "compare",
+                "train",
+                "proxy",
+                "record",
+                "step",
+                "check",
+                "replay",
+            ),
             "emulate",
         ),
     ),
@@ -62,6 +75,7 @@ RESULTS = (
     ),
     *(MeasuredCluster, Generated, Prepared, NotebookLesson),
 )
+TRAINING = (ModelOptions, DataOptions, TrainOptions, ParallelOptions, RunOptions)
 HEAD = """# steptime in notebooks and scripts
 
 <!-- made of the docstrings by `python docs/make_api.py`: change them, not this page -->
@@ -96,7 +110,10 @@ def page() -> str:
         parts += [_function(name) for name in names]
     parts.append("## The options of a step\n")
     parts.append("`**step` of `st.simulate` are these, None where nothing is said:\n")
-    parts.append(_options())
+    parts.append(_options(Sizes, StepSpec))
+    parts.append("## The options of a training\n")
+    parts.append("`**training` of `st.train` are these:\n")
+    parts.append(_options(*TRAINING))
     parts.append("## What functions return\n")
     parts += [_class(one) for one in RESULTS]
     return "\n".join(parts).rstrip() + f"\n\n{TAIL}"
@@ -154,11 +171,13 @@ def _prose(doc: str) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _options() -> str:
-    """A list of what StepSpec takes, with what is said of each field."""
-    told = _told_fields(Sizes) | _told_fields(StepSpec)
+def _options(*groups: type) -> str:
+    """A list of the fields of some dataclasses but for the model, with what is said of each."""
     lines = [
-        f"- `{name}`: {' '.join(words.split())}" for name, words in told.items() if name != "model"
+        f"- `{name}`: {' '.join(words.split())}"
+        for group in groups
+        for name, words in _told_fields(group).items()
+        if name not in ("name", "model")
     ]
     return "\n".join(lines) + "\n"
 

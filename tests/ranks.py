@@ -18,7 +18,7 @@ FORKED.set_forkserver_preload(
         *("jinja2", "numba", "numpy.ma", "plotly.offline", "rich.progress"),
         *("torch._dynamo", "torch.distributed.launcher"),
         *("steptime.backend", "steptime.cli.answer", "steptime.cli.compare", "steptime.cli.train"),
-        *("steptime.api.training", "steptime.report.terminal", "steptime.study.compare"),
+        *("steptime.api.comparing", "steptime.report.terminal", "steptime.study.compare"),
         *("steptime.study.programs", "steptime.study.record", "steptime.train.run"),
         *("steptime.world.alignment", "steptime.world.join"),
     ]

@@ -15,6 +15,7 @@ from steptime.version import __version__
 if TYPE_CHECKING:
     from steptime.api.benchmarks import bench as bench
     from steptime.api.checking import check as check
+    from steptime.api.comparing import compare as compare
     from steptime.api.emulating import emulate as emulate
     from steptime.api.generating import generate as generate
     from steptime.api.lessons import lesson as lesson
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
     from steptime.api.scaling import scale as scale
     from steptime.api.simulation import simulate as simulate
     from steptime.api.sweeps import sweep as sweep
-    from steptime.api.training import compare as compare
+    from steptime.api.training import train as train
     from steptime.api.tuning import tune as tune
 
 _OFFERED = {
     "bench": "benchmarks",
     "check": "checking",
     "cluster": "names",
-    "compare": "training",
+    "compare": "comparing",
     "emulate": "emulating",
     "generate": "generating",
     "lesson": "lessons",
@@ -61,6 +62,7 @@ _OFFERED = {
     "step": "recording",
     "sweep": "sweeps",
     "topo": "machines",
+    "train": "training",
     "tune": "tuning",
     "verify": "proofs",
 }

@@ -75,7 +75,7 @@ def compare(
         shows, with the compute measured here; what both say stands side by side.
 
     """
-    from steptime.api.training import check_comparison, chosen_strategies
+    from steptime.api.comparing import check_comparison, chosen_strategies
 
     if parallel.zero is not None:
         raise UsageError(
@@ -133,7 +133,7 @@ def _compare(
     output: OutputOptions,
     place: Place,
 ) -> None:
-    from steptime.api.training import compared, possible, strategies_of
+    from steptime.api.comparing import compared, possible, strategies_of
     from steptime.cli.answer import leave, record_place
     from steptime.cluster.files import cluster_named
     from steptime.train.job import prepare_job

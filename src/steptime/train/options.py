@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypedDict
 
 from cyclopts import Parameter
 
@@ -11,6 +11,7 @@ from steptime.limits import LIMITS, check_limits, check_within
 from steptime.train.parallel.options import ParallelOptions
 from steptime.units import Size
 from steptime.workloads.precision import DtypeName, PrecisionName, Rounding
+from steptime.workloads.spec import Recompute
 
 if TYPE_CHECKING:
     from steptime.workloads.models import Transformer
@@ -235,3 +236,45 @@ class RunOptions:
             raise UsageError(
                 "--on-bad-loss rollback goes back to checkpoints: give --checkpoint-every"
             )
+
+
+class TrainingOptions(TypedDict, total=False):
+    """The fields of all groups of options of a training as keyword arguments, but for the model."""
+
+    layers: int | None
+    heads: int | None
+    kv_heads: int | None
+    hidden: int | None
+    ffn: int | None
+    experts: int | None
+    tokens: int | None
+    init: str | Path | None
+    data: str | Path | None
+    tokenizer: TokenizerName | None
+    vocabulary: int | None
+    batch: int
+    accumulate: int
+    lr: float | None
+    lr_schedule: ScheduleName
+    lr_warmup: int | None
+    weight_decay: float
+    clip: float
+    reduce_dtype: DtypeName
+    rounding: Rounding
+    bucket: Size | str
+    tensor: int
+    pipeline: int
+    context: int
+    expert: int
+    sequence_parallel: bool
+    schedule: str | None
+    interleave: int | None
+    micro_batches: int | None
+    zero: int | None
+    recompute: Recompute
+    val_every: int | None
+    val_batches: int
+    checkpoint_every: int | None
+    keep_checkpoints: int
+    resume: str | Path | None
+    on_bad_loss: BadLoss
