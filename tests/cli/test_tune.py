@@ -1,14 +1,12 @@
 """The verb tune as its users run it."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from cli.command import here
 from cli.test_bench import BROKEN
 from forked import forked
-from steptime.cli.tune import _line
 from steptime.collectives.selection import Selection
 from steptime.measure.sizes import parse_size
 
@@ -34,20 +32,6 @@ def test_it_writes_a_selection_that_can_be_read(tmp_path):
     written = json.loads((tmp_path / result["run"] / "selection.json").read_text())
     assert written["STEPTIME_ALL_GATHER"] == result["selection"]
     assert {parse_size(size): names for size, names in written["level"].items()} == level
-
-
-def test_a_row_keeps_its_columns_however_late_a_call_was():
-    contest = SimpleNamespace(
-        names=("scatter_all_gather", "builtin"),
-        medians={"scatter_all_gather": 1e-6, "builtin": 1.0},
-        best=0,
-        level=(),
-        size_bytes=4,
-        ratio=lambda _: (1e6, (99.996, 1e12)),
-    )
-    line = _line(contest)
-    assert line.endswith(">999x  >999 (100 to >999)")
-    assert len(line) <= 80
 
 
 def test_it_says_how_the_selection_is_used(tmp_path):
