@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steptime.api.cells import frame_of_rows, html_of
-from steptime.api.running import Backend, run
+from steptime.api.running import Backend, answer_of_ranks
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
 from steptime.measure.table import flat
@@ -107,16 +107,14 @@ def bench(
 
     check_place(options.bench(op, algorithms, ranks, how), backend, ranks, ranks)
     work = partial(_measured, options, how, op, algorithms, backend, threads)
-    found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
+    found = answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
     return _right(found, algorithms)
 
 
-def _right(found: Benchmark | None, algorithms: str) -> Benchmark:
+def _right(found: Benchmark, algorithms: str) -> Benchmark:
     """What rank 0 brought home; SteptimeError where a result is wrong."""
     from steptime.measure.bench import wrong_in_all
 
-    if found is None:
-        raise SteptimeError("rank 0 brought no rows home; please report this")
     if wrong := wrong_in_all(found.measured):
         raise SteptimeError(f"{wrong} elements of the results are wrong under {algorithms}")
     return found

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from steptime.api.devices import check_precision
 from steptime.api.results import Run
-from steptime.api.running import run
-from steptime.errors import SteptimeError
+from steptime.api.running import answer_of_ranks
 from steptime.runs.record import Place
 from steptime.strategies import Strategy, check_backend, live_strategies, live_strategy
 from steptime.train.asked import check_room, shared_step
@@ -72,10 +71,7 @@ def compare(
     names = [one.name for one in chosen or possible(backend, one_host=True)]
     place = Place(world_size=ranks, threads=threads, backend=backend, launcher="steptime")
     work = partial(_compared, options, how, names, place)
-    found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
-    if found is None:
-        raise SteptimeError("rank 0 brought no figures home; please report this")
-    return found
+    return answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
 
 
 def chosen_strategies(names: str | Sequence[str]) -> list[Strategy]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from steptime import files
 from steptime.api.cells import html_of, text_of
-from steptime.api.running import Backend, run
-from steptime.errors import SteptimeError, UsageError
+from steptime.api.running import Backend, answer_of_ranks
+from steptime.errors import UsageError
 from steptime.runs import run_folder
 
 if TYPE_CHECKING:
@@ -168,10 +168,7 @@ def measure(
         raise UsageError("measure measures what communicates: choose gloo, nccl or steptime")
     check_measure(backend, ranks, ranks)
     work = partial(_measured, backend, threads, calls)
-    found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
-    if found is None:
-        raise SteptimeError("rank 0 brought no rates home; please report this")
-    return found
+    return answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
 
 
 def check_measure(backend: str, ranks: int, ranks_here: int) -> None:

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 from steptime.api.results import Run
-from steptime.api.running import run
+from steptime.api.running import answer_of_ranks
 from steptime.api.simulation import spec_of
-from steptime.errors import SteptimeError
-from steptime.replay.backends import transport_of
+from steptime.replay.backends import check_here, transport_of
 from steptime.replay.figures import Replayed
 from steptime.replay.live import check_right, measured_record, replay_proxy
 from steptime.replay.options import ComputeChoice, ProxyOptions
-from steptime.replay.workload import Proxy, check_here, proxy_of
+from steptime.replay.workload import Proxy, proxy_of
 from steptime.runs.proxy_record import ProxyStep
 from steptime.runs.record import Place, run_of_proxy
 from steptime.study.options import FidelityName, HowOptions
@@ -56,10 +55,8 @@ def proxy(
     ``scale_bytes`` shrinks every message, as ``"1/16"``. ``verify``: every value received is
     checked.
 
-    The figures of the result are measured; ``record.proxy`` has bytes and calls, rank by rank.
-
-    Raises what ``st.run`` raises; UsageError where the step cannot be, or its buffers are larger
-    than the memory here; SteptimeError where a value received is wrong.
+    Figures are measured; ``record.proxy`` has bytes and calls of each rank. Raises what ``st.run``
+    raises; UsageError where the step or its memory cannot be; SteptimeError where values are wrong.
 
     >>> run = st.proxy("gpt2-nano", ranks=2, steps=3, compute_time="10ms", verify=True)
     >>> run.figures.source, run.step_s > 0.005
@@ -84,16 +81,15 @@ def proxy(
     )
     ranks = step.get("ranks") or RANKS
     spec = replace(spec_of(step), model=str(model), ranks=ranks)
-    plan = proxy_of(spec, asked)
+    _check(proxy_of(spec, asked), asked, backend, ranks)
+    work = partial(_proxied, spec, asked, backend, threads)
+    return answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
+
+
+def _check(plan: Proxy, asked: ProxyOptions, backend: str, ranks: int) -> None:
     check_here(plan, backend, ranks)
     if plan.cluster:
-        check_simulated(plan, HowOptions(fidelity=fidelity))
-    place = Place(world_size=ranks, threads=threads, backend=backend, launcher="steptime")
-    work = partial(_proxied, spec, asked, place)
-    found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
-    if found is None:
-        raise SteptimeError("rank 0 brought no figures home; please report this")
-    return found
+        check_simulated(plan, HowOptions(fidelity=asked.fidelity))
 
 
 def measured(
@@ -116,14 +112,17 @@ def simulated(plan: Proxy, asked: ProxyOptions) -> Run:
     return Run(run_of_proxy(record), one.simulation.timeline, proxy_programs(plan))
 
 
-def _proxied(spec: StepSpec, asked: ProxyOptions, place: Place) -> Run | None:
+def _proxied(spec: StepSpec, asked: ProxyOptions, backend: str, threads: int) -> Run | None:
     """What a rank that ``proxy`` started does; the answer on rank 0."""
     plan = proxy_of(spec, asked)
-    transport = transport_of(place.backend or "")
-    replayed = replay_proxy(plan, transport, asked, place.backend or "")
-    check_right(replayed, place.backend or "")
+    transport = transport_of(backend)
+    replayed = replay_proxy(plan, transport, asked, backend)
+    check_right(replayed, backend)
     if transport.world.rank:
         return None
+    place = Place(
+        world_size=plan.program.ranks, threads=threads, backend=backend, launcher="steptime"
+    )
     there = None
     if plan.cluster:
         there = simulate_proxy(plan, HowOptions(fidelity=asked.fidelity)).step

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from steptime.api.results import Run
-from steptime.api.running import run as on_ranks
-from steptime.errors import SteptimeError
+from steptime.api.running import answer_of_ranks
 from steptime.replay.run_options import Kind, ReplayOptions
 from steptime.runs.record import Place
 
@@ -49,10 +48,7 @@ def replay(
     )
     work = partial(_replayed, str(run), stored, options, place)
     ranks = stored.program.ranks
-    found = on_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
-    if found is None:
-        raise SteptimeError("rank 0 brought no figures home; please report this")
-    return found
+    return answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
 
 
 def _replayed(of: str, stored: "StoredProgram", options: ReplayOptions, place: Place) -> Run | None:

@@ -12,7 +12,7 @@ from typing import Literal, NoReturn, TypeAlias, TypeVar
 
 import steptime
 from steptime.api.rank import Call, Raised
-from steptime.errors import UsageError
+from steptime.errors import SteptimeError, UsageError
 from steptime.launch.function import LateError, Outcome, call_on_ranks
 from steptime.limits import LIMITS, MOST_RANKS_HERE, check_within
 from steptime.pickles import packed
@@ -61,6 +61,21 @@ def run(
     """
     _check(ranks, threads)
     return run_worlds(function, [(ranks, threads)], backend=backend, timeout=timeout)
+
+
+def answer_of_ranks(
+    function: Callable[[], T | None],
+    *,
+    ranks: int,
+    backend: Backend,
+    threads: int,
+    timeout: float | str,
+) -> T:
+    """What rank 0 returns of a function that is called on ranks as ``run`` does."""
+    found = run(function, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
+    if found is None:
+        raise SteptimeError("rank 0 brought no answer home; please report this")
+    return found
 
 
 def run_worlds(

@@ -24,7 +24,6 @@ from steptime.study.scale import Steps, recorded
 from steptime.study.scale_options import (
     Grid,
     LiveOptions,
-    asked_kind,
     live_job,
     make_grid,
     parse_counts,
@@ -39,6 +38,7 @@ from steptime.study.scale_simulated import (
     identity_of,
     simulate_at,
 )
+from steptime.timeline.efficiency import ScalingKind
 from steptime.train.options import DataOptions
 from steptime.workloads.spec import OptionsOfAnyRanks, StepSpec
 from steptime.workloads.sync import strategy_of_zero
@@ -136,7 +136,7 @@ def scale(
     ranks: int | str | Iterable[int] = (1, 2, 4),
     threads: int | Iterable[int] = 1,
     strategies: str | Sequence[str] = ("replicated", "overlapped"),
-    kind: Literal["strong", "weak"] | None = None,
+    kind: ScalingKind | None = None,
     baseline: str | None = None,
     cluster: Cluster | str | Path | None = None,
     backend: Literal["gloo", "nccl", "steptime"] = "gloo",
@@ -176,15 +176,8 @@ def scale(
     data = DataOptions(data=None if text is None else Path(text))
     spec = replace(spec_of({**step, "ranks": None}), model="" if model is None else str(model))
     where = None if cluster is None else cluster_of(cluster)
-    names = strategy_of_zero(spec.zero, spec.strategy) or strategies
-    spec = replace(spec, strategy=None, zero=None)
-    grid = make_grid(
-        _counts(ranks, "ranks"),
-        _counts(threads, "threads"),
-        names_of(names, where, backend),
-        asked_kind(strong=kind == "strong", weak=kind == "weak", simulated=where is not None),
-        baseline,
-    )
+    kind = kind or ("strong" if where is None else "weak")
+    grid, spec = grid_of(spec, ranks, threads, strategies, kind, baseline, where, backend)
     if where is None:
         from steptime.api.scaling_here import scaled_here  # which needs torch
 
@@ -193,6 +186,26 @@ def scale(
     refuse_live_options(live, data)
     with sweep.executor() as executor:
         return there(grid, with_model(spec), where, executor, sweep.kept(), track)
+
+
+def grid_of(
+    spec: StepSpec,
+    ranks: int | str | Iterable[int],
+    threads: int | str | Iterable[int],
+    strategies: str | Sequence[str],
+    kind: ScalingKind,
+    baseline: str | None,
+    cluster: Cluster | None,
+    backend: str = "",
+) -> tuple[Grid, StepSpec]:
+    """The grid that is asked for, and the step at its points, which has no strategy of its own.
+
+    Raises UsageError where there are no such ranks, threads, strategies or baseline.
+    """
+    names = names_of(strategy_of_zero(spec.zero, spec.strategy) or strategies, cluster, backend)
+    counts = _counts(ranks, "ranks"), _counts(threads, "threads")
+    grid = make_grid(*counts, names, kind, baseline)
+    return grid, replace(spec, strategy=None, zero=None)
 
 
 def _counts(numbers: int | str | Iterable[int], option: str) -> tuple[int, ...]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from steptime.api.devices import check_precision
 from steptime.api.results import Run, load
-from steptime.api.running import run
-from steptime.errors import SteptimeError, UsageError
+from steptime.api.running import answer_of_ranks
+from steptime.errors import UsageError
 from steptime.runs import run_folder
 from steptime.runs.record import Place
 from steptime.strategies import check_backend, strategy_named, trained_strategy
@@ -81,8 +81,7 @@ def train(
     ``tensor=2, batch=16, data="text.txt", checkpoint_every=50``. ``out``: the run's folder, which
     checkpoints need. ``log``: rank 0 prints how it goes.
 
-    Raises what ``st.run`` raises, UsageError where this cannot be trained, and SteptimeError where
-    the loss is no number.
+    Raises what ``st.run`` raises; UsageError where this cannot be; SteptimeError for a bad loss.
 
     >>> run = st.train(ranks=2, tensor=2, steps=3, batch=4, log=False)
     >>> run.record.place.world_size, len(run.record.validation)
@@ -110,13 +109,11 @@ def train(
         seed=seed,
     )
     check_training(asked, backend, ranks)
-    place = Place(world_size=ranks, threads=threads, backend=backend, launcher="steptime")
-    work = partial(_trained, asked, place, folder.absolute(), log=log)
     if out is not None:
         run_folder.create(folder)
-    found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
-    if found is None:
-        raise SteptimeError("rank 0 brought no figures home; please report this")
+    place = Place(world_size=ranks, threads=threads, backend=backend, launcher="steptime")
+    work = partial(_trained, asked, place, folder.absolute(), log=log)
+    found = answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
     return found if out is None else found.left(folder)
 
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steptime.api.cells import frame_of_rows, html_of, text_of
-from steptime.api.running import Backend, run
-from steptime.errors import SteptimeError, UsageError
+from steptime.api.running import Backend, answer_of_ranks
+from steptime.errors import UsageError
 from steptime.measure.options import BenchOptions
 from steptime.report.tune_lines import answer, contest_line, header
 from steptime.runs import run_folder
@@ -140,10 +140,7 @@ def tune(
 
     check_place(to_tune(options, how, op, algorithms, ranks), backend, ranks, ranks)
     work = partial(_tuned, options, how, op, algorithms, backend, threads)
-    found = run(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)[0]
-    if found is None:
-        raise SteptimeError("rank 0 brought no selection home; please report this")
-    return found
+    return answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
 
 
 def to_tune(

@@ -55,7 +55,7 @@ def proxy(
     if described is not None or model in ("list", "describe"):
         _tell_of_models(model, described, output)
         return 0
-    from steptime.replay.workload import check_here, proxy_of
+    from steptime.replay.workload import proxy_of
 
     def plan(size: int | None) -> "Proxy":
         return proxy_of(replace(step, model=model, ranks=size), asked)
@@ -69,6 +69,8 @@ def proxy(
         return 0
 
     def check(size: int) -> None:
+        from steptime.replay.backends import check_here
+
         planned = plan(size)
         check_here(planned, ranks.backend, ranks_here(size))
         if planned.cluster:

@@ -68,24 +68,20 @@ def scale(
         shows.
 
     """
-    from steptime.api.scaling import names_of, with_model
+    from steptime.api.scaling import grid_of, with_model
     from steptime.cluster.files import cluster_named
-    from steptime.study.scale_options import asked_kind, live_job, make_grid, parse_counts
-    from steptime.workloads.sync import strategy_of_zero
+    from steptime.study.scale_options import asked_kind, live_job
 
     kind = asked_kind(strong=strong, weak=weak, simulated=cluster is not None)
-    counts = parse_counts(ranks, "ranks"), parse_counts(live.threads, "threads")
-    names = strategy_of_zero(step.zero, step.strategy) or names
-    step = replace(step, strategy=None, zero=None)
-    if cluster is not None:
+    there = None if cluster is None else cluster_named(cluster)
+    asked = (ranks, live.threads, names, kind, baseline, there, live.backend)
+    grid, step = grid_of(replace(step, model=name or ""), *asked)
+    if there is not None:
         refuse_live_options(replace(live, threads="1"), replace(data, vocabulary=None))
-        spec = with_model(replace(step, model=name or "", vocabulary=data.vocabulary))
-        there = cluster_named(cluster)
-        grid = make_grid(*counts, names_of(names, there, ""), kind, baseline)
+        spec = with_model(replace(step, vocabulary=data.vocabulary))
         return _on_cluster(grid, spec, there, sweep, output)
     refuse_sweep_options(sweep)
-    options = live_job(replace(step, model=name or ""), data, live)
-    grid = make_grid(*counts, names_of(names, None, live.backend), kind, baseline)
+    options = live_job(step, data, live)
     of_ranks = RankOptions(backend=live.backend, timeout=live.timeout)
     if world := detect(os.environ):
         return _one_point(world, grid, options, of_ranks, output)

@@ -1,8 +1,10 @@
 """The transport and the stand-in for computing that a backend needs."""
 
+from steptime.host_memory import available_bytes
 from steptime.replay.run_options import Kind
 from steptime.replay.standin import StandIn, busy, nothing, sleep, sleep_exactly
 from steptime.replay.transport import ReplayTransport
+from steptime.replay.workload import Proxy, check_memory
 
 
 def check_backend(backend: str, here: int) -> None:
@@ -15,6 +17,12 @@ def check_backend(backend: str, here: int) -> None:
         from steptime.world.mpi import check_mpi
 
         check_mpi()
+
+
+def check_here(proxy: Proxy, backend: str, ranks_here: int) -> None:
+    """Raise UsageError where so many ranks of this host cannot replay it by a backend."""
+    check_backend(backend, ranks_here)
+    check_memory(proxy, backend, ranks_here, available_bytes())
 
 
 def transport_of(backend: str) -> ReplayTransport:

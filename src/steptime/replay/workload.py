@@ -8,10 +8,8 @@ from typing import TypeAlias
 from steptime.arrays import Ints
 from steptime.cluster import Cluster, cluster_named
 from steptime.errors import UsageError
-from steptime.host_memory import available_bytes
 from steptime.program import Compute, Program, check, match_calls
 from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record, program_bytes
-from steptime.replay.backends import check_backend
 from steptime.replay.demand import Demand, demands, predicted, scaled
 from steptime.replay.device import Device
 from steptime.replay.options import ProxyOptions
@@ -138,12 +136,6 @@ def _hosts(options: ProxyOptions, cluster: Cluster | None, ranks: int) -> Ints:
     if cluster:
         return cluster.host_of[cluster.placed(ranks)]
     return hosts_of(ranks, options.ranks_per_host)
-
-
-def check_here(proxy: Proxy, backend: str, ranks_here: int) -> None:
-    """Raise UsageError where so many ranks of this host cannot replay it by a backend."""
-    check_backend(backend, ranks_here)
-    check_memory(proxy, backend, ranks_here, available_bytes())
 
 
 def check_memory(proxy: Proxy, backend: str, ranks_here: int, available: int) -> None:
