@@ -15,6 +15,7 @@ from typing import Any
 
 import steptime as st
 from steptime.api.benchmarks import Benchmark
+from steptime.api.differences import Difference
 from steptime.api.emulating import Emulated
 from steptime.api.generating import Generated
 from steptime.api.machines import Host, MeasuredCluster
@@ -55,7 +56,7 @@ FUNCTIONS = (
         ),
     ),
     ("This machine", ("topo", "measure")),
-    ("Runs on disk", ("load", "generate")),
+    ("Runs on disk", ("load", "diff", "generate")),
     ("Data to train on", ("prepare",)),
     ("Lessons", ("lesson",)),
 )
@@ -73,7 +74,8 @@ RESULTS = (
         Emulated,
         Host,
     ),
-    *(MeasuredCluster, Generated, Prepared, NotebookLesson),
+    *(MeasuredCluster, Difference, Generated),
+    *(Prepared, NotebookLesson),
 )
 TRAINING = (ModelOptions, DataOptions, TrainOptions, ParallelOptions, RunOptions)
 HEAD = """# steptime in notebooks and scripts

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from steptime.api.benchmarks import bench as bench
     from steptime.api.checking import check as check
     from steptime.api.comparing import compare as compare
+    from steptime.api.differences import diff as diff
     from steptime.api.emulating import emulate as emulate
     from steptime.api.generating import generate as generate
     from steptime.api.lessons import lesson as lesson
@@ -44,6 +45,7 @@ _OFFERED = {
     "check": "checking",
     "cluster": "names",
     "compare": "comparing",
+    "diff": "differences",
     "emulate": "emulating",
     "generate": "generating",
     "lesson": "lessons",

@@ -1,10 +1,11 @@
-"""What functions take in several spellings: sizes, numbers of ranks, hosts."""
+"""What functions take in several spellings: sizes, parts, numbers of ranks, hosts."""
 
+import math
 from collections.abc import Iterable
 
 from steptime.errors import UsageError
 from steptime.limits import LIMITS, MOST_BYTES, MOST_RANKS, check_within, whole_number
-from steptime.units import parse_bytes
+from steptime.units import parse_bytes, parse_percentage
 
 
 def ranks_of(ranks: int | str | Iterable[int]) -> list[int]:
@@ -53,3 +54,12 @@ def bytes_of(ranks: int, nbytes: int | str | None) -> int:
     size = parse_bytes(nbytes) if isinstance(nbytes, str) else nbytes
     check_within("--bytes", size, 0, MOST_BYTES)
     return size
+
+
+def part_of(part: float | str, option: str) -> float:
+    """A part of something, as 0.05 or ``5%``; raises UsageError, naming the option."""
+    if isinstance(part, str):
+        return parse_percentage(part, option)
+    if not 0 <= part < math.inf:
+        raise UsageError(f"--{option} is {part}: write a part from 0 up, as 0.05 or '5%'")
+    return float(part)

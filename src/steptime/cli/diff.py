@@ -1,6 +1,5 @@
 """``diff``: Did the step time change?"""
 
-import os
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +10,10 @@ from steptime.cli.options import Flat, OutputOptions
 from steptime.cli.printing import say, say_json, writing
 from steptime.errors import UsageError
 from steptime.runs import run_folder
-from steptime.turns import limit_of
 from steptime.units import parse_percentage
 
 if TYPE_CHECKING:
-    from steptime.study.diff import Diff
-
-_PAIRS = 15
+    from steptime.api.differences import Difference
 
 
 def diff(
@@ -59,21 +55,17 @@ def diff(
 
     """
     limit = None if fail_over is None else parse_percentage(fail_over, "fail-over")
-    floor = None if run_to_run is None else parse_percentage(run_to_run, "run-to-run")
-    if against is None:
-        _refuse(("pairs", pairs), ("see", see), ("within", within), need="--against")
-        found = _two(words, strategy, floor)
-        if output.out is None:
-            return _answer(found, limit, output, {})
-        with run_folder.created(output.out) as out:
-            return _answer(found, limit, output, {"run": str(out)}, out)
-    _refuse(("run-to-run", run_to_run), need="one run of each")
-    limit_s = limit_of(within, see)
-    from steptime.ratios import MOST_PAIRS
-
-    part = None if see is None else parse_percentage(see, "see")
-    most = pairs if pairs is not None else _PAIRS if part is None else MOST_PAIRS
-    return _against(against, words, most, part, limit_s, strategy, limit, output)
+    if against is not None:
+        _refuse(("run-to-run", run_to_run), need="one run of each")
+        out = output.out or run_folder.default_path("diff", datetime.now())
+        turns = {"pairs": pairs, "see": see, "within": within}
+        return _answer(_taken(against, words, turns, strategy, out, output), limit, output, out)
+    _refuse(("pairs", pairs), ("see", see), ("within", within), need="--against")
+    found = _compared(words, strategy, run_to_run)
+    if output.out is None:
+        return _answer(found, limit, output)
+    with run_folder.created(output.out) as out:
+        return _answer(found.lying_in(out), limit, output, out)
 
 
 def _refuse(*given: tuple[str, Any], need: str) -> None:
@@ -82,103 +74,51 @@ def _refuse(*given: tuple[str, Any], need: str) -> None:
             raise UsageError(f"--{name} is about {need}, and there is none: leave it out")
 
 
-def _two(words: tuple[str, ...], strategy: str | None, run_to_run: float | None) -> "Diff":
-    from steptime.ratios import RUN_TO_RUN
-    from steptime.study.diff import diff as compare
-    from steptime.study.diff_runs import read_side
+def _compared(words: tuple[str, ...], strategy: str | None, run_to_run: str | None) -> "Difference":
+    from steptime.api.differences import diff as compare
 
     if len(words) != 2:
         raise UsageError(
             f"diff compares two runs and got {len(words)}: write steptime diff RUN_A RUN_B, or "
             "--against REVISION -- COMMAND"
         )
-    a, b = (read_side(word, strategy) for word in words)
-    if len(a) + len(b) > 2:
-        _refuse(("run-to-run", run_to_run), need="one run of each")
-    return compare(a, b, run_to_run=RUN_TO_RUN if run_to_run is None else run_to_run)
+    return compare(*words, strategy=strategy, run_to_run=run_to_run)
 
 
-def _against(
+def _taken(
     revision: str,
-    words: tuple[str, ...],
-    pairs: int,
-    see: float | None,
-    limit_s: float,
+    command: tuple[str, ...],
+    turns: dict[str, Any],
     strategy: str | None,
-    limit: float | None,
+    out: Path,
     output: OutputOptions,
-) -> int:
-    from steptime.ratios import LEAST_PAIRS
-    from steptime.study.diff import compared
-    from steptime.study.diff_against import (
-        check_command,
-        checkout,
-        resolve,
-        stoppable,
-        take_turns,
-        worktree,
-    )
-    from steptime.study.diff_runs import read_run
-    from steptime.world import detect
+) -> "Difference":
+    """What turns showed, with a bar of them; SIGTERM leaves no more behind than Ctrl-C does."""
+    from steptime.api.differences import diff_against
+    from steptime.study.diff_against import stoppable
 
-    if detect(os.environ):
-        raise UsageError("--against starts runs of its own: run it without a launcher")
-    if pairs < 2:
-        raise UsageError(f"--pairs is {pairs}: it takes 2 or more to see how runs vary")
-    if see == 0:
-        raise UsageError("--see is 0%, which no number of runs would show: write more, as 5%")
-    if see is not None and pairs < LEAST_PAIRS:
-        raise UsageError(
-            f"--pairs is {pairs}, and --see takes {LEAST_PAIRS} to know how many it needs: give as "
-            "many or more, or leave --pairs out"
-        )
-    check_command(words)
-    tree = checkout()
-    commit = resolve(tree, revision, words[0])
-    folder = run_folder.created(output.out or run_folder.default_path("diff", datetime.now()))
-    with (
-        folder as out,
-        stoppable(),
-        worktree(tree, commit) as other,
-        output.progress(0) as progress,
-    ):
-        bar = progress.add_task("", total=2 * pairs)
+    with writing(out), stoppable(), output.progress(0) as progress:
+        bar = progress.add_task("", total=None)
 
-        def tell(what: str) -> None:
-            progress.update(bar, description=what, advance=not what.startswith("A 1 "))
+        def tell(what: str, most: int) -> None:
+            first = what.startswith("A 1 ")
+            progress.update(bar, description=what, total=most, advance=not first)
 
-        sides = {"a": other, "b": tree.root / tree.source}
-        with writing(out):
-            folders = take_turns(sides, words, pairs, out, tell)
-            runs = ((read_run(of["a"], strategy), read_run(of["b"], strategy)) for of in folders)
-            found = compared(runs, see, limit_s)
-    facts = {"run": str(out), "against": revision, "commit": commit, "command": list(words)}
-    asked = {} if see is None else {"see": see}
-    return _answer(found, limit, output, facts | asked, out)
+        return diff_against(revision, *command, **turns, strategy=strategy, out=out, tell=tell)
 
 
 def _answer(
-    found: "Diff",
-    limit: float | None,
-    output: OutputOptions,
-    facts: dict[str, Any],
-    out: Path | None = None,
+    found: "Difference", limit: float | None, output: OutputOptions, out: Path | None = None
 ) -> int:
-    from steptime.report.diff_lines import print_diff
-    from steptime.report.diff_page import write_diff
-
-    failed = limit is not None and found.slower_by_more(limit)
-    record = found.record() | facts
+    """Leave what is to be left in ``out``, and print the answer."""
     if limit is not None:
-        record |= {"fail_over": limit, "failed": failed}
+        found = found.held_against(limit)
     if out is not None:
         with writing(out):
-            left = record | {"environment": run_folder.environment()}
-            run_folder.write_record(out, left)
-            write_diff(out / "report.html", left)
+            found.leave(out)
     if output.json:
-        say_json(record)
+        say_json(found.record)
     else:
-        told = output.rendered(lambda console: print_diff(console, record))
+        told = output.rendered(found.print)
         say(told + (f"\nrun: {out}\nreport: {out / 'report.html'}" if out else ""))
-    return int(failed)
+    return int(limit is not None and found.slower_by_more(limit))

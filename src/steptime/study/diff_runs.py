@@ -58,8 +58,12 @@ def read_side(text: str, strategy: str | None) -> list[TimedRun]:
     ``strategy``: which of several that ran. Raises UsageError where there is no run, one has no
     steps or cannot be read, or nothing says which strategy is meant.
     """
-    found = [run for part in text.split(",") for run in _folders(Path(part.strip()))]
-    return [read_run(folder, strategy) for folder in found]
+    return [run for part in text.split(",") for run in read_runs(Path(part.strip()), strategy)]
+
+
+def read_runs(path: Path, strategy: str | None) -> list[TimedRun]:
+    """The run of a folder, or those of a folder of runs; raises UsageError as ``read_side``."""
+    return [read_run(folder, strategy) for folder in _folders(path)]
 
 
 def _folders(path: Path) -> list[Path]:
@@ -71,20 +75,24 @@ def _folders(path: Path) -> list[Path]:
 def read_run(folder: Path, strategy: str | None) -> TimedRun:
     """One run, or the trace that other tools wrote of one; raises UsageError as ``read_side``."""
     if may_be_trace(folder):
-        return _timed_run(folder, *read_trace([folder]), strategy)
+        return timed_run(folder, *read_trace([folder]), strategy)
     raw = run_folder.read_record(folder)
     if not took_steps(raw):
         raise UsageError(
             f"{folder} is a run of {raw['verb']}, which times no steps that could be compared: "
             "give runs of train, compare, simulate or proxy"
         )
-    return _timed_run(folder, run_record(raw, str(folder)), None, strategy)
+    return timed_run(folder, run_record(raw, str(folder)), None, strategy)
 
 
-def _timed_run(
+def timed_run(
     folder: Path, record: RunRecord, timeline: Timeline | None, strategy: str | None
 ) -> TimedRun:
-    """``timeline``: that of the run, None for the one that its folder holds."""
+    """The steps of one run; raises UsageError as ``read_side``.
+
+    ``timeline``: that of the run, None for the one that its ``folder`` holds, which is otherwise
+    no more than what the run is called.
+    """
     if record.work.program and strategy is not None:
         raise UsageError(f"{folder} ran a proxy, which has no strategies: leave out --strategy")
     name = _chosen(folder, record.strategies, strategy)
