@@ -18,6 +18,7 @@ from steptime.api.benchmarks import Benchmark
 from steptime.api.differences import Difference
 from steptime.api.emulating import Emulated
 from steptime.api.generating import Generated
+from steptime.api.histories import HistoryResult
 from steptime.api.machines import Host, MeasuredCluster
 from steptime.api.pictures import Picture
 from steptime.api.planning import PlanResult
@@ -56,7 +57,7 @@ FUNCTIONS = (
         ),
     ),
     ("This machine", ("topo", "measure")),
-    ("Runs on disk", ("load", "diff", "generate")),
+    ("Runs on disk", ("load", "diff", "history", "generate")),
     ("Data to train on", ("prepare",)),
     ("Lessons", ("lesson",)),
 )
@@ -74,7 +75,7 @@ RESULTS = (
         Emulated,
         Host,
     ),
-    *(MeasuredCluster, Difference, Generated),
+    *(MeasuredCluster, Difference, HistoryResult, Generated),
     *(Prepared, NotebookLesson),
 )
 TRAINING = (ModelOptions, DataOptions, TrainOptions, ParallelOptions, RunOptions)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steptime.api.differences import diff as diff
     from steptime.api.emulating import emulate as emulate
     from steptime.api.generating import generate as generate
+    from steptime.api.histories import history as history
     from steptime.api.lessons import lesson as lesson
     from steptime.api.machines import measure as measure
     from steptime.api.machines import topo as topo
@@ -48,6 +49,7 @@ _OFFERED = {
     "diff": "differences",
     "emulate": "emulating",
     "generate": "generating",
+    "history": "histories",
     "lesson": "lessons",
     "load": "results",
     "measure": "machines",

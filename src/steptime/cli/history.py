@@ -33,17 +33,14 @@ def history(
         Also write a page that plots the figure over the revisions.
 
     """
-    from steptime.report.history_lines import print_history
-    from steptime.report.history_page import write_history
-    from steptime.runs import run_folder
-    from steptime.study.history import history as read
+    from steptime.api.histories import history as read
 
-    run = read(folder, figure).record() | {"environment": run_folder.environment()}
+    found = read(folder, figure)
     if html is not None:
         with writing(html):
-            write_history(html, run)
+            found.report(html)
     if printed.json:
-        say_json(run)
+        say_json(found.record)
         return
-    told = printed.rendered(lambda console: print_history(console, run))
+    told = printed.rendered(found.print)
     say(told + (f"\npage: {html}" if html else ""))
