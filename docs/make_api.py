@@ -17,6 +17,7 @@ import steptime as st
 from steptime.api.benchmarks import Benchmark
 from steptime.api.differences import Difference
 from steptime.api.emulating import Emulated
+from steptime.api.exporting import ExportedFiles
 from steptime.api.generating import Generated
 from steptime.api.histories import HistoryResult
 from steptime.api.machines import Host, MeasuredCluster
@@ -57,7 +58,7 @@ FUNCTIONS = (
         ),
     ),
     ("This machine", ("topo", "measure")),
-    ("Runs on disk", ("load", "diff", "history", "generate")),
+    ("Runs on disk", ("load", "diff", "history", "export", "generate")),
     ("Data to train on", ("prepare",)),
     ("Lessons", ("lesson",)),
 )
@@ -75,7 +76,7 @@ RESULTS = (
         Emulated,
         Host,
     ),
-    *(MeasuredCluster, Difference, HistoryResult, Generated),
+    *(MeasuredCluster, Difference, HistoryResult, ExportedFiles, Generated),
     *(Prepared, NotebookLesson),
 )
 TRAINING = (ModelOptions, DataOptions, TrainOptions, ParallelOptions, RunOptions)

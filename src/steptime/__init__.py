@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steptime.api.comparing import compare as compare
     from steptime.api.differences import diff as diff
     from steptime.api.emulating import emulate as emulate
+    from steptime.api.exporting import export as export
     from steptime.api.generating import generate as generate
     from steptime.api.histories import history as history
     from steptime.api.lessons import lesson as lesson
@@ -48,6 +49,7 @@ _OFFERED = {
     "compare": "comparing",
     "diff": "differences",
     "emulate": "emulating",
+    "export": "exporting",
     "generate": "generating",
     "history": "histories",
     "lesson": "lessons",
