@@ -26,6 +26,7 @@ from steptime.api.planning import PlanResult
 from steptime.api.proofs import Verification
 from steptime.api.results import Run
 from steptime.api.scaling import Scaling
+from steptime.api.submitting import Submission
 from steptime.api.sweeps import Cell, Sweep
 from steptime.api.tuning import Tuned
 from steptime.data.prepare import Prepared
@@ -59,6 +60,7 @@ FUNCTIONS = (
     ),
     ("This machine", ("topo", "measure")),
     ("Runs on disk", ("load", "diff", "history", "export", "generate")),
+    ("On a cluster's scheduler", ("submit",)),
     ("Data to train on", ("prepare",)),
     ("Lessons", ("lesson",)),
 )
@@ -76,7 +78,7 @@ RESULTS = (
         Emulated,
         Host,
     ),
-    *(MeasuredCluster, Difference, HistoryResult, ExportedFiles, Generated),
+    *(MeasuredCluster, Difference, HistoryResult, ExportedFiles, Generated, Submission),
     *(Prepared, NotebookLesson),
 )
 TRAINING = (ModelOptions, DataOptions, TrainOptions, ParallelOptions, RunOptions)

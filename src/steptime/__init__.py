@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from steptime.api.running import run as run
     from steptime.api.scaling import scale as scale
     from steptime.api.simulation import simulate as simulate
+    from steptime.api.submitting import submit as submit
     from steptime.api.sweeps import sweep as sweep
     from steptime.api.training import train as train
     from steptime.api.tuning import tune as tune
@@ -66,6 +67,7 @@ _OFFERED = {
     "show": "pictures",
     "simulate": "simulation",
     "step": "recording",
+    "submit": "submitting",
     "sweep": "sweeps",
     "topo": "machines",
     "train": "training",

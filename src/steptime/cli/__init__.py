@@ -59,7 +59,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as problem:
-        error = _told(problem)
+        error = told_error(problem)
         verb = words[0] if words and words[0] in verbs() else ""
         ours = words[: words.index("--")] if "--" in words else words
         tell_error(error, verb, as_json="--json" in ours)
@@ -67,7 +67,7 @@ def main() -> int:
     return result if isinstance(result, int) else 0
 
 
-def _told(problem: Exception) -> SteptimeError:
+def told_error(problem: Exception) -> SteptimeError:
     """What is said of it: one of ours as it is, a name that no file can have, else our mistake."""
     if isinstance(problem, SteptimeError):
         return problem

@@ -3,7 +3,7 @@
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from cyclopts import Parameter
 
@@ -132,6 +132,23 @@ class SubmitOptions:
                     f"--sbatch is {self.sbatch!r}, and {word!r} is no option: begin it with --"
                 )
         return found
+
+
+class JobOptions(TypedDict, total=False):
+    """The same for a function that takes them by name, but for the scheduler, of which is one."""
+
+    nodes: int
+    ranks_per_node: int | None
+    gpus_per_node: int | None
+    cpus_per_rank: int | None
+    time: str | None
+    notice: str
+    partition: str | None
+    account: str | None
+    name: str | None
+    setup: str | None
+    requeue: bool | None
+    sbatch: str | None
 
 
 def quoted(word: str) -> str:
