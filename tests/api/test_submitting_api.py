@@ -139,6 +139,7 @@ def test_of_a_job_that_was_not_sent_nothing_can_be_asked(there: Path) -> None:
     assert not (there / "cancelled").exists()
 
 
+@pytest.mark.slow
 def test_a_training_on_two_nodes_comes_back_as_a_run(slurm: list[str], tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("where the time of a step goes\n" * 200)
     done = subprocess.run(

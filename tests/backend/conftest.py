@@ -8,7 +8,8 @@ from steptime.backend.host import kernel
 
 KERNELS = [
     pytest.param("c", marks=pytest.mark.skipif(not kernel.is_built(), reason="no C was built")),
-    "python",
+    # Where C serves, it is what users meet; that Python does the same test_parity_of_kernels tells.
+    pytest.param("python", marks=[pytest.mark.slow] if kernel.is_built() else []),
 ]
 
 

@@ -156,6 +156,7 @@ def test_under_a_launcher_it_is_told_when_it_is_read(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "run.json").exists()
 
 
+@pytest.mark.slow
 def test_calls_in_quick_succession_do_not_deadlock_and_what_they_let_go_is_not_kept(
     tmp_path: Path,
 ) -> None:

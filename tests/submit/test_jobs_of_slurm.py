@@ -42,6 +42,7 @@ def text(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_comparison_on_two_nodes_ends_with_its_run(slurm: list[str], text: Path) -> None:
     asked = "--nodes 2 --ranks-per-node 1 --time 10min --out job"
     compare = f"compare {TINY} --steps 2 --warmup 0 --strategies replicated,server"

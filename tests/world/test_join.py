@@ -155,9 +155,10 @@ def test_an_interface_that_is_not_there_is_one_sentence(monkeypatch) -> None:
     ("rank_0", "sentence"),
     [
         ("import os; os._exit(3)", "rank 1 lost contact: another rank died"),
-        (
+        pytest.param(
             "import time; time.sleep(600)",
             "rank 1 waited 15 s for another rank, which hangs or runs an",
+            marks=pytest.mark.slow,
         ),
     ],
 )
