@@ -23,6 +23,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return ended.json["cells"]
 
 
+@pytest.mark.slow
 def test_a_study_that_is_killed_goes_on_where_it_stopped(
     alone: list[dict[str, Any]], tmp_path: Path
 ) -> None:
