@@ -1,6 +1,6 @@
 """The nine-rank run, live on emulated hosts: measured, predicted, and the origin's time.
 
-    python benchmarks/emulated_nine.py [--hosts 5] [--share 1/16] [--dilation 100] [--csv FILE]
+    python benchmarks/emulated_nine.py [--hosts 5] [--share 1/16] [--dilation 400] [--csv FILE]
 
 The strategies of the preset marenostrum5-nine run on hosts of its cluster that this machine
 emulates, 10 GB/s each way and slower by the dilation: two workers a host and, where there is a
@@ -12,6 +12,8 @@ by the algorithm that the preset names, on the backend steptime, over TCP.
 takes beside its bytes (half of a round trip of 4 bytes), and what a socket holds (by how much
 earlier than its receiver the sender of one long message is done). *Predicted*: the step, at
 fidelity ``message``.
+*Busy* is the part of the time for which the processors of this machine worked: they carry the bytes
+of all hosts, and the slower the links are made, the less they are what a step waits for.
 The origin's server also spent 102 ms adding up what came; here processors add, and links do not
 wait for them, so that the prediction leaves it out.
 """
@@ -23,6 +25,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from statistics import median
 
@@ -51,7 +54,7 @@ ORIGIN = {"server": 720.0}
 
 @dataclass(frozen=True)
 class Row:
-    """One strategy: a step in seconds, measured and predicted."""
+    """One strategy: a step in seconds, measured and predicted, with processors that busy."""
 
     strategy: str
     hosts: int
@@ -59,6 +62,7 @@ class Row:
     share: str
     measured: float
     predicted: float
+    busy: float
 
     @property
     def error(self) -> float:
@@ -117,6 +121,7 @@ def as_rank(number: int, hosts: int, share: Fraction) -> None:
     first, second = 0, WORKERS_A_HOST  # on different hosts
     trips = round_trips(transport.world, first, second)
     early = held(transport.world, first, second)
+    before = processor_ticks()
     done = replay(
         case.program,
         transport,
@@ -125,10 +130,20 @@ def as_rank(number: int, hosts: int, share: Fraction) -> None:
         compute=stand_in("sleep"),
         device=Device(flops=None, memory=None),
     )
+    busy = np.subtract(processor_ticks(), before)
     everyone = transport.world.gather(np.diff(done.bounds))
     if dist.get_rank() == 0:
-        print(json.dumps({"steps": everyone.max(axis=0).tolist(), "trips": trips, "held": early}))
+        steps = everyone.max(axis=0).tolist()
+        found = {"steps": steps, "trips": trips, "held": early, "busy": [busy[0] / busy[1]]}
+        print(json.dumps(found))
     dist.destroy_process_group()
+
+
+def processor_ticks() -> tuple[int, int]:
+    """Ticks for which the processors of this machine have worked, and all ticks."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)
 
 
 def cluster_of(hosts: int) -> str:
@@ -140,12 +155,12 @@ def cluster_of(hosts: int) -> str:
 
 
 def run(
-    case: Case, number: int, file: Path, asked: argparse.Namespace
+    case: Case, number: int, file: Path, share: str, asked: argparse.Namespace
 ) -> Mapping[str, list[float]]:
     environ = [f"STEPTIME_{kind.upper()}={name}" for kind, name in case.algorithms.items()]
     emulate = [sys.executable, "-m", "steptime", "emulate", str(file), "--quiet"]
     options = ["--ranks", str(case.program.ranks), "--time-dilation", str(asked.dilation)]
-    itself = [sys.executable, __file__, "--as-rank", str(number), "--share", asked.share]
+    itself = [sys.executable, __file__, "--as-rank", str(number), "--share", share]
     itself += ["--hosts", str(asked.now)]
     done = subprocess.run(
         [*emulate, *options, "--start", "ranks", "--", "env", *environ, *itself],
@@ -155,15 +170,15 @@ def run(
     return dict(json.loads(done.stdout))
 
 
-def rows(hosts: int, asked: argparse.Namespace) -> Iterator[Row]:
+def rows(hosts: int, share: str, asked: argparse.Namespace) -> Iterator[Row]:
     asked.now = hosts
     file = Path(asked.folder, f"nine-{hosts}.toml")
     file.write_text(cluster_of(hosts))
     cluster = cluster_named(str(file))
-    for number, case in enumerate(cases(hosts, Fraction(asked.share))):
+    for number, case in enumerate(cases(hosts, Fraction(share))):
         if asked.only and case.name not in asked.only:
             continue
-        found = run(case, number, file, asked)
+        found = run(case, number, file, share, asked)
         predicted = simulate(
             case.program,
             calibrated(cluster, median(found["trips"]), median(found["held"])),
@@ -174,9 +189,10 @@ def rows(hosts: int, asked: argparse.Namespace) -> Iterator[Row]:
             case.name,
             hosts,
             case.program.ranks,
-            asked.share,
+            share,
             median(found["steps"]),
             float(predicted),
+            found["busy"][0],
         )
 
 
@@ -193,26 +209,27 @@ def calibrated(cluster: Cluster, latency: float, early: float) -> Cluster:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[5])
-    parser.add_argument("--share", default="1/16")
-    parser.add_argument("--dilation", type=float, default=100.0)
+    parser.add_argument("--share", nargs="+", default=["1/16"])
+    parser.add_argument("--dilation", type=float, default=400.0)
     parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--folder", default="/tmp")  # noqa: S108
     parser.add_argument("--as-rank", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.as_rank is not None:
-        as_rank(asked.as_rank, asked.hosts[0], Fraction(asked.share))
+        as_rank(asked.as_rank, asked.hosts[0], Fraction(asked.share[0]))
         return
     found = []
-    print(f"{'':<24}{'hosts':>5} {'ranks':>5} {'measured':>11} {'predicted':>11} {'error':>8}")
-    for hosts in asked.hosts:
-        for row in rows(hosts, asked):
+    print(f"{'':<24}hosts ranks share    measured   predicted    error  busy")
+    for hosts, share in product(asked.hosts, asked.share):
+        for row in rows(hosts, share, asked):
             found.append(row)
             origin = ORIGIN.get(row.strategy) if row.hosts == 5 else None
-            told = f"  the origin, whole: {origin:g} ms" if origin else ""
+            told = f"  origin, whole: {origin:g} ms" if origin else ""
             print(
-                f"{row.strategy:<24}{row.hosts:>5} {row.ranks:>5} {1e3 * row.measured:>8.2f} ms "
-                f"{1e3 * row.predicted:>8.2f} ms {row.error:>+8.1%}{told}",
+                f"{row.strategy:<24}{row.hosts:>5} {row.ranks:>5} {share:>5} "
+                f"{1e3 * row.measured:>8.2f} ms {1e3 * row.predicted:>8.2f} ms {row.error:>+8.1%} "
+                f"{row.busy:>5.0%}{told}",
                 flush=True,
             )
     errors = sorted(abs(row.error) for row in found)
