@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steptime.api.cells import frame_of_rows, html_of
-from steptime.api.running import Backend, answer_of_ranks
+from steptime.api.running import Backend, answer_of_ranks, started_here
 from steptime.errors import SteptimeError, UsageError
 from steptime.measure.options import BenchOptions
 from steptime.measure.table import flat
@@ -145,10 +145,7 @@ def _measured(
         return None
     neighbours = session.machine.message if session.machine else None
     where = {
-        "backend": backend,
-        "ranks": transport.ranks,
-        "threads": threads,
-        "launcher": "steptime",
+        **started_here(transport.ranks, backend, threads),
         "library": transport.library,
     }
     return Benchmark(

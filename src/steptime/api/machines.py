@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from steptime import files
 from steptime.api.cells import html_of, text_of
-from steptime.api.running import Backend, answer_of_ranks
+from steptime.api.running import Backend, answer_of_ranks, started_here
 from steptime.errors import UsageError
 from steptime.runs import run_folder
 
@@ -219,12 +219,7 @@ def _measured(backend: str, threads: int, calls: bool) -> MeasuredCluster | None
     from steptime.measure.place import make_transport
 
     transport = make_transport(backend)
-    where = {
-        "backend": backend,
-        "ranks": transport.ranks,
-        "threads": threads,
-        "launcher": "steptime",
-    }
+    where = started_here(transport.ranks, backend, threads)
     return measured(transport, where, transport.ranks, lambda _: None, calls=calls)
 
 

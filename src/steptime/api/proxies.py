@@ -21,7 +21,7 @@ from steptime.study.simulated_proxy import check_simulated, simulate_proxy, simu
 from steptime.workloads.spec import StepOptions, StepSpec
 
 RANKS = 4
-"""Ranks where neither the caller nor a cluster says how many."""
+"""Ranks where nothing is said."""
 
 
 def proxy(

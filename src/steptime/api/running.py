@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
 import steptime
 from steptime.api.rank import Call, Raised
@@ -76,6 +76,11 @@ def answer_of_ranks(
     if found is None:
         raise SteptimeError("rank 0 brought no answer home; please report this")
     return found
+
+
+def started_here(ranks: int, backend: str, threads: int) -> dict[str, Any]:
+    """Where a measurement was made, for its record, on ranks that ``run`` started."""
+    return {"backend": backend, "ranks": ranks, "threads": threads, "launcher": "steptime"}
 
 
 def run_worlds(

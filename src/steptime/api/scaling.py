@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from steptime.api.cells import Track, frame_of_rows, html_of, text_of, untracked
+from steptime.api.comparing import chosen_strategies, possible
 from steptime.api.pictures import cluster_of
 from steptime.api.simulation import spec_of
 from steptime.cluster import Cluster
@@ -18,7 +19,6 @@ from steptime.runs import run_folder
 from steptime.runs.codec import decoded
 from steptime.runs.record import Work
 from steptime.runs.scale import ScaleCell, ScaleRecord, scale_json
-from steptime.strategies import live_strategies, live_strategy
 from steptime.study.cases import Asked, able_strategies
 from steptime.study.scale import Steps, recorded
 from steptime.study.scale_options import (
@@ -224,13 +224,11 @@ def names_of(names: str | Sequence[str], cluster: Cluster | None, backend: str) 
 
     Raises UsageError for one that nobody can train under here, where nothing is simulated.
     """
-    if names != "all":
-        asked = list(dict.fromkeys(names.split(",") if isinstance(names, str) else names))
-        return asked if cluster else [live_strategy(name).name for name in asked]
-    if cluster is not None:
+    if cluster is None:
+        return [one.name for one in chosen_strategies(names) or possible(backend)]
+    if names == "all":
         return able_strategies(cluster)
-    memory = backend != "nccl"
-    return [one.name for one in live_strategies().values() if memory or not one.in_shared_memory]
+    return list(dict.fromkeys(names.split(",") if isinstance(names, str) else names))
 
 
 def there(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from steptime.api.cells import frame_of_rows, html_of, text_of
-from steptime.api.running import Backend, answer_of_ranks
+from steptime.api.running import Backend, answer_of_ranks, started_here
 from steptime.errors import UsageError
 from steptime.measure.options import BenchOptions
 from steptime.report.tune_lines import answer, contest_line, header
@@ -201,12 +201,7 @@ def _tuned(
     from steptime.measure.place import make_transport
 
     transport = make_transport(backend)
-    where = {
-        "backend": backend,
-        "ranks": transport.ranks,
-        "threads": threads,
-        "launcher": "steptime",
-    }
+    where = started_here(transport.ranks, backend, threads)
     bench = to_tune(options, how, op, algorithms, transport.ranks)
     return tuned(transport, bench, where, lambda _: None)
 
