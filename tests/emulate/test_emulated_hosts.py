@@ -97,6 +97,14 @@ def test_hosts_differ_in_all_that_tells_hosts_apart(cluster: str) -> None:
     assert not Path("/dev/shm/mine").exists()
 
 
+def test_hosts_have_the_congestion_control_that_is_asked_for(cluster: str) -> None:
+    files = "/proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_limit_output_bytes"
+    ran = emulate(cluster, "sh", "-c", f"cat {files}", options="--congestion-control reno")
+    control, limit = ran.stdout.split()
+    assert control == "reno" == answer(ran)["congestion_control"]
+    assert 1e4 < int(limit) < 1e5
+
+
 def test_a_command_is_started_as_every_rank(cluster: str) -> None:
     told = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
     code = (

@@ -1,8 +1,11 @@
 """What stands in for a cluster: hosts, ranks, rates, how commands are started, faults."""
 
+from pathlib import Path
+
 import pytest
 
 from steptime.cluster import cluster_named
+from steptime.emulate import tcp
 from steptime.emulate.ceiling import check_ceiling
 from steptime.emulate.faults import Fault, parse_faults
 from steptime.emulate.planning import plan_of, start_of
@@ -31,6 +34,29 @@ def test_what_is_not_emulated_is_told() -> None:
     plan = plan_of(cluster_named("dgx-h100-pod:hosts=2"), ["true"], dilation=1000)
     assert plan.hosts[0].out.rate == 8 * 48e9 / 1000  # all NICs of a host together
     assert [note.split()[0:2] for note in plan.notes] == [["Of", "the"], ["The", "8"]]
+
+
+def test_tcp_is_not_what_this_machine_happens_to_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = tmp_path / "allowed"
+    monkeypatch.setattr(tcp, "_ALLOWED", allowed)
+    for text, usual in (("reno bbr\n", "reno"), ("reno cubic\n", "cubic"), ("bbr\n", "bbr")):
+        allowed.write_text(text)
+        assert tcp.congestion_control() == usual
+    allowed.write_text("reno bbr\n")
+    assert tcp.congestion_control("bbr") == "bbr"
+    with pytest.raises(UsageError, match="--congestion-control cubic is none"):
+        plan_of(cluster_named("office-10gbe:hosts=2"), ["true"], congestion="cubic")
+
+
+def test_a_connection_may_queue_little_and_links_are_never_idle() -> None:
+    cluster = cluster_named("office-10gbe:hosts=2")
+    for dilation in (1.0, 50.0):
+        (host, _) = plan_of(cluster, ["true"], dilation=dilation).hosts
+        found = tcp.settings(host, "reno", dilation)
+        assert int(found["tcp_limit_output_bytes"]) == host.out.at_once == 2 * host.out.burst
+        assert ("tcp_slow_start_after_idle" in found) == (dilation > 1)
 
 
 @pytest.mark.parametrize(

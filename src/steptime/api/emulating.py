@@ -62,6 +62,7 @@ def emulate(
     ranks: int | None = None,
     start: Start | None = None,
     time_dilation: float = 1.0,
+    congestion_control: str | None = None,
     faults: str = "",
     tell: Callable[[str], None] | None = None,
 ) -> Emulated:
@@ -72,9 +73,10 @@ def emulate(
     what it prints goes where this process's own does. ``ranks``: default one on every place.
     ``start``: ranks starts the command as each rank, with torchrun's variables; hosts once on each
     host, as torchrun wants it; once on host 0 alone, as mpirun wants it; default: by what it is.
-    ``time_dilation``: by what links are slower than the cluster's. ``faults``: what happens to
-    links meanwhile, as in "host1 down at 10s for 5s". ``tell`` is given what is set up, a sentence
-    each, before the command starts.
+    ``time_dilation``: by what links are slower than the cluster's.
+    ``congestion_control``: TCP's there, default cubic, else reno. ``faults``: what happens to links
+    meanwhile, as in "host1 down at 10s for 5s". ``tell`` is given what is set up, a sentence each,
+    before the command starts.
 
     Raises UsageError where the cluster has one host, or this machine cannot stand in for it.
 
@@ -91,6 +93,7 @@ def emulate(
         start=start,
         dilation=time_dilation,
         faults=parse_faults(faults),
+        congestion=congestion_control,
     )
     if tell is not None:
         for sentence in sentences_before(plan):

@@ -60,6 +60,7 @@ def emulate(
         ranks=options.ranks,
         start=options.start,
         time_dilation=options.time_dilation,
+        congestion_control=options.congestion_control,
         faults=options.faults,
         tell=tell,
     )

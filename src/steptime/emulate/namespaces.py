@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import which
 
@@ -47,10 +47,11 @@ def isolated(command: Sequence[str]) -> list[str]:
     return [*made, *command]
 
 
-def new_host(name: str, machine_id: str) -> int:
+def new_host(name: str, machine_id: str, tcp: Mapping[str, str]) -> int:
     """Start the process that holds a host's namespaces; its number. It ends with this one.
 
-    The host has this name, a machine id and boot id of its own, and an empty /dev/shm.
+    The host has this name, a machine id and boot id of its own, and an empty /dev/shm. ``tcp`` is
+    what files of /proc/sys/net/ipv4 are set to, as far as its kernel has them.
     """
     ready, told = os.pipe()
     number = os.fork()
@@ -65,6 +66,10 @@ def new_host(name: str, machine_id: str) -> int:
         _checked(_libc().unshare(sum(_KINDS.values())))
         socket.sethostname(name)
         _own_files(machine_id)
+        for setting, text in tcp.items():
+            file = Path("/proc/sys/net/ipv4", setting)
+            if file.exists():
+                file.write_text(text)
         os.write(told, b"ready")
         os.close(told)
         for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -21,6 +21,10 @@ class EmulateOptions:
     """By what links are slower than the cluster's. Clocks of steptime's ranks go slower by as much,
     so that what they tell is the cluster's time."""
 
+    congestion_control: str | None = None
+    """TCP's congestion control on every host, of those that the kernel lets namespaces have; not
+    the one this machine is set to. Default: cubic, else reno."""
+
     faults: str = ""
     """What happens to links meanwhile: host3 down at 10s for 5s; link host1 rate/10 at 20s; loss
     host2 1% at 30s. In seconds of this machine since the command was started."""

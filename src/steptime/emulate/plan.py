@@ -39,6 +39,15 @@ class Shape:
         """Bytes that the bucket holds."""
         return max(_FRAMES * (MTU + 50), math.ceil(self.wire_rate * _LATE_S))
 
+    @property
+    def at_once(self) -> int:
+        """Bytes of one connection that wait for the link: enough that it is never idle.
+
+        A real host's queue is fair (fq_codel, systemd's default), so that a short message passes a
+        long one's bytes. The one queue here is not: so it gets few of each connection.
+        """
+        return 2 * self.burst
+
 
 @dataclass(frozen=True)
 class Host:
@@ -67,6 +76,9 @@ class Plan:
     start: Start
     folder: str
     faults: tuple[Fault, ...] = ()
+    congestion: str = "reno"
+    """The congestion control of TCP on every host."""
+
     notes: tuple[str, ...] = ()
     """What of the cluster is not emulated, each in a sentence."""
 

@@ -10,6 +10,7 @@ from steptime.cluster import Cluster, Fabric
 from steptime.cluster.fabrics.wiring import host_names
 from steptime.emulate.faults import Fault
 from steptime.emulate.plan import Host, Plan, Shape, Start
+from steptime.emulate.tcp import congestion_control
 from steptime.errors import UsageError
 from steptime.limits import MOST_RANKS_HERE, check_within
 from steptime.units import format_rate
@@ -28,12 +29,14 @@ def plan_of(
     start: Start | None = None,
     dilation: float = 1.0,
     faults: Sequence[Fault] = (),
+    congestion: str | None = None,
 ) -> Plan:
     """What stands in for a cluster, or for as much of it as ``ranks`` need (default: all of it).
 
     Each host gets one link each way, of the rates of its NICs together divided by ``dilation``.
-    Raises UsageError where the cluster has one host, more ranks are asked for than places, or more
-    of either than a machine can hold.
+    ``congestion``: the congestion control of TCP there (default: cubic, or reno).
+    Raises UsageError where the cluster has one host, more ranks are asked for than places, more of
+    either than a machine can hold, or a congestion control that this kernel refuses.
     """
     if cluster.network is None:
         raise UsageError(
@@ -78,6 +81,7 @@ def plan_of(
         start=start or start_of(command),
         folder=os.getcwd(),  # noqa: PTH109  (a text, which is sent to another process)
         faults=tuple(faults),
+        congestion=congestion_control(congestion),
         notes=tuple(_notes(cluster.network, cluster.hosts)),
     )
 

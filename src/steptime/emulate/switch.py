@@ -22,6 +22,7 @@ from steptime.emulate.namespaces import bind, mount_memory, new_host
 from steptime.emulate.plan import Plan
 from steptime.emulate.processes import start, wanted, watch
 from steptime.emulate.remote import on_terminal
+from steptime.emulate.tcp import settings
 from steptime.emulate.told import Told, kept_file
 from steptime.emulate.wires import Wires, nft_program
 from steptime.errors import SteptimeError
@@ -51,7 +52,11 @@ def _run(plan: Plan, control: socket.socket) -> dict[str, Any]:
         nft_program()
     _names(plan)
     holders = {
-        host.name: new_host(host.name, md5(host.name.encode()).hexdigest())  # noqa: S324
+        host.name: new_host(
+            host.name,
+            md5(host.name.encode()).hexdigest(),  # noqa: S324
+            settings(host, plan.congestion, plan.dilation),
+        )
         for host in plan.hosts
     }
     wires = Wires(holders)

@@ -20,7 +20,7 @@ def sentences_before(plan: Plan) -> Iterator[str]:
     slower = f", {plan.dilation:g} times slower than its own" if plan.dilation != 1 else ""
     yield (
         f"{plan.cluster}: {len(hosts)} hosts, {plan.world_size} ranks; "
-        f"links of {rates} each way{slower}"
+        f"links of {rates} each way{slower}; TCP by {plan.congestion}"
     )
     yield from plan.notes
 
@@ -61,6 +61,7 @@ def record(plan: Plan, answer: Answer) -> dict[str, Any]:
         "started": plan.start,
         "status": answer.status,
         "time_dilation": plan.dilation,
+        "congestion_control": plan.congestion,
         "ceiling_bytes_per_s": answer.ceiling,
         "latency_s": answer.latency,
         "links": [

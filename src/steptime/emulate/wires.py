@@ -27,6 +27,9 @@ _PORT_QUEUE = 1 << 20
 much one port of a shallow switch may take of its memory (Alizadeh et al., "Data Center TCP",
 SIGCOMM 2010, section 2.3.1, has 700 kB of 4 MB)."""
 
+_LONGEST_SEGMENT = 1 << 16
+"""Bytes of the longest segment that TCP hands to a device."""
+
 _BRIDGE = "switch"
 
 
@@ -60,6 +63,9 @@ class Wires:
         self._bucket(self._here, _port(host.name), host.back, _PORT_QUEUE)
         with _within(self._holders[host.name]) as there:
             self._bucket(there, "eth0", host.out, _HOST_QUEUE)
+            # A bucket takes segments that TCP left to the device to cut; no longer ones than this.
+            longest = min(host.out.at_once, _LONGEST_SEGMENT)
+            there.link("set", index=self._number(there, "eth0"), gso_max_size=longest)
 
     def begin(self, fault: Fault, host: Host) -> None:
         """Let a fault happen; raises UsageError where the kernel cannot."""
