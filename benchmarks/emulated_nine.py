@@ -8,10 +8,12 @@ server, it alone on the first. Messages and computing both have the same share o
 that the shape of a step stays as it was. Every rank replays its program; its collectives are made
 by the algorithm that the preset names, on the backend steptime, over TCP.
 
-*Given*: the links' rates and the times of computing. *Calibrated*: two figures, what a message
-takes beside its bytes (half of a round trip of 4 bytes), and what a socket holds (by how much
-earlier than its receiver the sender of one long message is done). *Predicted*: the step, at
-fidelity ``message``.
+*Given*: the links' rates, the times of computing, and that ranks agree on each call before data
+moves, which the program that is predicted has as a barrier. *Calibrated*: two figures, what a
+message takes beside its bytes (half of a round trip of 4 bytes), and what a socket holds (by how
+much earlier than its receiver the sender of one long message is done). *Predicted*: the step, at
+fidelity ``message``. Within a host nothing is shaped, and 1 TB/s is given: this machine's memory,
+by slow clocks.
 *Busy* is the part of the time for which the processors of this machine worked: they carry the bytes
 of all hosts, and the slower the links are made, the less they are what a step waits for.
 The origin's server also spent 102 ms adding up what came; here processors add, and links do not
@@ -22,7 +24,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -35,7 +37,7 @@ from emulated_shared import write_csv
 
 from steptime.cluster import Cluster, cluster_named
 from steptime.cluster.what_if import parse_what_if, what_if
-from steptime.program import Compute, Op, Program
+from steptime.program import Collective, Compute, Op, Program
 from steptime.replay.demand import scaled
 from steptime.simulate.step import simulate
 from steptime.workloads.data_parallel import data_parallel
@@ -103,6 +105,24 @@ def shrunk(program: Program, share: Fraction) -> Program:
     return scaled(replace(program, lists=lists), share)
 
 
+def agreed(program: Program) -> Program:
+    """The program with a barrier before each collective, as the backend has its ranks agree."""
+
+    def agreeing(ops: Sequence[Op]) -> tuple[Op, ...]:
+        collectives = np.cumsum([isinstance(op, Collective) for op in ops])
+        place = [number + int(before) for number, before in enumerate(collectives)]
+        made: list[Op] = []
+        for op in ops:
+            after = tuple(place[one] - (one < 0) * (place[-1] + 1) for one in op.after)
+            if isinstance(op, Collective):
+                made.append(replace(op, name="agree", kind="barrier", nbytes=0, after=after))
+                after = (len(made) - 1,)
+            made.append(replace(op, after=after))
+        return tuple(made)
+
+    return replace(program, lists=tuple(map(agreeing, program.lists)))
+
+
 def as_rank(number: int, hosts: int, share: Fraction) -> None:
     """Be a rank of one strategy; rank 0 prints the seconds of its steps and of round trips."""
     import torch
@@ -149,6 +169,7 @@ def processor_ticks() -> tuple[int, int]:
 def cluster_of(hosts: int) -> str:
     """The preset's cluster with so many hosts, as a file's text: the first is the server's."""
     text = CLUSTER_FILE.read_text().replace("count = 5", f"count = {hosts}")
+    text = text.replace('"20GB/s"', '"1000GB/s"')  # nothing is shaped there, and time is dilated
     workers = [f"{host}.{local}" for host in range(1, hosts) for local in range(WORKERS_A_HOST)]
     order = ", ".join(f'"{place}"' for place in (*workers, "0.0"))
     return text.partition("[placement]")[0] + f"[placement]\norder = [{order}]\n"
@@ -180,7 +201,7 @@ def rows(hosts: int, share: str, asked: argparse.Namespace) -> Iterator[Row]:
             continue
         found = run(case, number, file, share, asked)
         predicted = simulate(
-            case.program,
+            agreed(case.program),
             calibrated(cluster, median(found["trips"]), median(found["held"])),
             algorithms=case.algorithms,
             steps=STEPS,

@@ -1,7 +1,9 @@
 """Schedules carried out by threads as ranks, on NumPy vectors."""
 
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
+from time import sleep
 
 import numpy as np
 import pytest
@@ -10,10 +12,13 @@ from steptime.collectives import algorithm, all_algorithms, schedule, send, toge
 from steptime.collectives.execute import execute, local_rounds, slot_offsets
 
 DEADLINE_S = 600
+LATE_S = 0.005
 
 
 class Threads:
     """The transport of one of several threads; a message that is sent is copied and queued."""
+
+    early = False
 
     def __init__(self, rank, queues):
         self.rank, self.queues = rank, queues
@@ -30,12 +35,42 @@ class Threads:
 
         return wait
 
+    def close(self):
+        pass
+
+
+class Background:
+    """A transport whose messages leave late and land as soon as they can, behind one's back."""
+
+    early = True
+
+    def __init__(self, rank, queues):
+        self.rank, self.queues = rank, queues
+        self.threads = defaultdict(lambda: ThreadPoolExecutor(1))  # by peer: in order
+
+    def send(self, vector, to):
+        def leave():
+            sleep(LATE_S * (2 - self.rank % 3))
+            self.queues[self.rank, to].put(vector.copy())
+
+        return self.threads["to", to].submit(leave).result
+
+    def receive(self, vector, source):
+        def land():
+            vector[:] = self.queues[source, self.rank].get(timeout=DEADLINE_S)
+
+        return self.threads["from", source].submit(land).result
+
+    def close(self):
+        for threads in self.threads.values():
+            threads.shutdown()
+
 
 def add(into, other):
     into += other
 
 
-def carried_out(one, memories, reduce=add):
+def carried_out(one, memories, reduce=add, transport=Threads):
     """Carry the schedule out on the ranks' memories, in place."""
     ranks = range(one.ranks)
     queues = {(src, dst): SimpleQueue() for src in ranks for dst in ranks}
@@ -46,14 +81,16 @@ def carried_out(one, memories, reduce=add):
         memory = np.zeros(offsets[-1], memories[rank].dtype)
         memory[:elements] = memories[rank]
         rounds = local_rounds(one, rank)
+        messages = transport(rank, queues)
         execute(
             rounds,
             memory,
             offsets,
-            Threads(rank, queues),
+            messages,
             reduce,
             lambda n: np.empty(n, memory.dtype),
         )
+        messages.close()
         return memory
 
     with ThreadPoolExecutor(one.ranks) as pool:
@@ -98,6 +135,38 @@ def test_every_algorithm_does_what_its_collective_says(ranks):
         for elements in (0, 1, ranks - 1, ranks, 1000):
             data = generator.integers(-1000, 1000, (ranks, elements))
             check(one, data, carried_out(one, data))
+
+
+@pytest.mark.parametrize("ranks", (2, 5, 8))
+def test_messages_that_arrive_a_round_early_disturb_nothing(ranks):
+    generator = np.random.default_rng(ranks)
+    for shipped in filter(lambda a: a.serves(ranks), all_algorithms()):
+        one = schedule(shipped, ranks, root=ranks // 2, blocks=3)
+        data = generator.integers(-1000, 1000, (ranks, 50))
+        check(one, data, carried_out(one, data, transport=Background))
+
+
+def test_what_a_round_reads_or_writes_is_not_asked_for_early():
+    def there_and_back():
+        yield together(send(0, 1, 0), send(1, 0, 1))
+        yield send(1, 0, 0)  # into what 0 sends in the first
+        yield send(1, 0, 0, reduce=True)
+        yield send(1, 0, 2)
+        yield send(2, 0, 1)
+
+    one = schedule(algorithm("all_reduce", chunks=lambda: 3)(there_and_back), 3)
+    assert [len(r.late) for r in local_rounds(one, 0)] == [1, 1, 0, 0, 1]
+    assert [len(r.early) for r in local_rounds(one, 0)] == [0, 0, 1, 1, 0]
+
+
+def test_a_rank_that_is_ahead_does_not_overwrite_what_another_still_sends():
+    def rank_2_is_ahead():
+        yield together(send(0, 1, 0, into=1), send(2, 0, 1))
+        yield send(2, 0, 0)
+
+    one = schedule(algorithm("all_reduce", chunks=lambda: 2)(rank_2_is_ahead), 3)
+    done = carried_out(one, np.array([[1, 2], [3, 4], [5, 6]]), transport=Background)
+    assert [memory.tolist() for memory in done] == [[5, 6], [3, 1], [5, 6]]
 
 
 def test_ranks_end_with_the_same_bits():

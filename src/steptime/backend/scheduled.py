@@ -211,6 +211,8 @@ class ScheduledGroup:
 class _CallTransport:
     """The Transport of a schedule's messages within one call."""
 
+    early = True
+
     def __init__(self, transport: ScheduleTransport, call: Call) -> None:
         self._transport = transport
         self._call = call

@@ -1,7 +1,9 @@
 """Executing one rank's part of a schedule, on any vectors over any transport."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 from steptime.collectives.schedule import Round, Schedule
@@ -12,6 +14,10 @@ Vector = Any
 
 class Transport(Protocol):
     """Messages between ranks; those from one rank to another arrive in the order of sending."""
+
+    @property
+    def early(self) -> bool:
+        """Whether a message may be asked for a round before the one in which it is sent."""
 
     def send(self, vector: Vector, to: int) -> Callable[[], None]:
         """Begin to send contiguous ``vector``; call the result to wait until it may change."""
@@ -49,12 +55,47 @@ class LocalRound:
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
     copies: tuple[tuple[Piece, Piece], ...]
+    early: tuple[Message, ...] = ()
+    """Those receives that are asked for in the round before already."""
+
+    @cached_property
+    def late(self) -> tuple[Message, ...]:
+        """The other receives."""
+        return tuple(message for message in self.receives if message not in self.early)
+
+    @property
+    def touched(self) -> set[int]:
+        """The slots that are read or written."""
+        pieces = [piece for copy in self.copies for piece in copy]
+        for message in (*self.sends, *self.receives):
+            pieces += message.pieces
+        return {slot for piece in pieces for slot in range(piece.first, piece.first + piece.count)}
 
 
 def local_rounds(schedule: Schedule, rank: int) -> tuple[LocalRound, ...]:
     """The part of ``rank`` in each round in which it does anything."""
-    rounds = (_local_round(transfers, rank) for transfers in schedule.rounds())
-    return tuple(r for r in rounds if r.sends or r.receives or r.copies)
+    every = (_local_round(transfers, rank) for transfers in schedule.rounds())
+    rounds = [r for r in every if r.sends or r.receives or r.copies]
+    later = [_with_early(one, before) for before, one in pairwise(rounds)]
+    return (*rounds[:1], *later)
+
+
+def _with_early(one: LocalRound, before: LocalRound) -> LocalRound:
+    """The round, with what may be asked for in the round ``before`` told.
+
+    That is what lands in a buffer of its own, or in slots that the round before leaves alone; and
+    what follows a message from the same peer: another peer, asked early, would send while it still
+    sends to others, and all of these would be late for sharing its link.
+    """
+    touched, peers = before.touched, {message.peer for message in before.receives}
+
+    def disturbs(message: Message) -> bool:
+        piece = message.pieces[0]
+        there = range(piece.first, piece.first + piece.count)
+        return message.in_place and not touched.isdisjoint(there)
+
+    early = (m for m in one.receives if m.peer in peers and not disturbs(m))
+    return replace(one, early=tuple(early))
 
 
 def _local_round(transfers: Round, rank: int) -> LocalRound:
@@ -109,16 +150,25 @@ def execute(
     ``reduce(into, other)`` reduces elementwise into its first argument; ``empty(n)`` makes a
     vector of n elements like ``memory``. The rank's part of the vector must be in the first slots;
     the result is then where the schedule says. A message whose chunks have no elements is sent all
-    the same: a barrier has no others. Raises what the transport raises.
+    the same: a barrier has no others. A message is asked for a round ahead where it can be: else
+    its sender, in a network whose messages wait until they are asked for, would lose a round trip
+    in each round. Raises what the transport raises.
     """
 
     def view(piece: Piece) -> Vector:
         return memory[offsets[piece.first] : offsets[piece.first + piece.count]]
 
-    for step in rounds:
-        landed = [(m, _landing(m, view, empty)) for m in step.receives]
-        waits = [transport.receive(buffer, message.peer) for message, buffer in landed]
-        waits += [transport.send(_packed(m, view, empty), m.peer) for m in step.sends]
+    def begun(messages: Sequence[Message]) -> list[_Receive]:
+        """Ask for messages; those of one peer must be asked for in the order of rounds."""
+        landed = [(message, _landing(message, view, empty)) for message in messages]
+        return [(m, buffer, transport.receive(buffer, m.peer)) for m, buffer in landed]
+
+    ahead: list[_Receive] = []
+    for step, following in pairwise((*rounds, _NOTHING)):
+        receives = ahead + begun(step.late if transport.early else step.receives)
+        waits = [transport.send(_packed(m, view, empty), m.peer) for m in step.sends]
+        ahead = begun(following.early) if transport.early else []
+        waits = [wait for _, _, wait in receives] + waits
         own = [(t, _copied(view(source), empty)) for source, t in step.copies if t.reduce]
         for source, target in step.copies:
             if not target.reduce:
@@ -127,9 +177,13 @@ def execute(
             wait()
         for target, vector in own:
             reduce(view(target), vector)
-        for message, buffer in landed:
+        for message, buffer, _ in receives:
             if not message.in_place:
                 _unpack(message, buffer, view, reduce)
+
+
+_Receive = tuple[Message, Vector, Callable[[], None]]
+_NOTHING = LocalRound((), (), ())
 
 
 def _copied(vector: Vector, empty: Callable[[int], Vector]) -> Vector:

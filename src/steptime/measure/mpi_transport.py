@@ -94,6 +94,8 @@ class MpiTransport:
 
         return run
 
+    early = True
+
     def send(self, vector: Array, to: int) -> Run:
         """Begin to send; call the result to wait until the array may be changed again."""
         return _waiting_for(self._communicator.Isend(vector, to))

@@ -93,6 +93,11 @@ class TorchTransport:
                 return shifted(self, send, receive)
         return self.barrier
 
+    @property
+    def early(self) -> bool:
+        """No where NCCL's messages of a round begin as one group: it would wait for the next's."""
+        return self.device.type != "cuda"
+
     def send(self, vector: Tensor, to: int) -> Run:
         """Begin to send; call the result to wait until the tensor may be changed again."""
         return self._message(dist.isend, vector, to)

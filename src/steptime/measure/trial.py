@@ -69,8 +69,8 @@ def elements_needed(data: ExactData, algorithm: Algorithm | None) -> int:
     if algorithm is None:
         return 2 * vector
     plan = plan_of(data, algorithm, hosts=None)
-    # The input, the memory of the schedule, and a round's messages landing.
-    return 2 * vector + slot_offsets(plan, _vector(data, plan))[-1]
+    # The input, the memory of the schedule, and two rounds' messages landing.
+    return 3 * vector + slot_offsets(plan, _vector(data, plan))[-1]
 
 
 def plan_of(data: ExactData, algorithm: Algorithm, hosts: tuple[int, ...] | None) -> Schedule:
