@@ -171,6 +171,8 @@ def measured(cluster: str, ranks: int, asked: argparse.Namespace) -> dict[str, l
     """What ranks on an emulated cluster timed."""
     emulate = [sys.executable, "-m", "steptime", "emulate", cluster, "--quiet"]
     options = ["--ranks", str(ranks), "--time-dilation", str(asked.dilation)]
+    if asked.congestion_control:
+        options += ["--congestion-control", asked.congestion_control]
     itself = [sys.executable, __file__, "--as-rank", "--turns", str(asked.turns)]
     done = subprocess.run(
         [*emulate, *options, "--", *itself, "--sizes", *asked.sizes, "--ops", *asked.ops],
@@ -233,6 +235,7 @@ def main() -> None:
     parser.add_argument("--dilation", type=float, default=50.0)
     parser.add_argument("--sizes", nargs="+", default=["1MiB", "4MiB", "16MiB"])
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--congestion-control", help="TCP's; default: what emulate gives hosts")
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--as-rank", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
