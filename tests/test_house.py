@@ -127,6 +127,7 @@ OWN_READS = {
     "emulate/ceiling.py": "what its own processes tell",
     "emulate/emulate.py": "what the emulated cluster tells",
     "emulate/namespaces.py": "what its own processes tell",
+    "emulate/tcp.py": "the kernel",
     "emulate/told.py": "nothing: it writes a file of its own",
     "emulated.py": "what the emulated cluster tells",
     "host_memory.py": "the kernel",

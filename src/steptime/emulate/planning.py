@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 import numpy as np
 
+from steptime.arrays import Ints
 from steptime.cluster import Cluster, Fabric
 from steptime.cluster.fabrics.wiring import host_names
 from steptime.emulate.faults import Fault
@@ -60,18 +61,7 @@ def plan_of(
             f"can stand in for: ask for fewer --ranks, or name {cluster.name}:hosts=8"
         )
     shapes = [_shapes(cluster.network, cluster.hosts, host, dilation) for host in used]
-    cores = _shares(len(used), placed.size)
-    hosts = tuple(
-        Host(
-            name=f"host{host}",
-            address=f"10.77.0.{number + 1}",
-            ranks=tuple(np.flatnonzero(host_of == host).tolist()),
-            cores=cores[number],
-            out=out,
-            back=back,
-        )
-        for number, (host, (out, back)) in enumerate(zip(used, shapes, strict=True))
-    )
+    hosts = _hosts(used, host_of, shapes)
     _check_faults(faults, hosts)
     return Plan(
         cluster=cluster.name,
@@ -83,6 +73,24 @@ def plan_of(
         faults=tuple(faults),
         congestion=congestion_control(congestion),
         notes=tuple(_notes(cluster.network, cluster.hosts)),
+    )
+
+
+def _hosts(
+    used: Sequence[int], host_of: Ints, shapes: Sequence[tuple[Shape, Shape]]
+) -> tuple[Host, ...]:
+    """The hosts of these numbers and links; ``host_of`` is the host of each rank."""
+    cores = _shares(len(used), host_of.size)
+    return tuple(
+        Host(
+            name=f"host{host}",
+            address=f"10.77.0.{number + 1}",
+            ranks=tuple(np.flatnonzero(host_of == host).tolist()),
+            cores=cores[number],
+            out=out,
+            back=back,
+        )
+        for number, (host, (out, back)) in enumerate(zip(used, shapes, strict=True))
     )
 
 
