@@ -19,6 +19,8 @@ _OPS = {"sum": MPI.SUM, "avg": MPI.SUM, "min": MPI.MIN, "max": MPI.MAX, "product
 class MpiTransport:
     """One rank of an MPI communicator."""
 
+    early = True
+
     def __init__(self, communicator: MPI.Intracomm) -> None:
         self.rank = communicator.Get_rank()
         self.ranks = communicator.Get_size()
@@ -93,8 +95,6 @@ class MpiTransport:
             self._communicator.Bcast(call.receive, call.root)
 
         return run
-
-    early = True
 
     def send(self, vector: Array, to: int) -> Run:
         """Begin to send; call the result to wait until the array may be changed again."""
