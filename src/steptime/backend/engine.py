@@ -1,6 +1,6 @@
 """Engine: the interface of whatever carries out the collectives of a group."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -61,8 +61,11 @@ class Engine(Protocol):
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
         """Send a message; returns when ``tensor`` may be changed again."""
 
-    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-        """Send a message if that needs no waiting; returns whether it was sent."""
+    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool | Callable[[], None]:
+        """Send a message if that needs no waiting.
+
+        Returns whether it was sent, or what waits for the rest of it to leave.
+        """
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive from rank ``source``, or from any rank where it is None; returns the sender."""

@@ -5,13 +5,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
 from steptime.backend.work import Task
 from steptime.errors import SteptimeError
 from steptime.world.environment import LostContactError
+
+T = TypeVar("T")
 
 _LOOK_S = 200e-6
 _SELDOM_S = 1.6e-3  # between looks that find callers waiting for all that they called
@@ -112,7 +114,7 @@ class Lane:
                 return
         self.start((), function, *arguments).wait()
 
-    def attempt(self, function: Callable[..., int], *arguments: Any) -> int:
+    def attempt(self, function: Callable[..., T], *arguments: Any) -> T | Literal[0]:
         """Call ``function`` now and return its answer; 0 where other calls come first."""
         self._check_process()
         if self._tasks or not self._turn.acquire(blocking=False):

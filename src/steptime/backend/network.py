@@ -1,36 +1,40 @@
-"""NetworkGroup: collectives among ranks on different hosts, made of gloo's messages.
+"""NetworkGroup: collectives among ranks on different hosts, over sockets.
 
-Only bytes travel, so any dtype can; elements are combined here, in the order of the ranks. Before
-data moves, the ranks exchange their calls and check them: a gloo process that receives a message
-longer than it expects ends without an error.
+Only bytes travel, so any dtype can; elements are combined here, in the order of the ranks. The
+ranks send each other their calls and check them: what is small travels with the call, and what is
+larger only when all have agreed.
 """
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
-from functools import partial
-from itertools import count
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from steptime.backend.engine import as_bytes, even_counts
+from steptime.backend.engine import even_counts
 from steptime.backend.flatten import parts
 from steptime.backend.folding import fold
 from steptime.backend.host import Call
-from steptime.backend.reasons import Reasons, Receive
+from steptime.backend.post import Post, decoded, memory
+from steptime.backend.reasons import Reasons
 from steptime.backend.reduction import Reduction
+from steptime.backend.sockets import Receipt, Sending, meet
 from steptime.errors import SteptimeError
 from steptime.world import compat
-from steptime.world.environment import LostContactError
 
-_ONE_SHOT_BYTES = 16 << 10
-"""Up to this size latency dominates, and one round of whole vectors beats two of parts."""
+_SMALL_BYTES = 16 << 10
+"""Up to this size latency dominates: a message travels with the call, and one round of whole
+vectors beats two of parts."""
 
-_COLLECTIVE_TAG = 0
-_FIRST_USER_TAG = 1
-_PAYLOAD_TAGS = range(1 << 30, (1 << 31) - 1)
+# The tags of users are not negative.
+_AGREEMENT_TAG = -1
+_COLLECTIVE_TAG = -2
+
+_PIECE_BYTES = 512 << 10
+_AHEAD = 2
+"""Pieces of each rank that may arrive before the first of them is reduced."""
 
 
 class NetworkGroup:
@@ -51,44 +55,44 @@ class NetworkGroup:
         """
         self.rank = rank
         self.ranks = ranks
-        self._timeout_s = timeout_s
         self._names = names
         self._peers = [(rank + i) % ranks for i in range(1, ranks)]
-        self._reasons = reasons
-        self._failure: SteptimeError | None = None
         self._number = 0
-        self._payload_tags = count()
-        self._sent: Counter[tuple[int, int]] = Counter()  # messages, by receiver and tag
-        self._received: Counter[tuple[int, int]] = Counter()  # and by sender and tag
-        try:
-            self._gloo: Any = compat.gloo(store, rank, ranks, timedelta(seconds=timeout_s))
-        except RuntimeError as error:
-            raise SteptimeError(
-                f"rank {self._names[rank]} could not connect to the other ranks "
-                f"({str(error).splitlines()[0]}): name the network interface that they share in "
-                "GLOO_SOCKET_IFNAME"
-            ) from error
+        mesh = meet(store, rank, ranks, names, timeout_s)
+        self._post = post = Post(mesh, rank, names, timeout_s, reasons)
+        self.send, self.try_send, self.recv = post.send, post.try_send, post.recv
 
     def barrier(self, call: Call) -> None:
         """Return when all ranks are here."""
-        self.agree(call)
+        self._begin(call, {}, {})
 
     def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
         """Each rank reduces its part and all gather the parts; one round when small."""
-        self.agree(call)
-        if tensor.nbytes <= _ONE_SHOT_BYTES:
-            fold(op, self._collect(call, tensor), tensor)
+        if tensor.nbytes <= _SMALL_BYTES:
+            whole = [torch.empty_like(tensor) for _ in range(self.ranks)]
+            whole[self.rank] = tensor
+            self._share(call, whole, begins=True)
+            fold(op, whole, tensor)
             return
         blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
-        self._reduce_part(call, blocks[self.rank], blocks, op)
-        self._share(call, blocks)
+        waits = []
+        for piece in self._reduced_pieces(call, blocks[self.rank], blocks, op):
+            waits += [self.begin_send(call, piece, p) for p in self._peers]
+        arriving = [(p, piece) for p in self._peers for piece in _pieces(blocks[p])]
+        waits += [self.begin_receive(call, piece, p) for p, piece in arriving]
+        for wait in waits:
+            wait()
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
-        """The root scatters the vector and all gather it; it sends all of it when small."""
-        self.agree(call)
-        if tensor.nbytes <= _ONE_SHOT_BYTES:
+        """Sent to all when small, scattered and gathered when larger, passed on when large."""
+        if tensor.nbytes <= _SMALL_BYTES:
             outgoing = dict.fromkeys(self._peers, tensor) if self.rank == root else {}
-            self._exchange(call, {} if self.rank == root else {root: tensor}, outgoing)
+            self._begin(call, {} if self.rank == root else {root: tensor}, outgoing)
+            return
+        pieces = _pieces(tensor)
+        if self.ranks == 2 or len(pieces) >= self.ranks:
+            self._begin(call, {}, {})
+            self._pass_on(call, pieces, root)
             return
         blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
         self._deal(call, blocks[self.rank], blocks, root)
@@ -96,104 +100,61 @@ class NetworkGroup:
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Each rank reduces its part of the vector and the root gathers the parts."""
-        self.agree(call)
         blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
         part = blocks[self.rank] if self.rank == root else torch.empty_like(blocks[self.rank])
         self._reduce_part(call, part, blocks, op)
-        self._bring(call, blocks, part, root)
+        if self.rank == root:
+            self._exchange(call, {p: blocks[p] for p in self._peers}, {})
+        else:
+            self._exchange(call, {}, {root: part})
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Every rank sends its vector to every other."""
-        self.agree(call)
         outputs[self.rank].copy_(tensor)
-        self._share(call, outputs)
+        self._share(call, outputs, begins=True)
 
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
     ) -> None:
         """Every rank sends to each other what that one must reduce."""
-        self.agree(call)
         self._reduce_part(call, output, inputs, op)
 
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
     ) -> None:
         """Every rank sends its vector to the root."""
-        self.agree(call)
-        if outputs is not None:
+        if outputs is None:
+            self._begin(call, {}, {root: tensor})
+        else:
             outputs[root].copy_(tensor)
-        self._bring(call, outputs or (), tensor, root)
+            self._begin(call, {p: outputs[p] for p in self._peers}, {})
 
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
         """The root sends each rank its part."""
-        self.agree(call)
         self._deal(call, output, inputs or (), root)
         if inputs is not None:
             output.copy_(inputs[root])
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Every rank sends each other its part."""
-        self.agree(call, [t.numel() for t in inputs], [t.numel() for t in outputs])
-        own = inputs[self.rank].clone()
-        self._exchange(
-            call, {p: outputs[p] for p in self._peers}, {p: inputs[p] for p in self._peers}
+        sizes = [t.numel() for t in chain(inputs, outputs)]
+        own = inputs[self.rank]
+        if not all(_apart(own, outputs[p]) for p in self._peers):
+            own = own.clone()
+        self._begin(
+            call, {p: outputs[p] for p in self._peers}, {p: inputs[p] for p in self._peers}, sizes
         )
         outputs[self.rank].copy_(own)
 
-    def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
-        """Send a header with the user's ``tag``, then the data with a tag that the header names."""
-        payload_tag = _PAYLOAD_TAGS[next(self._payload_tags) % len(_PAYLOAD_TAGS)]
-        header = _header(call, [payload_tag])
-        works = [self._live().send([header], to, tag + _FIRST_USER_TAG)]
-        if tensor.nbytes:
-            works.append(self._live().send([as_bytes(tensor)], to, payload_tag))
-        for work in works:
-            self._wait(work, to, f"{call}")
-        self._sent[to, tag] += 1
-
-    def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:  # noqa: ARG002
-        """Always False: gloo does not say whether a message can be sent without waiting."""
-        return False
-
-    def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
-        """Receive a header, check it, and receive the data that it announces."""
-        header = _header(call, [0])
-        if source is None:
-            work = self._live().recv_anysource([header], tag + _FIRST_USER_TAG)
-            self._wait(work, None, f"{call}")
-            source = int(work._source_rank())
-        else:
-            work = self._live().recv([header], source, tag + _FIRST_USER_TAG)
-            self._wait(work, source, f"{call}", partial(self._deadlock, call, source, tag))
-        sent = _decode(header)
-        if (sent.dtype, sent.elements) != (call.dtype, call.elements):
-            raise SteptimeError(
-                f"rank {self._names[source]} called {sent} and rank {self._names[self.rank]} "
-                f"called {call}: send and receive the same dtype and number of elements"
-            )
-        if tensor.nbytes:
-            payload = self._live().recv([as_bytes(tensor)], source, int(header[-1]))
-            self._wait(payload, source, f"{call}")
-        self._received[source, tag] += 1
-        return source
-
     def close(self) -> None:
         """Close the connections to the other ranks."""
-        if self._failure is None:
-            self._failure = LostContactError("this rank has left the group")
-        # Nothing but its end makes gloo close its connections.
-        self._gloo = None
+        self._post.close()
 
     def fail(self, error: SteptimeError) -> SteptimeError:
-        """Break the group; the others lose contact, and read the first reason in the store."""
-        if self._failure is None:
-            self._failure = error
-            # The reason first, then the end of the connections, upon which the others look for it.
-            self._failure = type(error)(self._reasons.first(str(error)))
-            self._gloo = None
-        return self._failure
+        """Break the group; returns the error that all of its ranks raise from here on."""
+        return self._post.fail(error)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """Return when all ranks have come here with the same call, or raise on each of them.
@@ -201,16 +162,65 @@ class NetworkGroup:
         Where sizes differ by pair, ``sent`` and ``expected`` hold the elements to and from each
         rank. Returns whether all of them, on all ranks, are the same.
         """
+        return self._begin(call, {}, {}, [*sent, *expected])
+
+    def begin_send(self, call: Call, tensor: Tensor, to: int) -> Callable[[], None]:
+        """Begin to send within a collective; call the result to wait until it has left."""
+        sending = self._post.put(call, memory(tensor), to, _COLLECTIVE_TAG)
+        if sending.done:
+            return _nothing
+        return lambda: self._post.wait(sending, to, call, self._number)
+
+    def begin_receive(self, call: Call, tensor: Tensor, source: int) -> Callable[[], None]:
+        """Begin to receive within a collective; call the result to wait for ``tensor``."""
+        receipt = self._post.ask(source, _COLLECTIVE_TAG, memory(tensor))
+        return lambda: self._post.wait(receipt, source, call, self._number)
+
+    def _begin(
+        self,
+        call: Call,
+        arrivals: Mapping[int, Tensor],
+        departures: Mapping[int, Tensor],
+        sizes: Sequence[int] = (),
+    ) -> bool:
+        """Agree on a call and exchange its first messages; small ones travel with the agreement.
+
+        ``sizes``: the elements to each rank and from each, where they differ by pair. Returns
+        whether all of them, on all ranks, are the same.
+        """
         self._number += 1
-        sizes = [*sent, *expected] or [0] * 2 * self.ranks
-        header = _header(call, sizes)
-        headers = self._collect(call, header)
-        calls = [_decode(header) for header in headers]
-        if any(other != calls[0] for other in calls):
+        preface = np.array(sizes, np.int64).tobytes()
+        receipts = [self._post.ask(peer, _AGREEMENT_TAG) for peer in self._peers]
+        sendings: list[Sending] = []
+        for peer in self._peers:
+            message, tensor = preface, departures.get(peer)
+            if tensor is not None and 0 < tensor.nbytes <= _SMALL_BYTES:
+                message = preface + bytes(memory(tensor))
+            sendings.append(self._post.put(call, memoryview(message), peer, _AGREEMENT_TAG))
+        for peer, receipt, sending in zip(self._peers, receipts, sendings, strict=True):
+            self._post.wait(receipt, peer, call, self._number)
+            self._post.wait(sending, peer, call, self._number)
+        same = self._check(call, sizes, receipts)
+        for peer, receipt in zip(self._peers, receipts, strict=True):
+            if len(receipt.payload) > len(preface):
+                memory(arrivals[peer])[:] = receipt.payload[len(preface) :]
+        self._exchange(call, _large(arrivals), _large(departures))
+        return same
+
+    def _check(self, call: Call, sizes: Sequence[int], receipts: Sequence[Receipt]) -> bool:
+        """Raise where calls differ, or sizes of pairs; whether all sizes are the same."""
+        if any(receipt.call != call.encoded for receipt in receipts):
+            of = {receipt.source: decoded(receipt.call) for receipt in receipts}
+            calls = [of.get(rank, call) for rank in range(self.ranks)]
             raise self.fail(SteptimeError(self._disagreement(calls)))
-        rows = torch.stack([header[-len(sizes) :] for header in headers])
-        wrong = (rows[:, : self.ranks] != rows[:, self.ranks :].T).nonzero().tolist()
-        if wrong:
+        if not sizes:
+            return True
+        rows = np.empty((self.ranks, len(sizes)), np.int64)  # to each rank, then from each
+        rows[self.rank] = sizes
+        for receipt in receipts:
+            rows[receipt.source] = np.frombuffer(receipt.payload, np.int64, len(sizes))
+        wrong = np.argwhere(rows[:, : self.ranks] != rows[:, self.ranks :].T)
+        if wrong.size:
             source, to = wrong[0]
             raise self.fail(
                 SteptimeError(
@@ -221,22 +231,6 @@ class NetworkGroup:
             )
         return bool((rows == rows[0, 0]).all())
 
-    def begin_send(self, call: Call, tensor: Tensor, to: int) -> Callable[[], None]:
-        """Begin to send within a collective; call the result to wait until it has left."""
-        work = self._live().send([as_bytes(tensor)], to, _COLLECTIVE_TAG)
-        return lambda: self._wait(work, to, f"{call} (call number {self._number})")
-
-    def begin_receive(self, call: Call, tensor: Tensor, source: int) -> Callable[[], None]:
-        """Begin to receive within a collective; call the result to wait for ``tensor``."""
-        work = self._live().recv([as_bytes(tensor)], source, _COLLECTIVE_TAG)
-        return lambda: self._wait(work, source, f"{call} (call number {self._number})")
-
-    def _live(self) -> Any:
-        """The gloo group, unless it failed."""
-        if self._failure is not None:
-            raise self._failure
-        return self._gloo
-
     def _disagreement(self, calls: Sequence[Call]) -> str:
         callers: dict[str, list[str]] = {}
         for name, call in zip(self._names, calls, strict=True):
@@ -246,43 +240,90 @@ class NetworkGroup:
             for call, names in callers.items()
         )
 
-    def _collect(self, call: Call, tensor: Tensor) -> list[Tensor]:
-        """The ``tensor`` of every rank, by an all_gather."""
-        collected = [torch.empty_like(tensor) for _ in range(self.ranks)]
-        collected[self.rank] = tensor
-        self._share(call, collected)
-        return collected
-
-    def _share(self, call: Call, tensors: Sequence[Tensor]) -> None:
+    def _share(self, call: Call, tensors: Sequence[Tensor], *, begins: bool = False) -> None:
         """All-gather in place: fill ``tensors[i]`` with rank i's own ``tensors[i]``."""
         own = tensors[self.rank]
-        self._exchange(call, {p: tensors[p] for p in self._peers}, dict.fromkeys(self._peers, own))
+        move = self._begin if begins else self._exchange
+        move(call, {p: tensors[p] for p in self._peers}, dict.fromkeys(self._peers, own))
 
     def _reduce_part(
         self, call: Call, part: Tensor, tensors: Sequence[Tensor], op: Reduction
     ) -> None:
-        """Fill ``part`` with the reduction of all ranks' ``tensors[rank]``."""
-        own = tensors[self.rank]
-        contributions = [torch.empty_like(own) for _ in range(self.ranks)]
-        contributions[self.rank] = own.clone()  # part may lie anywhere in it
-        self._exchange(
-            call, {p: contributions[p] for p in self._peers}, {p: tensors[p] for p in self._peers}
-        )
-        fold(op, contributions, part)
+        """Agree, and fill ``part`` with the reduction of all ranks' ``tensors[rank]``.
 
-    def _bring(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor, root: int) -> None:
-        """Gather the other ranks' tensors in the ``outputs`` of ``root``."""
-        if self.rank == root:
-            self._exchange(call, {p: outputs[p] for p in self._peers}, {})
-        else:
-            self._exchange(call, {}, {root: tensor})
+        The first of ``tensors`` is one of the longest.
+        """
+        if tensors[0].nbytes <= _SMALL_BYTES:
+            own = tensors[self.rank]
+            contributions = [torch.empty_like(own) for _ in range(self.ranks)]
+            contributions[self.rank] = own.clone()  # part may lie anywhere in it
+            arrivals = {p: contributions[p] for p in self._peers}
+            self._begin(call, arrivals, {p: tensors[p] for p in self._peers})
+            fold(op, contributions, part)
+            return
+        result = part if _may_be_filled(part, tensors, self.rank) else torch.empty_like(part)
+        for _ in self._reduced_pieces(call, result, tensors, op):
+            pass
+        if result is not part:
+            part.copy_(result)
+
+    def _reduced_pieces(
+        self, call: Call, part: Tensor, tensors: Sequence[Tensor], op: Reduction
+    ) -> Iterator[Tensor]:
+        """As ``_reduce_part``, piece by piece; yields the pieces of ``part`` as they are done.
+
+        While one is reduced the next arrive, in memory that stays in the caches.
+        """
+        self._begin(call, {}, {})
+        leaving = [
+            self.begin_send(call, piece, p) for p in self._peers for piece in _pieces(tensors[p])
+        ]
+        pieces, owned = _pieces(part), _pieces(tensors[self.rank])
+        if not pieces:
+            return
+        room = [[torch.empty_like(pieces[0]) for _ in range(self.ranks)] for _ in range(_AHEAD)]
+
+        def asked(index: int) -> tuple[list[Tensor], list[Callable[[], None]]]:
+            landing = [one[: len(pieces[index])] for one in room[index % _AHEAD]]
+            landing[self.rank] = owned[index]
+            return landing, [self.begin_receive(call, landing[p], p) for p in self._peers]
+
+        coming = deque(asked(index) for index in range(min(_AHEAD, len(pieces))))
+        for index, piece in enumerate(pieces):
+            contributions, waits = coming.popleft()
+            for wait in waits:
+                wait()
+            fold(op, contributions, piece)
+            if index + _AHEAD < len(pieces):
+                coming.append(asked(index + _AHEAD))
+            yield piece
+        for wait in leaving:
+            wait()
+
+    def _pass_on(self, call: Call, pieces: Sequence[Tensor], root: int) -> None:
+        """Each rank sends the next what it receives from the one before it, piece by piece.
+
+        So every link carries the vector once, all at the same time but for a piece.
+        """
+        before, after = (self.rank - 1) % self.ranks, (self.rank + 1) % self.ranks
+        waits: list[Callable[[], None]] = []
+        arriving: list[Callable[[], None]] = []
+        if self.rank != root:
+            arriving = [self.begin_receive(call, piece, before) for piece in pieces]
+        for index, piece in enumerate(pieces):
+            if arriving:
+                arriving[index]()
+            if after != root:
+                waits.append(self.begin_send(call, piece, after))
+        for wait in waits:
+            wait()
 
     def _deal(self, call: Call, output: Tensor, inputs: Sequence[Tensor], root: int) -> None:
-        """Scatter ``inputs`` of ``root`` to the ``output`` of each other rank."""
+        """Agree, and scatter ``inputs`` of ``root`` to the ``output`` of each other rank."""
         if self.rank == root:
-            self._exchange(call, {}, {p: inputs[p] for p in self._peers})
+            self._begin(call, {}, {p: inputs[p] for p in self._peers})
         else:
-            self._exchange(call, {root: output}, {})
+            self._begin(call, {root: output}, {})
 
     def _exchange(
         self, call: Call, arrivals: Mapping[int, Tensor], departures: Mapping[int, Tensor]
@@ -292,40 +333,29 @@ class NetworkGroup:
         for wait in arriving + leaving:
             wait()
 
-    def _wait(
-        self,
-        work: compat.Work,
-        peer: int | None,
-        what: str,
-        deadlock: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        try:
-            work.wait()
-        except RuntimeError as error:
-            own = f"rank {self._names[self.rank]}"
-            name = "another rank" if peer is None else f"rank {self._names[peer]}"
-            limit = f"the timeout of {self._timeout_s:g} s"
-            if self._failure is None and (circle := deadlock()):
-                lost = f"deadlock, at {limit}: {circle}"
-            elif "imed out" in str(error):
-                lost = f"{own} reached {limit} waiting for {name} in {what}"
-            else:
-                lost = f"{own} lost {name} in {what}"
-            raise self.fail(LostContactError(lost)) from error
 
-    def _deadlock(self, call: Call, source: int, tag: int) -> str | None:
-        """The circle in which a receive waits, in words."""
-        names = self._names
-        sent = {f"{names[to]}, {of}": number for (to, of), number in self._sent.items()}
-        received = self._received[source, tag]
-        receive = Receive(names[source], f"{call}, tag {tag}", tag, received, sent)
-        return self._reasons.deadlock(names[self.rank], receive)
+def _nothing() -> None:
+    """The wait for a message that has left."""
 
 
-def _header(call: Call, sizes: Sequence[int]) -> Tensor:
-    """A call, and the sizes that go with it, as a vector of int64."""
-    return torch.tensor([*call.words.cast("B").cast("q"), *sizes])
+def _pieces(vector: Tensor) -> Sequence[Tensor]:
+    """Consecutive views of a vector, each small enough for the caches."""
+    return vector.split(max(1, _PIECE_BYTES // vector.itemsize)) if vector.numel() else ()
 
 
-def _decode(header: Tensor) -> Call:
-    return Call.decode(memoryview(header.numpy().tobytes()).cast("Q")[:8])
+def _may_be_filled(part: Tensor, tensors: Sequence[Tensor], rank: int) -> bool:
+    """Whether a part may be written while others of ``tensors`` are still being sent."""
+    if part.data_ptr() == tensors[rank].data_ptr():
+        return True
+    return all(_apart(part, tensor) for tensor in tensors)
+
+
+def _apart(one: Tensor, other: Tensor) -> bool:
+    """Whether no byte lies in both."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first + one.nbytes <= second or second + other.nbytes <= first
+
+
+def _large(tensors: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
+    """Those that do not travel with the agreement."""
+    return {peer: tensor for peer, tensor in tensors.items() if tensor.nbytes > _SMALL_BYTES}

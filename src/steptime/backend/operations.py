@@ -179,8 +179,10 @@ def send(engine: Engine, call: Call, tensor: Tensor, to: int, tag: int) -> None:
     engine.send(call, flatten(tensor), to, tag)
 
 
-def try_send(engine: Engine, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
-    """Send a message if that needs no waiting; returns whether it was sent."""
+def try_send(
+    engine: Engine, call: Call, tensor: Tensor, to: int, tag: int
+) -> bool | Callable[[], None]:
+    """As the engine's."""
     return engine.try_send(call, flatten(tensor), to, tag)
 
 

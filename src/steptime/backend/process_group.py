@@ -328,8 +328,11 @@ class SteptimeGroup(compat.ProcessGroup):
         if (work := self._quick.send(tensor, peer, tag, lane)) is not None:
             return work
         operation, arguments = requests.send(self._names, tensor, peer, tag)
-        if lane.attempt(try_send, self._engine, *arguments):
+        sent = lane.attempt(try_send, self._engine, *arguments)
+        if sent is True:
             return DONE
+        if sent:
+            return lane.start(tensors, sent)
         return lane.start(tensors, operation, self._engine, *arguments)
 
     @on_cpu

@@ -65,14 +65,6 @@ def timeout_of(store: Store) -> timedelta:
     return timedelta(seconds=store.timeout.total_seconds())  # type: ignore[attr-defined]
 
 
-def gloo(store: Store, rank: int, ranks: int, timeout: timedelta) -> Any:
-    """A gloo group over the network that connects through ``store``, outside torch.distributed.
-
-    Raises RuntimeError when the other ranks cannot be reached in time.
-    """
-    return c10d.ProcessGroupGloo(store, rank, ranks, timeout=timeout)
-
-
 def nccl(store: Store, rank: int, ranks: int, timeout: timedelta) -> Any:
     """An NCCL group that connects through ``store``: the collectives of CUDA tensors."""
     options = c10d.ProcessGroupNCCL.Options()
