@@ -105,6 +105,38 @@ def test_hosts_have_the_congestion_control_that_is_asked_for(cluster: str) -> No
     assert 1e4 < int(limit) < 1e5
 
 
+def test_the_backend_takes_all_rails_of_a_host_and_each_carries_its_share(tmp_path: Path) -> None:
+    """Rank 2, on host1, gets 4 MB from rank 0 over two rails of 8 MB/s: half on each, in 0.25 s."""
+    file = tmp_path / "rails.toml"
+    file.write_text(CLUSTER.replace("[nic]", "[nic]\nper_host = 2"))
+    code = (
+        "import os, time, torch, torch.distributed as dist, steptime.backend\n"
+        "def carried(n):\n"
+        "    return int(open('/proc/net/dev').read().split(f'eth{n}:')[1].split()[0])\n"
+        "dist.init_process_group('steptime')\n"
+        "vector = torch.full((1_000_000,), 1.5 - dist.get_rank())\n"
+        "dist.barrier()\n"
+        "before, begin = [carried(0), carried(1)], time.monotonic()\n"
+        "if dist.get_rank() == 0: dist.send(vector, 2)\n"
+        "if dist.get_rank() == 2:\n"
+        "    dist.recv(vector, 0)\n"
+        "    took, names = time.monotonic() - begin, os.environ['STEPTIME_SOCKET_IFNAME']\n"
+        "    got = [carried(n) - before[n] for n in (0, 1)]\n"
+        "    print(vector.unique().tolist(), *got, took, names)\n"
+        "dist.barrier()\n"
+        "dist.destroy_process_group()"
+    )
+    done = emulate(str(file), *python(code), options="--rails 2 --ranks 4")
+    assert done.returncode == 0, done.stderr
+    values, *got, took, names = done.stdout.split()
+    assert (values, names) == ("[1.5]", "eth0,eth1")
+    assert all(2e6 < int(each) < 2.2e6 for each in got)
+    assert float(took) > 0.9 * 4e6 / (2 * 2 * RATE)
+    assert answer(done)["rails"] == 2
+    refused = emulate(str(file), "true", options="--rails 3")
+    assert "which have 2 NICs: ask for 1 to 2" in refused.stderr
+
+
 def test_a_command_is_started_as_every_rank(cluster: str) -> None:
     told = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR"]
     code = (

@@ -63,6 +63,7 @@ def emulate(
     start: Start | None = None,
     time_dilation: float = 1.0,
     congestion_control: str | None = None,
+    rails: int = 1,
     faults: str = "",
     tell: Callable[[str], None] | None = None,
 ) -> Emulated:
@@ -74,7 +75,8 @@ def emulate(
     ``start``: ranks starts the command as each rank, with torchrun's variables; hosts once on each
     host, as torchrun wants it; once on host 0 alone, as mpirun wants it; default: by what it is.
     ``time_dilation``: by what links are slower than the cluster's.
-    ``congestion_control``: TCP's there, default cubic, else reno. ``faults``: what happens to links
+    ``congestion_control``: TCP's there, default cubic, else reno. ``rails``: the interfaces among
+    which a host's link is split, each on a switch of its own. ``faults``: what happens to links
     meanwhile, as in "host1 down at 10s for 5s". ``tell`` is given what is set up, a sentence each,
     before the command starts.
 
@@ -94,6 +96,7 @@ def emulate(
         dilation=time_dilation,
         faults=parse_faults(faults),
         congestion=congestion_control,
+        rails=rails,
     )
     if tell is not None:
         for sentence in sentences_before(plan):

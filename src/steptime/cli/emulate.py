@@ -61,6 +61,7 @@ def emulate(
         start=options.start,
         time_dilation=options.time_dilation,
         congestion_control=options.congestion_control,
+        rails=options.rails,
         faults=options.faults,
         tell=tell,
     )

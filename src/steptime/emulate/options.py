@@ -25,6 +25,10 @@ class EmulateOptions:
     """TCP's congestion control on every host, of those that the kernel lets namespaces have; not
     the one this machine is set to. Default: cubic, else reno."""
 
+    rails: int = 1
+    """The interfaces, eth0 and so on, among which a host's link is split evenly, each on a switch
+    of its own; no more than a host has NICs. The backend steptime uses all, others eth0 alone."""
+
     faults: str = ""
     """What happens to links meanwhile: host3 down at 10s for 5s; link host1 rate/10 at 20s; loss
     host2 1% at 30s. In seconds of this machine since the command was started."""

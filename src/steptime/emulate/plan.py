@@ -4,7 +4,7 @@ Free of NumPy: a process of several threads, such as NumPy starts, cannot enter 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from steptime.emulate.faults import Fault
@@ -50,6 +50,18 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Rail:
+    """One interface of a host, and the port of that rail's switch at its other end."""
+
+    interface: str
+    address: str
+    switch: str
+    port: str
+    out: Shape
+    back: Shape
+
+
+@dataclass(frozen=True)
 class Host:
     """A host: its name, address, ranks and cores, and its link out and in."""
 
@@ -61,6 +73,25 @@ class Host:
 
     out: Shape
     back: Shape
+
+    rail_count: int = 1
+    """The interfaces among which its link is split evenly."""
+
+    @property
+    def rails(self) -> tuple[Rail, ...]:
+        """Its interfaces: each in a subnet and on a switch of its own, as ranks expect them."""
+        subnet = int(self.address.split(".")[1])
+        return tuple(
+            Rail(
+                interface=f"eth{number}",
+                address=self.address.replace(f".{subnet}.", f".{subnet + number}.", 1),
+                switch=f"switch{number}",
+                port=f"to-{self.name}-{number}",
+                out=replace(self.out, rate=self.out.rate / self.rail_count),
+                back=replace(self.back, rate=self.back.rate / self.rail_count),
+            )
+            for number in range(self.rail_count)
+        )
 
 
 @dataclass(frozen=True)

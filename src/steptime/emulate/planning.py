@@ -31,13 +31,16 @@ def plan_of(
     dilation: float = 1.0,
     faults: Sequence[Fault] = (),
     congestion: str | None = None,
+    rails: int = 1,
 ) -> Plan:
     """What stands in for a cluster, or for as much of it as ``ranks`` need (default: all of it).
 
     Each host gets one link each way, of the rates of its NICs together divided by ``dilation``.
-    ``congestion``: the congestion control of TCP there (default: cubic, or reno).
+    ``congestion``: the congestion control of TCP there (default: cubic, or reno). ``rails``: the
+    interfaces among which a host's link is split.
     Raises UsageError where the cluster has one host, more ranks are asked for than places, more of
-    either than a machine can hold, or a congestion control that this kernel refuses.
+    either than a machine can hold, more rails than NICs, or a congestion control that this kernel
+    refuses.
     """
     if cluster.network is None:
         raise UsageError(
@@ -60,8 +63,10 @@ def plan_of(
             f"{len(used)} hosts of {cluster.name} are more than {_MOST_HOSTS}, which one machine "
             f"can stand in for: ask for fewer --ranks, or name {cluster.name}:hosts=8"
         )
+    nics = cluster.network.ends // cluster.hosts
+    _check_rails(rails, nics, cluster.name)
     shapes = [_shapes(cluster.network, cluster.hosts, host, dilation) for host in used]
-    hosts = _hosts(used, host_of, shapes)
+    hosts = _hosts(used, host_of, shapes, rails)
     _check_faults(faults, hosts)
     return Plan(
         cluster=cluster.name,
@@ -72,12 +77,12 @@ def plan_of(
         folder=os.getcwd(),  # noqa: PTH109  (a text, which is sent to another process)
         faults=tuple(faults),
         congestion=congestion_control(congestion),
-        notes=tuple(_notes(cluster.network, cluster.hosts)),
+        notes=tuple(_notes(cluster.network, nics, rails)),
     )
 
 
 def _hosts(
-    used: Sequence[int], host_of: Ints, shapes: Sequence[tuple[Shape, Shape]]
+    used: Sequence[int], host_of: Ints, shapes: Sequence[tuple[Shape, Shape]], rails: int
 ) -> tuple[Host, ...]:
     """The hosts of these numbers and links; ``host_of`` is the host of each rank."""
     cores = _shares(len(used), host_of.size)
@@ -89,6 +94,7 @@ def _hosts(
             cores=cores[number],
             out=out,
             back=back,
+            rail_count=rails,
         )
         for number, (host, (out, back)) in enumerate(zip(used, shapes, strict=True))
     )
@@ -131,6 +137,15 @@ def _shapes(network: Fabric, hosts: int, host: int, dilation: float) -> tuple[Sh
     return first, second
 
 
+def _check_rails(rails: int, nics: int, cluster: str) -> None:
+    if not 1 <= rails <= nics:
+        has = f"{nics} NICs" if nics > 1 else "one NIC"
+        raise UsageError(
+            f"--rails {rails} for hosts of {cluster}, which have {has}: ask for 1 to {nics}, or "
+            "name a file whose [nic] has more per_host"
+        )
+
+
 def _shares(hosts: int, ranks: int) -> list[tuple[int, ...]]:
     """The cores of each host, where there are at least as many as ranks; else none are its own."""
     cores = sorted(os.sched_getaffinity(0))
@@ -140,16 +155,17 @@ def _shares(hosts: int, ranks: int) -> list[tuple[int, ...]]:
     return [tuple(cores[host * each : (host + 1) * each]) for host in range(hosts)]
 
 
-def _notes(network: Fabric, hosts: int) -> list[str]:
+def _notes(network: Fabric, nics: int, rails: int) -> list[str]:
     """What of the network is left out."""
     notes = []
     if network.kind != "switch":
         notes.append(
-            f"Of the {network.kind} only the hosts' own links are shaped: they meet in one switch "
-            "that never limits."
+            f"Of the {network.kind} only the hosts' own links are shaped: they meet in "
+            f"{'a switch for each rail' if rails > 1 else 'one switch'} that never limits."
         )
-    if (nics := network.ends // hosts) > 1:
-        notes.append(f"The {nics} NICs of a host are one link here, as fast as all together.")
+    if nics != rails:
+        links = f"{rails} links" if rails > 1 else "one link"
+        notes.append(f"The {nics} NICs of a host are {links} here, as fast as all together.")
     return notes
 
 

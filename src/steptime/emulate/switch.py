@@ -121,6 +121,7 @@ def environment(plan: Plan, told: Told) -> dict[str, str]:
         "STEPTIME_PYTHON": sys.executable,
         "STEPTIME_HOSTS": ",".join(host.name for host in plan.hosts),
         "PATH": os.pathsep.join((str(stand_ins), os.environ.get("PATH", os.defpath), programs)),
+        "STEPTIME_SOCKET_IFNAME": ",".join(rail.interface for rail in plan.hosts[0].rails),
         "GLOO_SOCKET_IFNAME": "eth0",
         "NCCL_SOCKET_IFNAME": "eth0",
         "TP_SOCKET_IFNAME": "eth0",

@@ -39,7 +39,7 @@ def settings(host: Host, congestion: str, dilation: float) -> Mapping[str, str]:
     """What a host is set to, by the names of the kernel's files in /proc/sys/net/ipv4."""
     found = {
         "tcp_congestion_control": congestion,
-        "tcp_limit_output_bytes": f"{host.out.at_once}",
+        "tcp_limit_output_bytes": f"{host.rails[0].out.at_once}",
     }
     if dilation > 1:
         # The kernel's clock is not dilated: what seems idle to it is busy by the cluster's.

@@ -17,10 +17,11 @@ def sentences_before(plan: Plan) -> Iterator[str]:
     rates = format_rate(out.rate)
     if back.rate != out.rate:
         rates += f" out and {format_rate(back.rate)} in"
+    rails = f", on {hosts[0].rail_count} rails" if hosts[0].rail_count > 1 else ""
     slower = f", {plan.dilation:g} times slower than its own" if plan.dilation != 1 else ""
     yield (
         f"{plan.cluster}: {len(hosts)} hosts, {plan.world_size} ranks; "
-        f"links of {rates} each way{slower}; TCP by {plan.congestion}"
+        f"links of {rates} each way{rails}{slower}; TCP by {plan.congestion}"
     )
     yield from plan.notes
 
@@ -62,6 +63,7 @@ def record(plan: Plan, answer: Answer) -> dict[str, Any]:
         "status": answer.status,
         "time_dilation": plan.dilation,
         "congestion_control": plan.congestion,
+        "rails": plan.hosts[0].rail_count,
         "ceiling_bytes_per_s": answer.ceiling,
         "latency_s": answer.latency,
         "links": [

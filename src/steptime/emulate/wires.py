@@ -1,11 +1,13 @@
-"""Wires: the switch of an emulated cluster and its hosts' links, shaped both ways, counted.
+"""Wires: the switches of an emulated cluster and its hosts' links, shaped both ways, counted.
 
 A host's ``eth0`` and a port of a bridge are the ends of a pair of virtual Ethernet devices. A token
-bucket on ``eth0`` is its link out, one on the port its link in, where several senders meet.
+bucket on ``eth0`` is its link out, one on the port its link in, where several senders meet. Each
+further rail has a bridge of its own: a host answers on any interface for all its addresses.
 """
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,8 +32,6 @@ SIGCOMM 2010, section 2.3.1, has 700 kB of 4 MB)."""
 _LONGEST_SEGMENT = 1 << 16
 """Bytes of the longest segment that TCP hands to a device."""
 
-_BRIDGE = "switch"
-
 
 class Wires:
     """The links of hosts, by the processes that hold their namespaces."""
@@ -39,33 +39,34 @@ class Wires:
     def __init__(self, holders: Mapping[str, int]) -> None:
         self._holders = holders
         self._here = IPRoute()
-        with _told(f"makes no {_BRIDGE}", "bridge"):
-            self._here.link("add", ifname=_BRIDGE, kind="bridge", mtu=MTU)
-        self._bridge = self._number(self._here, _BRIDGE)
-        self._here.link("set", index=self._bridge, state="up")
 
     def connect(self, host: Host) -> None:
-        """Join a host to the switch; nothing limits its link yet."""
-        holder, port = self._holders[host.name], _port(host.name)
-        peer = {"ifname": "eth0", "net_ns_pid": holder, "mtu": MTU}
-        with _told("makes no pairs of devices", "veth"):
-            self._here.link("add", ifname=port, kind="veth", mtu=MTU, peer=peer)
-        index = self._number(self._here, port)
-        self._here.link("set", index=index, master=self._bridge, state="up")
+        """Join a host to the switches; nothing limits its link yet."""
+        holder = self._holders[host.name]
+        for rail in host.rails:
+            peer = {"ifname": rail.interface, "net_ns_pid": holder, "mtu": MTU}
+            with _told("makes no pairs of devices", "veth"):
+                self._here.link("add", ifname=rail.port, kind="veth", mtu=MTU, peer=peer)
+            index = self._number(self._here, rail.port)
+            self._here.link("set", index=index, master=self._switch(rail.switch), state="up")
         with _within(holder) as there:
-            eth0, loopback = self._number(there, "eth0"), self._number(there, "lo")
-            there.addr("add", index=eth0, address=host.address, prefixlen=16)
-            for device in (loopback, eth0):
-                there.link("set", index=device, state="up")
+            there.link("set", index=self._number(there, "lo"), state="up")
+            for rail in host.rails:
+                index = self._number(there, rail.interface)
+                there.addr("add", index=index, address=rail.address, prefixlen=16)
+                there.link("set", index=index, state="up")
 
     def shape(self, host: Host) -> None:
         """Give a host's link its rates, anew where it has some."""
-        self._bucket(self._here, _port(host.name), host.back, _PORT_QUEUE)
+        for rail in host.rails:
+            self._bucket(self._here, rail.port, rail.back, _PORT_QUEUE)
         with _within(self._holders[host.name]) as there:
-            self._bucket(there, "eth0", host.out, _HOST_QUEUE)
-            # A bucket takes segments that TCP left to the device to cut; no longer ones than this.
-            longest = min(host.out.at_once, _LONGEST_SEGMENT)
-            there.link("set", index=self._number(there, "eth0"), gso_max_size=longest)
+            for rail in host.rails:
+                self._bucket(there, rail.interface, rail.out, _HOST_QUEUE)
+                # A bucket takes segments that TCP left to the device to cut; no longer than this.
+                longest = min(rail.out.at_once, _LONGEST_SEGMENT)
+                index = self._number(there, rail.interface)
+                there.link("set", index=index, gso_max_size=longest)
 
     def begin(self, fault: Fault, host: Host) -> None:
         """Let a fault happen; raises UsageError where the kernel cannot."""
@@ -90,13 +91,22 @@ class Wires:
 
     def carried(self, hosts: tuple[Host, ...]) -> dict[str, int]:
         """The bytes that each link has carried, headers included, by its name."""
-        found = {}
+        found = Counter[str]()
         for host in hosts:
-            (link,) = self._here.get_links(ifname=_port(host.name))
-            seen = link.get_attr("IFLA_STATS64")
-            found[host.out.name] = int(seen["rx_bytes"])
-            found[host.back.name] = int(seen["tx_bytes"])
+            for rail in host.rails:
+                (link,) = self._here.get_links(ifname=rail.port)
+                seen = link.get_attr("IFLA_STATS64")
+                found[host.out.name] += int(seen["rx_bytes"])
+                found[host.back.name] += int(seen["tx_bytes"])
         return found
+
+    def _switch(self, name: str) -> int:
+        """The bridge of this name, made if it is not there."""
+        if not self._here.link_lookup(ifname=name):
+            with _told("makes no switch", "bridge"):
+                self._here.link("add", ifname=name, kind="bridge", mtu=MTU)
+            self._here.link("set", index=self._number(self._here, name), state="up")
+        return self._number(self._here, name)
 
     def _bucket(self, at: IPRoute, name: str, shape: Shape, queue: int) -> None:
         with _told("shapes no links", "sch_tbf"):
@@ -111,12 +121,13 @@ class Wires:
             )
 
     def _state(self, host: Host, state: str) -> None:
-        self._here.link("set", index=self._number(self._here, _port(host.name)), state=state)
+        for rail in host.rails:
+            self._here.link("set", index=self._number(self._here, rail.port), state=state)
 
     def _lose(self, host: Host, share: float) -> None:
         """Drop packets at random where they arrive at a host, and where they leave it."""
         lost = f"numgen random mod 1000000 < {round(1e6 * share)} drop"
-        rules = [f"oifname eth0 {lost}", f"iifname eth0 {lost}"]
+        rules = [f'oifname "eth*" {lost}', f'iifname "eth*" {lost}']
         self._nft(
             host,
             "add table inet loss; "
@@ -155,10 +166,6 @@ def nft_program() -> str:
     if nft is None:
         raise UsageError("loss of packets needs nft: install the package nftables")
     return nft
-
-
-def _port(host: str) -> str:
-    return f"to-{host}"
 
 
 @contextmanager
