@@ -38,3 +38,17 @@ def restore(tensor: Tensor, vector: Tensor) -> None:
 def parts(vector: Tensor, counts: Sequence[int]) -> list[Tensor]:
     """Consecutive views of ``vector``: the i-th has ``counts[i]`` elements."""
     return list(vector.split_with_sizes(list(counts)))
+
+
+def joined(vectors: Sequence[Tensor]) -> Tensor | None:
+    """The vector of which these are consecutive parts, where they are and none of them is empty."""
+    first = vectors[0]
+    end = first.data_ptr()
+    for vector in vectors:
+        if vector.data_ptr() != end or not vector.numel() or vector.dtype != first.dtype:
+            return None
+        end += vector.nbytes
+    storage = first.untyped_storage()
+    if end > storage.data_ptr() + storage.nbytes():
+        return None  # neighbours by chance
+    return first.as_strided((sum(vector.numel() for vector in vectors),), (1,))

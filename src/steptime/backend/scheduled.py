@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from steptime.backend.engine import Engine
-from steptime.backend.flatten import parts
+from steptime.backend.flatten import joined, parts
 from steptime.backend.host import Call
 from steptime.backend.reduction import BOR, Reduction
 from steptime.backend.transport import ScheduleTransport
@@ -91,6 +91,11 @@ class ScheduledGroup:
         name = self._chosen("all_gather", self.ranks * tensor.nbytes)
         if name == BUILTIN:
             self._builtin.all_gather(call, outputs, tensor)
+            return
+        vector = joined(outputs)
+        if vector is not None:
+            outputs[self.rank].copy_(tensor)
+            self._carry_out(call, "all_gather", name, vector)
             return
         vector = self._with_share(tensor)
         self._carry_out(call, "all_gather", name, vector)

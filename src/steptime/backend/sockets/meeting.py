@@ -25,7 +25,7 @@ _HELLO_S = 5.0
 
 _LEAST_S = 0.01
 
-_UNSENT_BYTES = 256 << 10
+_UNSENT_BYTES = 128 << 10
 """What the kernel takes of a connection beyond what is on its way. Were it more, a rank would go on
 to its next message while the one before still waits for the link, and the two would share it."""
 

@@ -10,7 +10,9 @@ from steptime.backend.sockets.requests import Sending
 _STAGE_BYTES = 32 << 10
 """So much is read at once where the length of what comes is not known: whole small messages."""
 
-_WORTH_BYTES = 128 << 10
+_ROOM_PARTS = 8
+"""A thread is woken when this part of what the kernel keeps of a connection has come: were it half,
+the other half would fill before the thread is there, and the sender would have to stop."""
 
 
 @dataclass(slots=True)
@@ -99,7 +101,10 @@ class Pipe:
 
     def expect(self, size: int) -> None:
         """Be woken when so much is here, or enough to be worth it, and not for each packet."""
-        worth = max(1, min(size, _WORTH_BYTES))
+        worth = 1
+        if size > 1:
+            room = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            worth = min(size, room // _ROOM_PARTS)
         if worth != self._worth:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, worth)
             self._worth = worth
