@@ -21,6 +21,7 @@ from steptime.backend.post import Post, decoded, memory
 from steptime.backend.reasons import Reasons
 from steptime.backend.reduction import Reduction
 from steptime.backend.sockets import Receipt, Sending, meet
+from steptime.collectives.powers import powers_below
 from steptime.errors import SteptimeError
 from steptime.world import compat
 
@@ -31,6 +32,9 @@ vectors beats two of parts."""
 # The tags of users are not negative.
 _AGREEMENT_TAG = -1
 _COLLECTIVE_TAG = -2
+
+_FEW = 10
+"""Up to so many ranks one round of messages to all is sooner done than several to one."""
 
 _PIECE_BYTES = 512 << 10
 _AHEAD = 2
@@ -64,7 +68,7 @@ class NetworkGroup:
 
     def barrier(self, call: Call) -> None:
         """Return when all ranks are here."""
-        self._begin(call, {}, {})
+        self._agree(call)
 
     def all_reduce(self, call: Call, tensor: Tensor, op: Reduction) -> None:
         """Each rank reduces its part and all gather the parts; one round when small."""
@@ -89,9 +93,9 @@ class NetworkGroup:
             outgoing = dict.fromkeys(self._peers, tensor) if self.rank == root else {}
             self._begin(call, {} if self.rank == root else {root: tensor}, outgoing)
             return
-        pieces = _pieces(tensor)
-        if self.ranks == 2 or len(pieces) >= self.ranks:
-            self._begin(call, {}, {})
+        pieces = _pieces(tensor) if self.ranks > 2 else (tensor,)
+        if len(pieces) >= self.ranks or self.ranks == 2:
+            self._agree(call)
             self._pass_on(call, pieces, root)
             return
         blocks = parts(tensor, even_counts(tensor.numel(), self.ranks))
@@ -162,7 +166,10 @@ class NetworkGroup:
         Where sizes differ by pair, ``sent`` and ``expected`` hold the elements to and from each
         rank. Returns whether all of them, on all ranks, are the same.
         """
-        return self._begin(call, {}, {}, [*sent, *expected])
+        if sent:
+            return self._begin(call, {}, {}, [*sent, *expected])
+        self._agree(call)
+        return True
 
     def begin_send(self, call: Call, tensor: Tensor, to: int) -> Callable[[], None]:
         """Begin to send within a collective; call the result to wait until it has left."""
@@ -175,6 +182,27 @@ class NetworkGroup:
         """Begin to receive within a collective; call the result to wait for ``tensor``."""
         receipt = self._post.ask(source, _COLLECTIVE_TAG, memory(tensor))
         return lambda: self._post.wait(receipt, source, call, self._number)
+
+    def _agree(self, call: Call) -> None:
+        """Return when all ranks have come here with the same call.
+
+        Few ranks tell each other all at once; many in rounds, to the ranks at distances 1, 2, 4…:
+        after the last each has heard, through others, of all (Hensgen, Finkel and Manber, "Two
+        algorithms for barrier synchronization", 1988).
+        """
+        if self.ranks <= _FEW:
+            self._begin(call, {}, {})
+            return
+        self._number += 1
+        for distance in powers_below(self.ranks):
+            source, to = (self.rank - distance) % self.ranks, (self.rank + distance) % self.ranks
+            receipt = self._post.ask(source, _AGREEMENT_TAG)
+            sending = self._post.put(call, memoryview(b""), to, _AGREEMENT_TAG)
+            self._post.wait(receipt, source, call, self._number)
+            self._post.wait(sending, to, call, self._number)
+            if receipt.call != call.encoded:
+                calls = {self.rank: call, source: decoded(receipt.call)}
+                raise self.fail(SteptimeError(self._disagreement(calls)))
 
     def _begin(
         self,
@@ -210,8 +238,8 @@ class NetworkGroup:
     def _check(self, call: Call, sizes: Sequence[int], receipts: Sequence[Receipt]) -> bool:
         """Raise where calls differ, or sizes of pairs; whether all sizes are the same."""
         if any(receipt.call != call.encoded for receipt in receipts):
-            of = {receipt.source: decoded(receipt.call) for receipt in receipts}
-            calls = [of.get(rank, call) for rank in range(self.ranks)]
+            others = {receipt.source: decoded(receipt.call) for receipt in receipts}
+            calls = {rank: others.get(rank, call) for rank in range(self.ranks)}
             raise self.fail(SteptimeError(self._disagreement(calls)))
         if not sizes:
             return True
@@ -231,10 +259,11 @@ class NetworkGroup:
             )
         return bool((rows == rows[0, 0]).all())
 
-    def _disagreement(self, calls: Sequence[Call]) -> str:
+    def _disagreement(self, calls: Mapping[int, Call]) -> str:
+        """Who called what, of ranks whose calls are known."""
         callers: dict[str, list[str]] = {}
-        for name, call in zip(self._names, calls, strict=True):
-            callers.setdefault(str(call), []).append(str(name))
+        for rank, call in sorted(calls.items()):
+            callers.setdefault(str(call), []).append(str(self._names[rank]))
         return f"the ranks disagree in call number {self._number}: " + "; ".join(
             f"rank{'s' * (len(names) > 1)} {', '.join(names)} called {call}"
             for call, names in callers.items()
@@ -274,7 +303,7 @@ class NetworkGroup:
 
         While one is reduced the next arrive, in memory that stays in the caches.
         """
-        self._begin(call, {}, {})
+        self._agree(call)
         leaving = [
             self.begin_send(call, piece, p) for p in self._peers for piece in _pieces(tensors[p])
         ]

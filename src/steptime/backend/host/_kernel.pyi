@@ -126,3 +126,12 @@ class Channel:
     def written(self) -> int: ...
     # Wait until more have been written.
     def await_more(self, written: int, /) -> bool: ...
+
+# Receive (POLLIN) into memory or send (POLLOUT) it, by connections given as (file descriptor,
+# event, memory), until one is done or nothing can be done for ``nap_s`` seconds. Where memory is
+# None the call ends at the event. Returns whether it slept before anything came, after ``look_s``
+# seconds of looking, and for each connection the bytes moved, or -1 where it is lost; for None,
+# the events of poll(2).
+def move(
+    jobs: list[tuple[int, int, memoryview | None]], look_s: float, nap_s: float, /
+) -> tuple[bool, list[int]]: ...

@@ -25,7 +25,7 @@ except ImportError:  # no C compiler where steptime was installed
     _kernel = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -99,6 +99,11 @@ def code(op: Reduction, dtype: torch.dtype) -> int | None:
 def channel_in_c(words: int, ring: int, looks: int, writer: int) -> _kernel.Channel:
     """A side of a channel in C, by its addresses; for a group that is in C."""
     return _kernel.Channel(words, ring, looks, writer)
+
+
+def move_in_c() -> Callable[..., tuple[bool, list[int]]] | None:
+    """What moves bytes over connections in C; None where this process is to do without."""
+    return _kernel.move if in_use() else None
 
 
 class Kernel(Barrier):

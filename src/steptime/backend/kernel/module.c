@@ -306,6 +306,6 @@ static int execute(PyObject *module) {
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, execute}, {0, NULL}};
 
 static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_kernel", NULL, 0, NULL, module_slots, NULL, NULL, NULL};
+    PyModuleDef_HEAD_INIT, "_kernel", NULL, 0, socket_methods, module_slots, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__kernel(void) { return PyModuleDef_Init(&definition); }

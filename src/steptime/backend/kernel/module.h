@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 extern PyType_Spec channel_spec;
+extern PyMethodDef socket_methods[];
 
 static inline int arguments(Py_ssize_t given, Py_ssize_t wanted) {
     if (given == wanted) return 1;

@@ -5,9 +5,10 @@ import select
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from steptime.backend.sockets.patience import Patience, Ready
+from steptime.backend.sockets.moving import Job, mover
+from steptime.backend.sockets.patience import Patience
 from steptime.backend.sockets.peer import LostPeerError, Peer
 from steptime.backend.sockets.requests import Receipt, Sending
 
@@ -26,16 +27,13 @@ class Mesh:
     def __init__(self, peers: Mapping[int, Peer]) -> None:
         """The connected ``peers`` of this rank, by rank."""
         self._peers = peers
-        self._by_fd = {pipe.fd: peer for peer in peers.values() for pipe in peer.pipes}
         self._changed = threading.Condition(threading.Lock())
         self._moving = self._asleep = False
         self._closed = False
         self._anywhere: list[Receipt] = []
         self._patience = Patience()
-        self._poll = select.poll()
-        self._watched: dict[int, int] = {}
+        self._move_bytes = mover()
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poll.register(self._bell, select.POLLIN)
         weakref.finalize(self, os.close, self._bell)
 
     def send(self, call: bytes, to: int, tag: int, payload: memoryview) -> Sending:
@@ -51,7 +49,7 @@ class Mesh:
                 self._lose(peer)
                 return Sending(1, lost=True)
             if not sending.done:
-                self._watch(peer)
+                self._ring()
             return sending
 
     def receive(self, source: int | None, tag: int, target: memoryview | None = None) -> Receipt:
@@ -61,8 +59,7 @@ class Mesh:
             self._raise_if_closed()
             peers = self._peers.values() if source is None else (self._peers[source],)
             if any(peer.claim(receipt) for peer in peers):
-                if not receipt.done:
-                    self._watch(self._peers[receipt.source])
+                self._ring()
                 return receipt
             there = [peer for peer in peers if not peer.gone]
             receipt.lost = not there
@@ -71,7 +68,9 @@ class Mesh:
             for peer in there:
                 peer.ask(receipt)
             for peer in there:
-                self._read(peer) if peer.staged else self._watch(peer)
+                if peer.staged:
+                    self._serve(peer, peer.read)
+            self._ring()
         return receipt
 
     def wait(self, request: Sending | Receipt, limit_s: float) -> None:
@@ -121,66 +120,45 @@ class Mesh:
                 left_s = until - time.monotonic()
                 if left_s <= 0:
                     raise TimeoutError
-                ready = self._patience.look(self._ready) or self._ready(min(_NAP_S, left_s))
-                for fd, events in ready:
-                    self._serve(fd, events)
+                self._step(min(_NAP_S, left_s))
         finally:
             self._moving = False
             if self._closed:
                 self._free()
             self._changed.notify_all()
 
-    def _ready(self, nap_s: float) -> Ready:
-        """The pipes on which something can be done, as soon as there are any; without the lock."""
+    def _step(self, nap_s: float) -> None:
+        """Move bytes as soon as any can be moved; the lock is free meanwhile."""
+        works = [work for peer in self._peers.values() for work in peer.work()]
+        jobs: list[Job] = [(self._bell, select.POLLIN, None), *(work.job for work in works)]
+        look_s = self._patience.look_s()
         self._asleep = True
         self._changed.release()
         try:
-            return self._poll.poll(1000 * nap_s)
+            slept, moved = self._move_bytes(jobs, look_s, nap_s)
         finally:
             self._changed.acquire()
             self._asleep = False
+        self._patience.learn(look_s, slept=slept)
+        if moved[0]:
+            os.eventfd_read(self._bell)
+        done = [(work, result) for work, result in zip(works, moved[1:], strict=True) if result]
+        for work, result in done:
+            self._serve(work.peer, work.peer.did, work, result)
+        for peer in {work.peer for work, _ in done if work.event == select.POLLIN}:
+            self._serve(peer, peer.read)
 
-    def _serve(self, fd: int, events: int) -> None:
-        if fd == self._bell:
-            os.eventfd_read(fd)
-            return
-        peer = self._by_fd[fd]
+    def _serve(self, peer: Peer, action: Callable[..., None], *arguments: object) -> None:
+        """Do something with a peer's pipes, and see what that has changed for others."""
         try:
-            if events & select.POLLOUT:
-                for pipe in peer.pipes:
-                    pipe.write()
-        except OSError:
-            self._lose(peer)
-            return
-        self._read(peer)
-
-    def _read(self, peer: Peer) -> None:
-        """Read what is here of a peer's messages that were asked for."""
-        try:
-            peer.read()
+            if not peer.gone:
+                action(*arguments)
         except OSError:
             self._lose(peer)
         for receipt in [one for one in self._anywhere if one.source >= 0]:
             self._anywhere.remove(receipt)
             for other in self._peers.values():
                 other.forget(receipt)
-                self._watch(other)
-        self._watch(peer)
-
-    def _watch(self, peer: Peer) -> None:
-        """Look for what this peer's pipes are waited for, from now on."""
-        reading = peer.incoming if peer.awaited and not peer.gone else ()
-        for pipe in peer.pipes:
-            events = select.POLLIN if pipe in reading else 0
-            events |= select.POLLOUT if pipe.blocked else 0
-            if events == self._watched.get(pipe.fd, 0):
-                continue
-            self._watched[pipe.fd] = events
-            if events:
-                self._poll.register(pipe.fd, events)
-                self._ring()
-            else:
-                self._poll.unregister(pipe.fd)
 
     def _ring(self) -> None:
         """Let a thread that sleeps until bytes come look at what it is to wait for now."""
@@ -193,7 +171,6 @@ class Mesh:
         alone = all(other.gone for other in self._peers.values())
         for receipt in asked:
             receipt.lost = alone or receipt not in self._anywhere
-        self._watch(peer)
 
     def _raise_if_closed(self) -> None:
         if self._closed:

@@ -1,10 +1,13 @@
 """The connections of a rank to one other, and which of its messages is which."""
 
+import select
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
+from typing import NamedTuple
 
+from steptime.backend.sockets.moving import Job
 from steptime.backend.sockets.pipe import Pipe
 from steptime.backend.sockets.requests import HEAD, Receipt, Sending, split
 from steptime.errors import SteptimeError
@@ -12,6 +15,20 @@ from steptime.errors import SteptimeError
 
 class LostPeerError(SteptimeError):
     """A rank has gone, and what was asked of it will not come."""
+
+
+class Work(NamedTuple):
+    """Something to do with a pipe of a peer: a Job, and whose."""
+
+    peer: "Peer"
+    rail: int
+    event: int
+    memory: memoryview | None
+
+    @property
+    def job(self) -> Job:
+        """What is to be done."""
+        return self.peer.pipes[self.rail].fd, self.event, self.memory
 
 
 class Peer:
@@ -34,23 +51,42 @@ class Peer:
     @property
     def awaited(self) -> bool:
         """Whether anything that was asked for may come from here."""
-        return any(self._asked.values()) or (self._arriving is not None and not self._is_early)
+        arriving = self._arriving
+        wanted = arriving is not None and (arriving not in self._early or arriving.heir is not None)
+        return wanted or any(self._asked.values())
 
     @property
     def staged(self) -> bool:
         """Whether bytes have been read that may be of what is asked for next."""
         return self.pipes[0].staged > 0
 
-    @property
-    def _is_early(self) -> bool:
-        return bool(self._early) and self._early[-1] is self._arriving
+    def work(self) -> Iterator[Work]:
+        """What there is to do with the pipes, now."""
+        if self.gone:
+            return
+        if self.awaited and self._arriving is None:
+            yield Work(self, 0, select.POLLIN, None)
+        elif self.awaited and self._arriving is not None:
+            for index, (at, end) in enumerate(self._missing):
+                if at < end:
+                    yield Work(self, index, select.POLLIN, self._arriving.payload[at:end])
+        for index, pipe in enumerate(self.pipes):
+            if pipe.blocked:
+                yield Work(self, index, select.POLLOUT, pipe.rest)
 
-    @property
-    def incoming(self) -> Sequence[Pipe]:
-        """The pipes from which bytes are to be read, where any are."""
-        if not self._missing:
-            return self.pipes[:1]
-        return [pipe for pipe, (at, end) in zip(self.pipes, self._missing) if at < end]  # noqa: B905
+    def did(self, work: Work, moved: int) -> None:
+        """Learn what came of a piece of work; ``read`` is to follow when all of it is learned.
+
+        Raises OSError when the connection is lost.
+        """
+        if moved < 0:
+            raise ConnectionResetError
+        if work.event == select.POLLOUT:
+            pipe = self.pipes[work.rail]
+            pipe.write() if work.memory is None else pipe.written(moved)
+        elif work.memory is not None:
+            at, end = self._missing[work.rail]
+            self._missing[work.rail] = at + moved, end
 
     def send(self, call: bytes, tag: int, payload: memoryview) -> Sending:
         """Begin to send a message."""
@@ -74,11 +110,12 @@ class Peer:
     def claim(self, receipt: Receipt) -> bool:
         """Fill a receipt with what has come before it was asked for; whether there is anything."""
         for early in self._early:
-            if early.tag == receipt.tag:
-                receipt.take_over(early)
-                self._early.remove(early)
-                if self._arriving is early:
-                    self._arriving = receipt
+            if early.tag == receipt.tag and early.heir is None:
+                if early.done:
+                    receipt.take_over(early)
+                    self._early.remove(early)
+                else:
+                    early.heir = receipt
                 return True
         return False
 
@@ -96,7 +133,9 @@ class Peer:
     def lose(self) -> Sequence[Receipt]:
         """Nothing more comes from here, nor goes there; returns what was asked for in vain."""
         self.gone = True
-        asked = [*chain(*self._asked.values()), *([self._arriving] if self._arriving else ())]
+        asked = [*chain(*self._asked.values())]
+        if self._arriving is not None:
+            asked.append(self._arriving.heir or self._arriving)
         self._asked.clear()
         self._arriving = None
         for pipe in self.pipes:
@@ -129,9 +168,11 @@ class Peer:
             if at < end:
                 at += self.pipes[index].fill(receipt.payload[at:end])
                 self._missing[index] = at, end
-            self.pipes[index].expect(end - at)
         if any(at < end for at, end in self._missing):
             return False
         receipt.done = True
+        if receipt.heir is not None:
+            receipt.heir.take_over(receipt)
+            self._early.remove(receipt)
         self._arriving, self._missing = None, []
         return True

@@ -10,10 +10,6 @@ from steptime.backend.sockets.requests import Sending
 _STAGE_BYTES = 32 << 10
 """So much is read at once where the length of what comes is not known: whole small messages."""
 
-_ROOM_PARTS = 8
-"""A thread is woken when this part of what the kernel keeps of a connection has come: were it half,
-the other half would fill before the thread is there, and the sender would have to stop."""
-
 
 @dataclass(slots=True)
 class _Part:
@@ -33,13 +29,25 @@ class Pipe:
         self.fd = connection.fileno()
         self._outgoing: deque[_Part] = deque()
         self._stage = memoryview(bytearray(_STAGE_BYTES))
-        self._worth = 1
         self._first = self._end = 0  # what of the stage has been read and not been taken
 
     @property
     def blocked(self) -> bool:
         """Whether there is more to write than the kernel would take."""
         return bool(self._outgoing)
+
+    @property
+    def rest(self) -> memoryview | None:
+        """What is to be written next, if it is of one piece of memory."""
+        part = self._outgoing[0]
+        return None if part.head else part.body
+
+    def written(self, size: int) -> None:
+        """So much of the rest has been written."""
+        part = self._outgoing[0]
+        part.body = part.body[size:]
+        if not part.body:
+            self.write()
 
     @property
     def staged(self) -> int:
@@ -98,16 +106,6 @@ class Pipe:
         if done < len(place):
             done += self._receive(place[done:])
         return done
-
-    def expect(self, size: int) -> None:
-        """Be woken when so much is here, or enough to be worth it, and not for each packet."""
-        worth = 1
-        if size > 1:
-            room = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-            worth = min(size, room // _ROOM_PARTS)
-        if worth != self._worth:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, worth)
-            self._worth = worth
 
     def _receive(self, place: memoryview) -> int:
         """The bytes that were here, 0 for none."""

@@ -49,6 +49,8 @@ class Receipt:
     payload: memoryview = field(default_factory=lambda: memoryview(b""))
     lost: bool = False
     """Whether whoever should send it is gone."""
+    heir: "Receipt | None" = None
+    """What was asked for when this, which had come unasked, was only half here."""
     done: bool = False
     """Whether all of it is there."""
 
@@ -61,7 +63,7 @@ class Receipt:
             self.payload = memoryview(bytearray(size))
 
     def take_over(self, early: "Receipt") -> None:
-        """Be the message that came, or began to come, before this was asked for."""
+        """Be the message that came before this was asked for."""
         self.begin(early.source, early.call, len(early.payload))
         self.payload[:] = early.payload
-        self.done = early.done
+        self.done = True
