@@ -14,8 +14,10 @@
 #include <time.h>
 
 #define MOST_S 0.1 /* without a look at what else has happened, as signals */
+#define WORTH (16 << 10) /* bytes to be woken for: an eighth of what the kernel keeps at first */
 
 struct job {
+    int worth; /* what the connection wakes for now; 1 before and after */
     Py_buffer memory; /* to fill or to send; ``buf`` is NULL where only events are asked for */
     Py_ssize_t moved; /* -1: the connection is lost */
 };
@@ -40,6 +42,14 @@ static int serve(struct job *job, const struct pollfd *connection) {
     return moved <= 0 || job->moved == job->memory.len;
 }
 
+/* Be woken for what is left, or for enough of it, and not for each packet. */
+static void wake_for(struct job *job, const struct pollfd *connection, Py_ssize_t left) {
+    int worth = left > WORTH ? WORTH : (int)left;
+    if (!job->memory.buf || !(connection->events & POLLIN) || worth == job->worth) return;
+    if (!setsockopt(connection->fd, SOL_SOCKET, SO_RCVLOWAT, &worth, sizeof worth))
+        job->worth = worth;
+}
+
 /* Wait for the connections, first by looking again and again; returns how many are ready. */
 static int await(struct pollfd *connections, nfds_t count, double look_s, int nap_ms, int *slept) {
     double until = now() + look_s;
@@ -56,6 +66,8 @@ static int move_all(struct job *jobs, struct pollfd *connections, Py_ssize_t cou
     int slept = 0, first = -1, told = 0;
     double until = now() + MOST_S;
     while (!told) {
+        for (Py_ssize_t i = 0; i < count; i++)
+            wake_for(&jobs[i], &connections[i], jobs[i].memory.len - jobs[i].moved);
         int ready = await(connections, (nfds_t)count, look_s, nap_ms, &slept);
         if (first < 0) first = slept;
         if (ready <= 0) break;
@@ -63,6 +75,7 @@ static int move_all(struct job *jobs, struct pollfd *connections, Py_ssize_t cou
             if (connections[i].revents) told |= serve(&jobs[i], &connections[i]);
         told |= now() > until;
     }
+    for (Py_ssize_t i = 0; i < count; i++) wake_for(&jobs[i], &connections[i], 1);
     return first;
 }
 
@@ -70,6 +83,7 @@ static int take(PyObject *given, struct job *job, struct pollfd *connection) {
     int fd, events;
     PyObject *memory;
     if (!PyArg_ParseTuple(given, "iiO", &fd, &events, &memory)) return -1;
+    job->worth = 1;
     *connection = (struct pollfd){.fd = fd, .events = (short)events};
     if (memory == Py_None) return 0;
     return PyObject_GetBuffer(memory, &job->memory, events & POLLIN ? PyBUF_WRITABLE : PyBUF_SIMPLE);
