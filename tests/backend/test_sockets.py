@@ -246,6 +246,18 @@ def test_ranks_with_different_numbers_of_rails_are_told(monkeypatch: pytest.Monk
     first.join()
 
 
+def test_a_rank_that_may_open_no_more_files_is_told_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setenv(rails.VARIABLES[0], "lo")
+    monkeypatch.setattr(socket, "create_server", refuse)
+    with pytest.raises(SteptimeError, match=r"rank 4 .*2 ranks \(Too many open files\).*ulimit -n"):
+        meet(HashStore(), 0, 2, [4, 5], LIMIT_S)
+
+
 def test_rails_are_those_that_the_environment_names() -> None:
     both = {"STEPTIME_SOCKET_IFNAME": "lo, lo", "GLOO_SOCKET_IFNAME": "lo"}
     assert rails.addresses(both) == ["127.0.0.1", "127.0.0.1"]

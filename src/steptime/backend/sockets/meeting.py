@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from steptime.backend.host.discovery import publish, receive
@@ -39,6 +39,21 @@ def meet(store: compat.Store, rank: int, ranks: int, names: Sequence[int], limit
     """
     until = time.monotonic() + limit_s
     mine = addresses(os.environ)
+    try:
+        found = _connections(store, rank, names, mine, until)
+    except OSError as error:
+        raise SteptimeError(
+            f"rank {names[rank]} cannot open a connection to each of {ranks} ranks "
+            f"({error.strerror or error}): raise the limit on open files (ulimit -n)"
+        ) from error
+    return Mesh({other: Peer(other, [Pipe(s) for s in each]) for other, each in found.items()})
+
+
+def _connections(
+    store: compat.Store, rank: int, names: Sequence[int], mine: Sequence[str], until: float
+) -> Mapping[int, Sequence[socket.socket]]:
+    """The sockets to each other rank, one a rail: to lower ranks connected, by higher accepted."""
+    ranks = len(names)
     token = secrets.token_bytes(_TOKEN_BYTES)
     found: dict[int, list[socket.socket]] = {other: [] for other in range(ranks) if other != rank}
     with ExitStack() as listening, ExitStack() as connected:
@@ -46,7 +61,7 @@ def meet(store: compat.Store, rank: int, ranks: int, names: Sequence[int], limit
         places = [listener.getsockname()[:2] for listener in listeners]
         publish(store, _KEY, rank, {"token": token.hex(), "places": places})
         for other in range(rank):
-            card = receive(store, _KEY, other, until - time.monotonic())
+            card = receive(store, _KEY, other, max(_LEAST_S, until - time.monotonic()))
             _check_rails(names[rank], mine, names[other], card["places"])
             hello = bytes.fromhex(card["token"]) + rank.to_bytes(_RANK_BYTES, "little")
             for address, (host, port) in zip(mine, card["places"], strict=True):
@@ -59,7 +74,7 @@ def meet(store: compat.Store, rank: int, ranks: int, names: Sequence[int], limit
                 found[other].append(connected.enter_context(one))
                 missing.discard(other)
         connected.pop_all()  # they stay open
-    return Mesh({other: Peer(other, [Pipe(s) for s in each]) for other, each in found.items()})
+    return found
 
 
 def _check_rails(name: int, mine: Sequence[str], other: int, theirs: Sequence[object]) -> None:
