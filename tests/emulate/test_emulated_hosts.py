@@ -115,8 +115,8 @@ def test_the_backend_takes_all_rails_of_a_host_and_each_carries_its_share(tmp_pa
         "    return int(open('/proc/net/dev').read().split(f'eth{n}:')[1].split()[0])\n"
         "dist.init_process_group('steptime')\n"
         "vector = torch.full((1_000_000,), 1.5 - dist.get_rank())\n"
-        "dist.barrier()\n"
         "before, begin = [carried(0), carried(1)], time.monotonic()\n"
+        "dist.barrier()\n"  # only now may anything be sent
         "if dist.get_rank() == 0: dist.send(vector, 2)\n"
         "if dist.get_rank() == 2:\n"
         "    dist.recv(vector, 0)\n"
