@@ -8,9 +8,14 @@ from typing import Any
 
 
 def cluster_text(
-    title: str, hosts: int, bandwidth: str, devices: int = 1, inside_bandwidth: str = "1GB/s"
+    title: str,
+    hosts: int,
+    bandwidth: str,
+    devices: int = 1,
+    inside_bandwidth: str = "1GB/s",
+    nics: int = 1,
 ) -> str:
-    """The cluster file of hosts of so many slow cores, on links of ``bandwidth`` to one switch."""
+    """The cluster file of hosts of so many slow cores, with NICs of ``bandwidth``, on a switch."""
     inside = f'[inside]\nkind = "switch"\nbandwidth = "{inside_bandwidth}"\nlatency = "0us"\n'
     return f"""
 title = "{title}"
@@ -24,6 +29,7 @@ memory_bandwidth = "10GB/s"
 count = {hosts}
 devices = {devices}
 {inside if devices > 1 else ""}[nic]
+per_host = {nics}
 bandwidth = "{bandwidth}"
 latency = "0us"
 [network]

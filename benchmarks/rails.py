@@ -18,30 +18,11 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from emulated_shared import cluster_text
+
 from steptime.units import parse_bytes
 
 TURNS = 5
-CLUSTER = """title = "Two hosts on rails"
-source = "assumed"
-
-[device]
-name = "a server"
-flops = {{ fp32 = "1TFLOP/s" }}
-memory = "24GB"
-memory_bandwidth = "100GB/s"
-
-[host]
-count = 2
-
-[nic]
-per_host = {rails}
-bandwidth = "1.175GB/s"
-latency = "15us"
-
-[network]
-kind = "rail"
-across = "host"
-"""
 
 
 def as_rank(sizes: list[str]) -> None:
@@ -92,7 +73,7 @@ def main() -> None:
     for rails in asked.rails:
         with TemporaryDirectory() as folder:
             file = Path(folder, "rails.toml")
-            file.write_text(CLUSTER.format(rails=rails))
+            file.write_text(cluster_text("Two hosts on rails", 2, "1.175GB/s", nics=rails))
             options = ["--quiet", "--rails", str(rails), "--time-dilation", str(asked.dilation)]
             itself = [sys.executable, __file__, "--as-rank", "--sizes", *asked.sizes]
             done = subprocess.run(

@@ -115,7 +115,7 @@ OWN_READS = {
     "backend/host/process.py": "the kernel",
     "backend/host/segment.py": "the backend's own shared memory",
     "backend/host/waits.py": "the backend's own shared memory",
-    "backend/sockets/rails.py": "the kernel",
+    "world/interfaces.py": "the kernel",
     "backend/reasons.py": "what the group's ranks tell each other",
     "backend/host/discovery.py": "what the group's ranks tell each other",
     "check/observe/stacks.py": "what it writes itself",

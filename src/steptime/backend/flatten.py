@@ -52,3 +52,9 @@ def joined(vectors: Sequence[Tensor]) -> Tensor | None:
     if end > storage.data_ptr() + storage.nbytes():
         return None  # neighbours by chance
     return first.as_strided((sum(vector.numel() for vector in vectors),), (1,))
+
+
+def disjoint(one: Tensor, other: Tensor) -> bool:
+    """Whether no byte lies in both of two contiguous tensors."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first + one.nbytes <= second or second + other.nbytes <= first

@@ -176,8 +176,7 @@ class Lane:
         """Wait until the remaining calls have run and the lane's threads have ended.
 
         A thread that returns from C++ while the interpreter finalises would abort the process. But
-        nothing ends a wait for a message over the network, so this one ends at ``until``, a time of
-        the monotonic clock.
+        not every call ends soon, so this wait ends at ``until``, a time of the monotonic clock.
         """
         self.summon()
         with self._count:

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from steptime.backend.engine import even_counts
-from steptime.backend.flatten import parts
+from steptime.backend.flatten import disjoint, parts
 from steptime.backend.folding import fold
 from steptime.backend.host import Call
 from steptime.backend.post import Post, decoded, memory
 from steptime.backend.reasons import Reasons
 from steptime.backend.reduction import Reduction
 from steptime.backend.sockets import Receipt, Sending, meet
+from steptime.backend.transport import nothing
 from steptime.collectives.powers import powers_below
 from steptime.errors import SteptimeError
 from steptime.world import compat
@@ -145,7 +146,7 @@ class NetworkGroup:
         """Every rank sends each other its part."""
         sizes = [t.numel() for t in chain(inputs, outputs)]
         own = inputs[self.rank]
-        if not all(_apart(own, outputs[p]) for p in self._peers):
+        if not all(disjoint(own, outputs[p]) for p in self._peers):
             own = own.clone()
         self._begin(
             call, {p: outputs[p] for p in self._peers}, {p: inputs[p] for p in self._peers}, sizes
@@ -175,7 +176,7 @@ class NetworkGroup:
         """Begin to send within a collective; call the result to wait until it has left."""
         sending = self._post.put(call, memory(tensor), to, _COLLECTIVE_TAG)
         if sending.done:
-            return _nothing
+            return nothing
         return lambda: self._post.wait(sending, to, call, self._number)
 
     def begin_receive(self, call: Call, tensor: Tensor, source: int) -> Callable[[], None]:
@@ -363,10 +364,6 @@ class NetworkGroup:
             wait()
 
 
-def _nothing() -> None:
-    """The wait for a message that has left."""
-
-
 def _pieces(vector: Tensor) -> Sequence[Tensor]:
     """Consecutive views of a vector, each small enough for the caches."""
     return vector.split(max(1, _PIECE_BYTES // vector.itemsize)) if vector.numel() else ()
@@ -376,13 +373,7 @@ def _may_be_filled(part: Tensor, tensors: Sequence[Tensor], rank: int) -> bool:
     """Whether a part may be written while others of ``tensors`` are still being sent."""
     if part.data_ptr() == tensors[rank].data_ptr():
         return True
-    return all(_apart(part, tensor) for tensor in tensors)
-
-
-def _apart(one: Tensor, other: Tensor) -> bool:
-    """Whether no byte lies in both."""
-    first, second = one.data_ptr(), other.data_ptr()
-    return first + one.nbytes <= second or second + other.nbytes <= first
+    return all(disjoint(part, tensor) for tensor in tensors)
 
 
 def _large(tensors: Mapping[int, Tensor]) -> Mapping[int, Tensor]:

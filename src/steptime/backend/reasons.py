@@ -54,8 +54,8 @@ class Reasons:
     def deadlock(self, rank: int, receive: Receive) -> str | None:
         """The circle of ranks that receive from each other before they send, in words, if any.
 
-        When gloo gives up on one of them it closes its connections, so that the next gives up and
-        tells here for whom it waited.
+        When one of them gives up it closes its connections, so that the next gives up and tells
+        here for whom it waited.
         """
         try:
             return within(2 * _PATIENCE_S, self._deadlock, rank, receive)

@@ -58,7 +58,7 @@ class HostTransport:
         message = Call.of(Kind.SEND, tensor.dtype, tensor.numel(), to, call.op)
         tag = next(self._sent[to])
         if self._host.try_send(message, tensor, to, tag):
-            return _nothing
+            return nothing
         task = self._lanes[to].start((), self._host.send, message, tensor, to, tag)
 
         def wait() -> None:
@@ -81,5 +81,5 @@ class HostTransport:
         self._crew.close(self._lanes.values())
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """The wait for a message that has already been sent."""

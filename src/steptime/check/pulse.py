@@ -21,6 +21,7 @@ from typing import Self
 
 from steptime.errors import UsageError
 from steptime.files import opened, parsed_json
+from steptime.world.interfaces import LOOPBACK, address_toward, family_of, ipv4_addresses
 
 PULSE = ".pulse"
 """How the file ends in which a host says where it is reached, and whom it hears."""
@@ -36,7 +37,7 @@ _NEIGHBOURS = 8
 _STALE_S = 2.0
 _MOST = 256
 _MOST_SAID = 1 << 20
-_SIOCGIFFLAGS, _SIOCGIFADDR, _IFF_RUNNING = 0x8913, 0x8915, 0x40  # linux/sockios.h, linux/if.h
+_SIOCGIFFLAGS, _IFF_RUNNING = 0x8913, 0x40  # linux/sockios.h, linux/if.h
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,32 +231,18 @@ class Pulse:
 
 
 def _own_address(toward: str) -> str:
-    """The address of this host on the way to another, or its first one that is no loopback."""
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((toward, 9))  # of a datagram socket: nothing is sent
-        address = str(probe.getsockname()[0])
-        if not address.startswith("127."):
-            return address
-    return next((one for one in _addresses() if not one.startswith("127.")), "127.0.0.1")
+    """The IPv4 address of this host on the way to another, or its first that is no loopback."""
+    own = address_toward(toward) if family_of(toward) == socket.AF_INET else None
+    candidates = (own, *ipv4_addresses().values())
+    return next((one for one in candidates if one and not one.startswith("127.")), LOOPBACK)
 
 
 def _has_link(address: str) -> bool:
     """Whether the interface of an address has a link; True where that is not known."""
-    name = _addresses().get(address)
+    name = next((name for name, its in ipv4_addresses().items() if its == address), None)
     if name is None:
         return True
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_one:
         asked = fcntl.ioctl(any_one, _SIOCGIFFLAGS, struct.pack("16sH14x", name.encode(), 0))
         return bool(struct.unpack_from("H", asked, 16)[0] & _IFF_RUNNING)
     return True
-
-
-def _addresses() -> dict[str, str]:
-    """The interfaces of this host by their IPv4 addresses."""
-    found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_one:
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has none
-                asked = fcntl.ioctl(any_one, _SIOCGIFADDR, struct.pack("16s24x", name.encode()))
-                found[socket.inet_ntoa(asked[20:24])] = name
-    return found

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from steptime.backend.flatten import disjoint
 from steptime.backend.host.arena import arena
 from steptime.backend.host.barrier import Barrier
 from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM, Reduction
@@ -176,7 +177,7 @@ class Kernel(Barrier):
         self.call = call
         own, target, size = tensor.data_ptr(), output.data_ptr(), call.bytes
         where = CLOSED
-        if size >= _MOVED and (own == target + self.rank * size or _apart(tensor, output)):
+        if size >= _MOVED and (own == target + self.rank * size or disjoint(tensor, output)):
             where = self._where(tensor)
         if not self._group.gather(self, call.encoded, target, own, size, where):
             raise self._mismatch()
@@ -215,7 +216,7 @@ class Kernel(Barrier):
         target, first, size = output.data_ptr(), tensor.data_ptr(), call.bytes
         where = CLOSED
         if tensor.nbytes >= _MOVED and (
-            target == first + self.rank * size or _apart(tensor, output)
+            target == first + self.rank * size or disjoint(tensor, output)
         ):
             where = self._where(tensor)
         elements, group = call.elements, self._group
@@ -246,7 +247,7 @@ class Kernel(Barrier):
         """``all_to_all`` of equal parts that follow each other; others' may be uneven."""
         self.call = call
         source, target, whole = tensor.data_ptr(), output.data_ptr(), tensor.nbytes
-        ranks, apart = len(self._peers), _apart(tensor, output)
+        ranks, apart = len(self._peers), disjoint(tensor, output)
         size = whole // ranks
         where = self._where(tensor) if apart and whole >= _MOVED else CLOSED
         if self._moves(call, target, source, size if apart else CLOSED, where):
@@ -316,12 +317,6 @@ class Kernel(Barrier):
     def mapping(self, rank: int, offset: int) -> tuple[int, int, int]:
         """The part of a rank's arena around an offset: its bounds, and where it is mapped."""
         return self._peers[rank].arena.mapping(offset)
-
-
-def _apart(one: Tensor, other: Tensor) -> bool:
-    """Whether no byte lies in both."""
-    first, second = one.data_ptr(), other.data_ptr()
-    return first + one.nbytes <= second or second + other.nbytes <= first
 
 
 def _lie_apart(some: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]) -> bool:

@@ -15,6 +15,7 @@ from steptime.backend.sockets.rails import VARIABLES, addresses
 from steptime.errors import SteptimeError
 from steptime.world import compat
 from steptime.world.environment import LostContactError
+from steptime.world.interfaces import family_of
 
 _KEY = "sockets"
 _TOKEN_BYTES = 16
@@ -86,8 +87,7 @@ def _check_rails(name: int, mine: Sequence[str], other: int, theirs: Sequence[ob
 
 
 def _listener(address: str, ranks: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server((address, 0), family=family, backlog=ranks)
+    return socket.create_server((address, 0), family=family_of(address), backlog=ranks)
 
 
 def _connected(
