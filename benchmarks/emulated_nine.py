@@ -63,6 +63,7 @@ class Row:
     hosts: int
     ranks: int
     share: str
+    dilation: float
     measured: float
     predicted: float
     busy: float
@@ -214,6 +215,7 @@ def rows(hosts: int, share: str, asked: argparse.Namespace) -> Iterator[Row]:
             hosts,
             case.program.ranks,
             share,
+            asked.dilation,
             median(found["steps"]),
             float(predicted),
             found["busy"][0],

@@ -42,7 +42,7 @@ def test_every_value_that_every_kind_of_call_moves_is_right(backend: str, tmp_pa
         assert rank[2][0] == 0
 
 
-def until_calls_are_done(_: float, poll: Callable[[], bool]) -> None:
+def until_calls_are_done(_: float, poll: Callable[[], bool], __: Any) -> None:
     """Computes for as long as a call is under way, however long the other ranks take for it."""
     while poll():
         time.sleep(1e-3)
@@ -102,6 +102,37 @@ def test_a_collective_runs_behind_what_does_not_wait_for_it(tmp_path: Path) -> N
         assert set(rank["names"]) == {"overlap", "first", "sum", "second", "sum there", "update"}
         assert set(rank["streams"]) == {"step", "compute", "comm"}
         assert rank["rows"] == 2 * 2 * 5  # ranks, steps, the step and four ops
+
+
+def awaited() -> list[bool]:
+    """Whether a call was done after a wait with a limit: before the other rank came, and after."""
+    from torch.distributed import PrefixStore, distributed_c10d
+
+    from steptime.replay.torch_transport import TorchReplayTransport
+    from steptime.replay.transport import GroupCall
+
+    transport = TorchReplayTransport()
+    world = transport.world
+    transport.form_groups(("data",), np.array([[0, 1]]))
+    store = PrefixStore("awaited", distributed_c10d._get_default_store())
+    vector = transport.vector(4, transport.element("fp32"))
+    begin = transport.collective(GroupCall("all_reduce", ("data",), vector, vector[:0], 0))
+    if world.rank == 1:
+        store.wait(["waited"])
+    pending, found = [begin()], []
+    if world.rank == 0:
+        transport.wait_for_any(pending, 0.05)
+        found.append(pending[0].done())
+        store.set("waited", "")
+    transport.wait_for_any(pending, 500.0)
+    return [*found, pending[0].done()]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "steptime"])
+def test_a_wait_ends_with_a_call_or_with_its_limit(backend: str, tmp_path: Path) -> None:
+    start = time.perf_counter()
+    assert on_ranks(2, awaited, tmp_path, backend=backend) == [[False, True], [True]]
+    assert time.perf_counter() - start < 400  # the second wait did not last until its limit
 
 
 def corrupted() -> int:

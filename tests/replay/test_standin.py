@@ -12,7 +12,7 @@ def test_standing_in_takes_time_and_sees_to_communication(kind: Kind, least: flo
     polled = []
     work = stand_in(kind)
     start = time.perf_counter()
-    work(0.02, lambda: not polled.append(None))
+    work(0.02, lambda: not polled.append(None), lambda seconds: time.sleep(seconds / 4))
     took = time.perf_counter() - start
     assert took >= least
     assert bool(polled) == (kind != "nothing")  # how often depends on who else wants the core
@@ -25,6 +25,25 @@ def test_what_is_busy_keeps_the_core_and_what_sleeps_leaves_it() -> None:
         work = stand_in(kind)  # type: ignore[arg-type]
         before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
         for _ in range(50):
-            work(0.004, lambda: True)
+            work(0.004, lambda: True, lambda seconds: time.sleep(seconds / 4))
         left[kind] = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
     assert left["sleep"] > 20 > left["busy"]
+
+
+def test_who_sleeps_sees_to_communication_whenever_a_call_is_done() -> None:
+    """A rest that ends early is a call that is done, and the next one must not wait for the end."""
+    done = iter(range(4))
+    seen: list[str] = []
+
+    def rest(seconds: float) -> None:
+        seen.append("rest")
+        assert 0 < seconds <= 0.05
+
+    def poll() -> bool:
+        seen.append("poll")
+        return next(done, None) is not None
+
+    start = time.perf_counter()
+    stand_in("sleep")(0.05, poll, rest)
+    assert time.perf_counter() - start >= 0.05
+    assert seen == ["poll", "rest"] * 4 + ["poll"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from steptime.replay.standin import Poll, StandIn
+from steptime.replay.standin import Poll, Rest, StandIn
 
 _LOOK_S = 20e-6
 _WIDTH = 2048  # of the matrices
@@ -28,7 +28,7 @@ def busy_gpu(device: torch.device) -> StandIn:
 
     each_s = min(_product_s(multiply) for _ in range(_BURSTS))
 
-    def work(seconds: float, poll: Poll) -> None:
+    def work(seconds: float, poll: Poll, _: Rest) -> None:
         end = multiply(round(seconds / each_s))
         while not end.query():
             poll()

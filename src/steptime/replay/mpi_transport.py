@@ -1,18 +1,22 @@
 """The ReplayTransport of MPI: mpi4py on NumPy arrays. torch is never imported."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from os import sched_yield
 from typing import Any
 
 from mpi4py import MPI
 from numpy.typing import NDArray
 
+from steptime import clock
 from steptime.arrays import Ints
 from steptime.dtypes import BY_SHORT_NAME, Dtype
 from steptime.measure.mpi_transport import MpiTransport
 from steptime.replay.transport import Begin, GroupCall
 
 Array = NDArray[Any]
+
+_SLICE_S = 0.5e-3 / clock.DILATION  # of the machine's own time, however slow the clock is
 
 # MPI cannot add halves: integers of the same size move the same bytes.
 _HALF = Dtype("int16", "int16", "int16", 2, (1 << 15) - 1, 14)
@@ -118,12 +122,17 @@ class MpiReplayTransport:
             return lambda: _One(function(piece, rank, tag))
         return lambda: _Several([function(piece, rank, tag) for piece in pieces])
 
-    def wait_for_any(self, pending: Sequence[Any]) -> None:
-        """Return when one of them is done.
+    def wait_for_any(self, pending: Sequence[Any], seconds: float = inf) -> None:
+        """Return when one of them is done; with a limit, after half a millisecond at the latest.
 
+        MPI has no waiting with a limit, and it makes progress only when it is asked: the one who
+        does so again and again leaves the core in between.
         Where ranks share cores Open MPI yields the core while it waits. MPICH keeps it until its
         time slice ends, though another rank may need it to send what is awaited.
         """
+        if seconds < inf:
+            clock.sleep(min(seconds, _SLICE_S))
+            return
         if self._yields:
             MPI.Request.Waitany([request for one in pending for request in one.requests])
             return

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime import clock
 from steptime.measure.torch_transport import TorchTransport
 from steptime.replay.torch_transport import TorchReplayTransport
 from steptime.replay.transport import Begin, GroupCall
@@ -77,7 +79,8 @@ class NcclReplayTransport(TorchReplayTransport):
     def _ended(self, works: Sequence[Any]) -> _Started:
         return _Started(works)
 
-    def wait_for_any(self, pending: Sequence[Any]) -> None:
-        """Return when one of them is done."""
-        while not any(one.done() for one in pending):
+    def wait_for_any(self, pending: Sequence[Any], seconds: float = inf) -> None:
+        """Return when one of them is done, after so many seconds of the clock at the latest."""
+        limit = clock.now() + seconds
+        while not any(one.done() for one in pending) and clock.now() < limit:
             time.sleep(_LOOK_S)

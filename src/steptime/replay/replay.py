@@ -215,11 +215,14 @@ class _Run:
         self.transport.wait_for_any([turn.pending for turn in self.pending])
         self.kept.spend(label, self.step, now() - start)
 
+    def _rest(self, seconds: float) -> None:
+        self.transport.wait_for_any([turn.pending for turn in self.pending], seconds)
+
     def _compute(self, turn: Turn) -> None:
         began = now()
         self.streams.begin(turn)
         self.computing = True
-        self.compute(self.seconds[turn.place], self._advance)
+        self.compute(self.seconds[turn.place], self._advance, self._rest)
         self.computing = False
         self.streams.end(turn)
         ended = now()

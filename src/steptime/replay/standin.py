@@ -12,16 +12,19 @@ from steptime import clock
 Poll: TypeAlias = Callable[[], bool]
 """Makes communication progress; returns whether any is left that needs polling."""
 
-StandIn: TypeAlias = Callable[[float, Poll], None]
-"""Stands in for so many seconds of computing, polling now and then."""
+Rest: TypeAlias = Callable[[float], None]
+"""Sleeps for so many seconds of the clock, or less if communication may go on before."""
+
+StandIn: TypeAlias = Callable[[float, Poll, Rest], None]
+"""Stands in for so many seconds of computing, seeing to communication now and then."""
 
 _SET_TIMER_SLACK = 29  # PR_SET_TIMERSLACK of prctl(2), in nanoseconds
-_SLICE_S = 0.5e-3
+_SLICE_S = 0.5e-3 / clock.DILATION  # of the machine's own time, however slow the clock is
 _WIDTH = 96  # of the matrices: 110 kB in all, which a core's own cache holds
 _BURSTS = 30
 
 
-def nothing(seconds: float, poll: Poll) -> None:
+def nothing(seconds: float, poll: Poll, rest: Rest) -> None:
     """The stand-in that takes no time."""
 
 
@@ -31,11 +34,11 @@ def sleep_exactly() -> None:
         ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
 
 
-def sleep(seconds: float, poll: Poll) -> None:
+def sleep(seconds: float, poll: Poll, rest: Rest) -> None:
     """The stand-in that sleeps, which leaves the core to others."""
     end = clock.now() + seconds
-    while (rest := end - clock.now()) > 0:
-        clock.sleep(min(rest, _SLICE_S) if poll() else rest)
+    while (left := end - clock.now()) > 0:
+        (rest if poll() else clock.sleep)(left)
 
 
 def busy() -> StandIn:
@@ -52,7 +55,7 @@ def busy() -> StandIn:
     each_s = _shortest(lambda: multiply(1))
     slice_ = max(1, int(_SLICE_S / each_s))
 
-    def work(seconds: float, poll: Poll) -> None:
+    def work(seconds: float, poll: Poll, _: Rest) -> None:
         left_to_do = round(seconds / each_s)
         while left_to_do > 0:
             multiply(min(slice_, left_to_do))

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from math import inf
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime import clock
 from steptime.arrays import Ints
 from steptime.dtypes import BY_SHORT_NAME, Dtype
 from steptime.measure.torch_transport import TorchTransport
@@ -105,9 +107,10 @@ class TorchReplayTransport:
     def _ended(self, works: Sequence[Any]) -> Pending:
         return _Ended(self._threads.submit(_wait, works))
 
-    def wait_for_any(self, pending: Sequence[Any]) -> None:
-        """Return when one of them is done."""
-        wait([one.future for one in pending], return_when=FIRST_COMPLETED)
+    def wait_for_any(self, pending: Sequence[Any], seconds: float = inf) -> None:
+        """Return when one of them is done, after so many seconds of the clock at the latest."""
+        limit = None if seconds == inf else seconds * clock.DILATION
+        wait([one.future for one in pending], limit, return_when=FIRST_COMPLETED)
 
     def close(self) -> None:
         """Free the groups and the threads."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol, TypeAlias
 
 from steptime.arrays import Ints
@@ -78,8 +79,11 @@ class ReplayTransport(Protocol):
     def receive(self, pieces: Sequence[Vector], source: int, tag: int) -> Begin:
         """Prepare a message from a rank, in the same ``pieces``."""
 
-    def wait_for_any(self, pending: Sequence[Any]) -> None:
-        """Return when one of them may be done."""
+    def wait_for_any(self, pending: Sequence[Any], seconds: float = inf) -> None:
+        """Return when one of them may be done, after so many seconds of the clock at the latest.
+
+        Where there is a limit the core is left to others meanwhile.
+        """
 
     def close(self) -> None:
         """Free the groups."""

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.clock import now
+from steptime.clock import now, sleep
 from steptime.cluster import MESSAGE, POST
 from steptime.collectives.execute import Vector
 from steptime.measure.transport import BenchTransport
@@ -199,5 +199,5 @@ def _hidden_shift(world: BenchTransport, source: Vector, target: Vector, work: S
 def _compute(work: StandIn, seconds: float) -> float:
     """Compute; how long it took, which is longer where ranks share cores."""
     start = now()
-    work(seconds, lambda: False)
+    work(seconds, lambda: False, sleep)
     return now() - start
