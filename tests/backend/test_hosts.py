@@ -22,6 +22,9 @@ from backend.test_parity import _attempt, _differs
 
 _NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 HOSTS = ((0, 2), (1, 3))
+LONG = 8 << 20
+"""Elements of a message that no socket holds."""
+
 GROUPS = {
     "two hosts of two": ((0, 1, 2, 3), "TwoLevelGroup"),
     "a host of two and one of one": ((0, 1, 2), "TwoLevelGroup"),
@@ -94,6 +97,24 @@ def test_ranks_of_several_hosts_that_receive_first_are_told_of_the_deadlock(
     assert f"deadlock, at the timeout of {SHORT_S:g} s: {circle}" in told
 
 
+def test_ranks_of_several_hosts_that_send_first_are_told_of_the_deadlock(
+    answers: dict[int, Any],
+) -> None:
+    circle = "; ".join(
+        f"rank {r} waits for rank {1 - r} in send of float32[{LONG}] to rank {1 - r}, tag 0"
+        for r in range(2)
+    )
+    told = [answers[rank]["sent first"] for rank in range(2)]
+    assert f"deadlock, at the timeout of {SHORT_S:g} s: {circle}" in told
+
+
+def test_a_receiver_that_is_late_is_no_deadlock(answers: dict[int, Any]) -> None:
+    """The other rank reads nothing because it computes, and sends nothing."""
+    for rank in range(2):
+        assert "deadlock" not in answers[rank]["late"]
+    assert "reached the timeout" in answers[0]["late"]
+
+
 def test_a_killed_rank_is_named_on_every_host(answers: dict[int, Any]) -> None:
     assert "lost" not in answers[3]
     for rank in range(3):
@@ -106,6 +127,7 @@ def test_a_killed_rank_is_named_on_every_host(answers: dict[int, Any]) -> None:
 def run(write: Callable[[dict[str, Any]], None]) -> None:
     """What every rank does; it writes its answers before one of them is killed."""
     answers = parity() | {"disagreements": disagreements(), "deadlocks": deadlocks()}
+    answers |= {"sent first": send_first(), "late": late()}
     write(answers)
     dist.barrier()
     if dist.get_rank() == 3:
@@ -160,3 +182,24 @@ def deadlocks() -> list[str]:
         else:
             found.append("")
     return found
+
+
+def send_first() -> str:
+    """Ranks 0 and 1, of two hosts, both send more than any socket holds before they receive."""
+    rank = dist.get_rank()
+    group = dist.new_group([0, 1], timeout=timedelta(seconds=SHORT_S))
+    dist.barrier()
+    return _sentence(lambda: dist.send(torch.ones(LONG), 1 - rank, group)) if rank < 2 else ""
+
+
+def late() -> str:
+    """Rank 0 sends, and rank 1 comes to receive it only after the timeout."""
+    rank = dist.get_rank()
+    group = dist.new_group([0, 1], timeout=timedelta(seconds=SHORT_S))
+    dist.barrier()
+    if rank == 0:
+        return _sentence(lambda: dist.send(torch.ones(LONG), 1, group))
+    if rank == 1:
+        time.sleep(2 * SHORT_S)
+        return _sentence(lambda: dist.recv(torch.ones(LONG), 0, group))
+    return ""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from steptime.backend.engine import as_bytes
 from steptime.backend.host import Call
-from steptime.backend.reasons import Reasons, Receive
+from steptime.backend.reasons import Reasons, Stuck
 from steptime.backend.sockets import LostPeerError, Mesh, Receipt, Sending
 from steptime.errors import SteptimeError
 from steptime.world.environment import LostContactError
@@ -38,14 +38,19 @@ class Post:
 
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
         """Send a message of a user, with its tag."""
-        self._sent[to, tag] += 1
-        self.wait(self.put(call, memory(tensor), to, tag), to, call)
+        left = self.try_send(call, tensor, to, tag)
+        if callable(left):
+            left()
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool | Callable[[], None]:
         """Begin to send; the result, if not True, waits until ``tensor`` may be changed again."""
-        self._sent[to, tag] += 1
+        number = self._sent[to, tag]
+        self._sent[to, tag] = number + 1
         sending = self.put(call, memory(tensor), to, tag)
-        return True if sending.done else lambda: self.wait(sending, to, call)
+        if sending.done:
+            return True
+        circle = partial(self._deadlock, call, to, tag, number, sends=True)
+        return lambda: self.wait(sending, to, call, deadlock=circle)
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a message of a user and check that it is what was expected."""
@@ -54,7 +59,9 @@ class Post:
             self.wait(receipt, None, call)
             source = receipt.source
         else:
-            self.wait(receipt, source, call, deadlock=partial(self._deadlock, call, source, tag))
+            number = self._received[source, tag]
+            circle = partial(self._deadlock, call, source, tag, number, sends=False)
+            self.wait(receipt, source, call, deadlock=circle)
         sent = decoded(receipt.call)
         if not sent.has_size_of(call):
             raise SteptimeError(
@@ -120,13 +127,15 @@ class Post:
         if self._failure is not None:
             raise self._failure
 
-    def _deadlock(self, call: Call, source: int, tag: int) -> str | None:
-        """The circle in which a receive waits, in words."""
-        names = self._names
-        sent = {f"{names[to]}, {of}": number for (to, of), number in self._sent.items()}
-        received = self._received[source, tag]
-        receive = Receive(names[source], f"{call}, tag {tag}", tag, received, sent)
-        return self._reasons.deadlock(names[self._rank], receive)
+    def _deadlock(self, call: Call, peer: int, tag: int, number: int, *, sends: bool) -> str | None:
+        """The circle in which a message waits, in words."""
+        sent, received = (
+            {f"{self._names[rank]}, {of}": count for (rank, of), count in counts.items()}
+            for counts in (self._sent, self._received)
+        )
+        doing = f"{call}, tag {tag}"
+        stuck = Stuck(self._names[peer], doing, sends, tag, number, sent, received)
+        return self._reasons.deadlock(self._names[self._rank], stuck)
 
 
 def memory(tensor: Tensor) -> memoryview:

@@ -15,22 +15,32 @@ _POLL_S = 0.01
 
 
 @dataclass(frozen=True)
-class Receive:
-    """A receive that ended without its message, as its rank tells it to the others.
+class Stuck:
+    """A message that a rank waited for in vain, as it tells it to the others.
 
-    ``received``: the messages that came before from ``source`` with this tag. ``sent``: those that
-    the rank has sent, by receiver and tag.
+    It ``sends`` it to ``peer`` or receives it from there. ``number``: how many messages of this tag
+    went that way before. ``sent`` and ``received``: the numbers of messages by ``"peer, tag"``.
     """
 
-    source: int
+    peer: int
     doing: str
+    sends: bool
     tag: int
-    received: int
+    number: int
     sent: dict[str, int]
+    received: dict[str, int]
 
-    def lacks(self, sender: "Receive", rank: int) -> bool:
-        """Whether ``sender`` has not sent the message to ``rank``, so that it cannot be lost."""
-        return sender.sent.get(f"{rank}, {self.tag}", 0) <= self.received
+    def needs(self, other: "Stuck", rank: int) -> bool:
+        """Whether what the peer waited for, ``other``, held up this message of ``rank`` for good.
+
+        The peer has not sent it; or it has not received it, nor did it read what came from
+        ``rank``, as one does who receives another message from there.
+        """
+        message = f"{rank}, {self.tag}"
+        if self.sends:
+            reads = other.peer == rank and not other.sends
+            return not reads and other.received.get(message, 0) <= self.number
+        return other.sent.get(message, 0) <= self.number
 
 
 class Reasons:
@@ -51,29 +61,29 @@ class Reasons:
                 self._first = told.decode()
         return self._first
 
-    def deadlock(self, rank: int, receive: Receive) -> str | None:
-        """The circle of ranks that receive from each other before they send, in words, if any.
+    def deadlock(self, rank: int, stuck: Stuck) -> str | None:
+        """The circle of ranks that wait for each other's messages, in words, if any.
 
         When one of them gives up it closes its connections, so that the next gives up and tells
         here for whom it waited.
         """
         try:
-            return within(2 * _PATIENCE_S, self._deadlock, rank, receive)
+            return within(2 * _PATIENCE_S, self._deadlock, rank, stuck)
         except (RuntimeError, TimeoutError):
             return None
 
-    def _deadlock(self, rank: int, receive: Receive) -> str | None:
-        self._store.set(f"receive/{rank}", json.dumps(asdict(receive)))
-        found = {rank: receive}
+    def _deadlock(self, rank: int, stuck: Stuck) -> str | None:
+        self._store.set(f"stuck/{rank}", json.dumps(asdict(stuck)))
+        found = {rank: stuck}
         until = time.monotonic() + _PATIENCE_S
-        while receive.source not in found:
-            key = f"receive/{receive.source}"
+        while stuck.peer not in found:
+            key = f"stuck/{stuck.peer}"
             while not self._store.check([key]):
                 if time.monotonic() > until:
                     return None
                 time.sleep(_POLL_S)
-            rank, other = receive.source, Receive(**json.loads(self._store.get(key)))
-            found[rank] = receive = other
-        if not all(one.lacks(found[one.source], rank) for rank, one in found.items()):
+            rank, stuck = stuck.peer, Stuck(**json.loads(self._store.get(key)))
+            found[rank] = stuck
+        if not all(one.needs(found[one.peer], rank) for rank, one in found.items()):
             return None
-        return deadlock(rank, [Wait(rank, (r.source,), r.doing) for rank, r in found.items()])
+        return deadlock(rank, [Wait(rank, (one.peer,), one.doing) for rank, one in found.items()])
