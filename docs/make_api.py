@@ -18,6 +18,7 @@ from steptime.api.benchmarks import Benchmark
 from steptime.api.differences import Difference
 from steptime.api.emulating import Emulated
 from steptime.api.exporting import ExportedFiles
+from steptime.api.flows import FlowsResult
 from steptime.api.generating import Generated
 from steptime.api.histories import HistoryResult
 from steptime.api.machines import Host, MeasuredCluster
@@ -38,7 +39,7 @@ from steptime.workloads.spec import StepSpec
 
 PAGE = Path(__file__).with_name("api.md")
 FUNCTIONS = (
-    ("Simulated", ("model", "cluster", "simulate", "scale", "plan", "sweep")),
+    ("Simulated", ("model", "cluster", "simulate", "scale", "plan", "sweep", "flows")),
     ("Collectives", ("show", "verify")),
     (
         "On live ranks",
@@ -71,6 +72,7 @@ RESULTS = (
         PlanResult,
         Sweep,
         Cell,
+        FlowsResult,
         Picture,
         Verification,
         Benchmark,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steptime.api.differences import diff as diff
     from steptime.api.emulating import emulate as emulate
     from steptime.api.exporting import export as export
+    from steptime.api.flows import flows as flows
     from steptime.api.generating import generate as generate
     from steptime.api.histories import history as history
     from steptime.api.lessons import lesson as lesson
@@ -51,6 +52,7 @@ _OFFERED = {
     "diff": "differences",
     "emulate": "emulating",
     "export": "exporting",
+    "flows": "flows",
     "generate": "generating",
     "history": "histories",
     "lesson": "lessons",

@@ -107,7 +107,7 @@ def test_a_run_that_fails_leaves_no_folder(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("steptime.study.flows.simulate_flows", fail)
+    monkeypatch.setattr("steptime.api.flows.simulate_flows", fail)
     words = ("simulate", "--flows", "flows.csv", "--cluster", "dgx-h100", *out)
     ended = here(*words, folder=tmp_path)
     assert (ended.code, ended.err) == (

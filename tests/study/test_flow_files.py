@@ -1,12 +1,15 @@
 """Traffic from a CSV file: what is read, what is refused, and when each flow is done."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import steptime as st
 from simulate.networks import star
 from steptime.errors import UsageError
-from steptime.study.flows import FLOW, read_flows, simulate_flows
+from steptime.study.flows import FLOW, listed_flows, read_flows, simulate_flows
 
 
 @pytest.fixture
@@ -73,3 +76,38 @@ def test_flows_share_a_link_and_are_recorded(read):
     assert timeline.intervals["end"] == pytest.approx(finish)
     assert timeline.messages["received"] == pytest.approx(finish)
     assert timeline.messages["dst"].tolist() == [0, 0, 1]
+
+
+def test_tuples_are_flows_as_well() -> None:
+    flows = listed_flows([(0, 2, "1MB", 1e-3), (3, 1, 7)], 4)
+    assert flows.dtype == FLOW
+    assert flows.tolist() == [(0, 2, 1_000_000, 1e-3), (3, 1, 7, 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "there are no flows"),
+        ([(0, 1)], r"flow 1 is \(0, 1\): it must be"),
+        ([(0, 1, 7), (0, 4, 7)], "flow 2: dst is '4', and the cluster's devices are 0 to 3"),
+        ([(-1, 1, 7)], "flow 1: src is '-1'"),
+        ([(0.5, 1, 7)], "flow 1: src is '0.5'"),
+        ([(0, 1, "much")], "flow 1: bytes are wrong"),
+        ([(0, 1, 7, -1.0)], "flow 1: start_s is '-1.0'"),
+    ],
+)
+def test_a_tuple_that_is_no_flow_is_refused(rows: list[Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        listed_flows(rows, 4)
+
+
+def test_flows_of_the_api_are_those_of_the_command_line(tmp_path: Path) -> None:
+    found = st.flows(
+        [(1, 0, "1GB"), (2, 0, "1GB")], star(4, bandwidth=1e9, latency=0.0), what_if="bandwidth=2x"
+    )
+    assert found.last_s == pytest.approx(2)
+    assert [row["what_if_finish_s"] for row in found.rows] == pytest.approx([1, 1])
+    assert "from 1 to 0, at 2.00 s" in repr(found)
+    run = json.loads((found.save(tmp_path / "flows") / "run.json").read_text())
+    assert run["run"] == str(tmp_path / "flows")
+    assert run["flows"] == found.record["flows"]

@@ -96,26 +96,26 @@ class Difference:
 
     def report(self, path: str | Path) -> Path:
         """Write its page to a file: one of HTML that needs no network."""
-        write_diff(Path(path), self._left())
+        write_diff(Path(path), self._written())
         return Path(path)
 
-    def leave(self, out: Path) -> None:
+    def write(self, out: Path) -> None:
         """Write run.json and report.html to a folder that is there; OSError where that fails."""
-        left = self._left()
-        run_folder.write_record(out, left)
-        write_diff(out / REPORT, left)
+        record = self._written()
+        run_folder.write_record(out, record)
+        write_diff(out / REPORT, record)
 
-    def _left(self) -> dict[str, Any]:
+    def _written(self) -> dict[str, Any]:
         return self.record | {"environment": run_folder.environment()}
 
-    def lying_in(self, folder: Path) -> "Difference":
+    def in_folder(self, folder: Path) -> "Difference":
         """The same, whose record says that it lies in this folder."""
         return replace(self, about={"run": "", **self.about} | {"run": str(folder)})
 
     def save(self, folder: str | Path) -> Path:
-        """Leave a folder of its own: run.json and report.html."""
+        """Write a folder of its own: run.json and report.html."""
         out = run_folder.create(Path(folder))
-        self.lying_in(out).leave(out)
+        self.in_folder(out).write(out)
         return out
 
     def print(self, console: "Console") -> None:
@@ -221,7 +221,7 @@ def diff_against(
         found = compared(runs, part, limit_s)
     about = {"against": revision, "commit": commit, "command": list(command)}
     asked = {} if part is None else {"see": part}
-    return Difference(found, about | asked).lying_in(folder)
+    return Difference(found, about | asked).in_folder(folder)
 
 
 def _most_pairs(pairs: int | None, see: float | None) -> int:

@@ -103,15 +103,15 @@ class PlanResult:
         write_plan(Path(path), self.record)
         return Path(path)
 
-    def leave(self, out: Path) -> None:
+    def write(self, out: Path) -> None:
         """Write run.json and report.html to a folder that is there; OSError where that fails."""
         run_folder.write_record(out, plan_json(self.record))
         self.report(out / "report.html")
 
     def save(self, folder: str | Path) -> Path:
-        """Leave a plan's folder: run.json and report.html."""
+        """Write a plan's folder: run.json and report.html."""
         out = run_folder.create(Path(folder))
-        replace(self, record=replace(self.record, run=str(out))).leave(out)
+        replace(self, record=replace(self.record, run=str(out))).write(out)
         return out
 
     def print(self, console: "Console") -> None:

@@ -89,18 +89,18 @@ class Run:
         return Path(path)
 
     def save(self, folder: str | Path) -> Path:
-        """Leave a run's folder: run.json, trace.json.gz, the programs and report.html."""
+        """Write a run's folder: run.json, trace.json.gz, the programs and report.html."""
         out = run_folder.create(Path(folder))
-        self.left(out)
+        self.written_to(out)
         return out
 
-    def left(self, out: Path) -> "Run":
-        """This run with its name, written to a folder that is there; OSError as ``leave``."""
+    def written_to(self, out: Path) -> "Run":
+        """This run with its name, written to a folder that is there; OSError as ``write``."""
         run = replace(self, record=replace(self.record, run=str(out)))
-        run.leave(out)
+        run.write(out)
         return run
 
-    def leave(self, out: Path) -> None:
+    def write(self, out: Path) -> None:
         """Write its files to a folder that is there; OSError where that cannot be."""
         write_programs(out, self.programs)
         run_folder.write_record(out, to_json(self.record))
@@ -149,7 +149,7 @@ def complete(folder: Path) -> None:
     UsageError where they wrote nothing.
     """
     if (folder / FOLDER).is_dir() and not (folder / run_folder.RECORD).exists():
-        recorded_run(folder).leave(folder)
+        recorded_run(folder).write(folder)
 
 
 def traced_run(paths: Sequence[Path], *, unpickle: bool = False) -> Run:

@@ -102,12 +102,12 @@ class Scaling:
         return Path(path)
 
     def save(self, folder: str | Path) -> Path:
-        """Leave a study's folder: run.json, report.html, and a trace of each cell."""
+        """Write a study's folder: run.json, report.html, and a trace of each cell."""
         out = run_folder.create(Path(folder))
-        self.left(out)
+        self.written_to(out)
         return out
 
-    def left(self, out: Path) -> "Scaling":
+    def written_to(self, out: Path) -> "Scaling":
         """This study with its name, written to a folder that is there; OSError where that fails."""
         for path, content in self.files.items():
             run_folder.create((out / path).parent)

@@ -147,7 +147,7 @@ def _files(point: Point, run: Run) -> Iterator[tuple[str, bytes]]:
     yield f"{folder_of(point)}/{run_folder.TRACE}", packed_chrome_trace(run.timeline)
 
 
-def leave_at(out: Path, point: Point, run: Run) -> None:
+def write_point(out: Path, point: Point, run: Run) -> None:
     """Write what a point leaves into the folder of the study; OSError where that cannot be."""
     run_folder.create(out / folder_of(point))
     for path, content in _files(point, run):

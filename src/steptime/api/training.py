@@ -114,7 +114,7 @@ def train(
     place = Place(world_size=ranks, threads=threads, backend=backend, launcher="steptime")
     work = partial(_trained, asked, place, folder.absolute(), log=log)
     found = answer_of_ranks(work, ranks=ranks, backend=backend, threads=threads, timeout=timeout)
-    return found if out is None else found.left(folder)
+    return found if out is None else found.written_to(folder)
 
 
 def _group(of: type[Any], given: Mapping[str, Any]) -> Any:

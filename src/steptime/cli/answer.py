@@ -1,20 +1,17 @@
 """Leaving a run's files and printing its answer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from steptime.api.flows import FlowsResult
 from steptime.api.results import REPORT, Run
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say, say_json
 from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
-from steptime.report.flows import print_flows
-from steptime.runs import run_folder
 from steptime.runs.record import Place as RecordPlace
 from steptime.runs.record import to_json
-from steptime.timeline import Timeline, write_chrome_trace
 
 
 def record_place(place: Place, ranks: RankOptions) -> RecordPlace:
@@ -27,13 +24,13 @@ def record_place(place: Place, ranks: RankOptions) -> RecordPlace:
     )
 
 
-def leave(run: Run, out: Path, output: OutputOptions) -> None:
+def write_answer(run: Run, out: Path, output: OutputOptions) -> None:
     """Write run.json, trace.json.gz, its programs and report.html, then print the answer.
 
     Raises SteptimeError when that cannot be, or the ranks ended with different parameters.
     """
     with _writing(out):
-        run = run.left(out)
+        run = run.written_to(out)
     hashes = {name: set(figures.parameter_hash) for name, figures in run.strategies.items()}
     diverged = [name for name, different in hashes.items() if len(different) > 1]
     if not output.json:
@@ -47,20 +44,18 @@ def leave(run: Run, out: Path, output: OutputOptions) -> None:
         )
 
 
-def leave_flows(
-    run: Mapping[str, Any], timeline: Timeline, out: Path, output: OutputOptions
-) -> None:
+def write_flows(found: FlowsResult, out: Path, output: OutputOptions) -> None:
     """Write run.json and trace.json.gz of simulated flows, then print when each is done.
 
     Raises SteptimeError when that cannot be.
     """
+    found = found.in_folder(out)
     with _writing(out):
-        run_folder.write_record(out, run)
-        write_chrome_trace(out / "trace.json.gz", timeline)
+        found.write(out)
     if output.json:
-        say_json(run)
+        say_json(found.record)
         return
-    say(f"{output.rendered(lambda console: print_flows(console, run))}\n\nrun: {out}")
+    say(f"{output.rendered(found.print)}\n\nrun: {out}")
 
 
 @contextmanager

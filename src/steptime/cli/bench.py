@@ -10,11 +10,11 @@ from cyclopts import Parameter
 from steptime.cli.measuring import (
     REPORT,
     columns_of_stdout,
-    leave_measured,
     oversubscription,
     provenance,
     ranks_here,
     teller,
+    write_measured,
     write_text,
 )
 from steptime.cli.options import Flat, OutputOptions, RankOptions
@@ -116,7 +116,7 @@ def _bench(asked_for: "Bench", place: Place, asked: _Asked) -> None:
     if transport.rank == 0:
         where = {**provenance(place, asked.ranks), "library": transport.library}
         run_record = record("bench", asked_for, session, found, where)
-        leave_measured(place.out, run_record)
+        write_measured(place.out, run_record)
         if not wrong:
             _answer(run_record, place.out, asked, tell)
     transport.barrier()  # an error here would end rank 0 before it has written

@@ -134,7 +134,7 @@ def _compare(
     place: Place,
 ) -> None:
     from steptime.api.comparing import compared, possible, strategies_of
-    from steptime.cli.answer import leave, record_place
+    from steptime.cli.answer import record_place, write_answer
     from steptime.cluster.files import cluster_named
     from steptime.train.job import prepare_job
 
@@ -158,7 +158,7 @@ def _compare(
         if cluster is not None:
             there = _simulated(run.strategies, job, cluster_named(cluster), output)
             run = replace(run, record=replace(run.record, simulated=there))
-        leave(run, place.out, output)
+        write_answer(run, place.out, output)
 
 
 def _simulated(

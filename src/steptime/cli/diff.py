@@ -65,7 +65,7 @@ def diff(
     if output.out is None:
         return _answer(found, limit, output)
     with run_folder.created(output.out) as out:
-        return _answer(found.lying_in(out), limit, output, out)
+        return _answer(found.in_folder(out), limit, output, out)
 
 
 def _refuse(*given: tuple[str, Any], need: str) -> None:
@@ -115,7 +115,7 @@ def _answer(
         found = found.held_against(limit)
     if out is not None:
         with writing(out):
-            found.leave(out)
+            found.write(out)
     if output.json:
         say_json(found.record)
     else:

@@ -61,7 +61,7 @@ def provenance(place: Place, ranks: RankOptions) -> Mapping[str, Any]:
     }
 
 
-def leave_measured(out: Path, record: Mapping[str, Any]) -> None:
+def write_measured(out: Path, record: Mapping[str, Any]) -> None:
     """Write run.json and, beside it, its page; SteptimeError when that cannot be."""
     from steptime.report.bench_page import write_bench
 

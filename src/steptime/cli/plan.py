@@ -72,7 +72,7 @@ def plan(
         sweep=sweep,
         options=options,
     )
-    _leave(found, output, explained=goal.explain is not None)
+    _write(found, output, explained=goal.explain is not None)
 
 
 def _refuse_with_validate(goal: GoalOptions, layout: PlanOptions, sweep: SweepOptions) -> None:
@@ -90,7 +90,7 @@ def _refuse_with_validate(goal: GoalOptions, layout: PlanOptions, sweep: SweepOp
         )
 
 
-def _leave(found: "PlanResult", output: OutputOptions, *, explained: bool) -> None:
+def _write(found: "PlanResult", output: OutputOptions, *, explained: bool) -> None:
     """Write run.json and report.html, then print the answer."""
     from datetime import datetime
 
@@ -102,7 +102,7 @@ def _leave(found: "PlanResult", output: OutputOptions, *, explained: bool) -> No
     with run_folder.created(output.out or run_folder.default_path("plan", datetime.now())) as out:
         found = replace(found, record=replace(found.record, run=str(out)))
         with writing(out):
-            found.leave(out)
+            found.write(out)
     if output.json:
         say_json(plan_json(found.record))
         return

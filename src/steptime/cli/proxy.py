@@ -145,7 +145,7 @@ def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None
         run = simulated(plan, asked)
     path = output.out or run_folder.default_path("proxy", datetime.now())
     with run_folder.created(path) as out, writing(out):
-        run = run.left(out)
+        run = run.written_to(out)
     _answer(run, simulated_lines, output)
 
 
@@ -169,7 +169,7 @@ def _replay(
         where = record_place(place, ranks)
         run = measured(plan, replayed, asked, where, world.library, there)
         with writing(place.out):
-            run = run.left(place.out)
+            run = run.written_to(place.out)
         if not replayed.wrong:
             _answer(run, answer_lines, output)
     world.barrier()  # an error here would end rank 0 before it has written

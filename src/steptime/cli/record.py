@@ -196,7 +196,7 @@ def _answer(out: Path, output: OutputOptions, code: int) -> None:
             return
         raise
     with writing(out):
-        run.leave(out)
+        run.write(out)
     if output.json:
         say_json(to_json(run.record))
     else:

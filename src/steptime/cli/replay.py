@@ -60,7 +60,7 @@ def _replay(
     output: OutputOptions,
 ) -> None:
     from steptime.api.results import Run
-    from steptime.cli.answer import leave, record_place
+    from steptime.cli.answer import record_place, write_answer
     from steptime.replay.backends import transport_of
     from steptime.replay.live import check_right
     from steptime.study.replayed import replayed, replayed_record
@@ -72,6 +72,6 @@ def _replay(
     done = replayed(stored, transport, asked, ranks.backend)
     if world.rank == 0 and not done.wrong:
         record = replayed_record(str(run), stored, done, asked, record_place(place, ranks))
-        leave(Run(record, done.timeline, (stored,)), place.out, output)
+        write_answer(Run(record, done.timeline, (stored,)), place.out, output)
     world.barrier()  # an error here would end rank 0 before it has written
     check_right(done, ranks.backend)

@@ -94,7 +94,7 @@ def _report_trace(paths: Sequence[Path], output: PrintOptions, *, unpickle: bool
     run = traced_run(paths, unpickle=unpickle)
     path = run_folder.default_path("report", datetime.now())
     with run_folder.created(path) as folder, writing(folder):
-        run = run.left(folder)
+        run = run.written_to(folder)
     if output.json:
         page = {"page": str(folder / _PAGE), "runs": [str(path) for path in paths]}
         say_json(to_json(run.record) | {"verb": "report", "incomplete": []} | page)

@@ -157,7 +157,7 @@ def _measure(
     output: OutputOptions,
 ) -> None:
     """Train under every strategy of a point, and leave what was measured."""
-    from steptime.api.scaling_here import leave_at, run_at
+    from steptime.api.scaling_here import run_at, write_point
     from steptime.cli.answer import record_place
     from steptime.world.baton import BATON
 
@@ -172,7 +172,7 @@ def _measure(
         run = run_at(point, grid, options, where, advance)
     if run is not None:
         with writing(place.out):
-            leave_at(place.out, point, run)
+            write_point(place.out, point, run)
 
 
 def _on_cluster(
@@ -200,7 +200,7 @@ def _answer(study: "Scaling", out: Path, output: OutputOptions) -> None:
     from steptime.runs.scale import scale_json
 
     with writing(out):
-        study = study.left(out)
+        study = study.written_to(out)
     if output.json:
         say_json(scale_json(study.record))
         return

@@ -100,12 +100,6 @@ def _changes(what_if: str | None, *, ideal: bool) -> str | None:
     return IDEAL if ideal else what_if
 
 
-def _changed(cluster: "Cluster", changes: str) -> "Cluster":
-    from steptime.cluster.what_if import parse_what_if, what_if
-
-    return what_if(cluster, parse_what_if(changes))
-
-
 def _cluster(name: str | None) -> "Cluster":
     from steptime.cluster.files import cluster_named
 
@@ -153,7 +147,7 @@ def _simulate(
     asked: "Asked", how: HowOptions, changes: str | None, sensitivity: bool, output: OutputOptions
 ) -> None:
     from steptime.api.simulation import prepared
-    from steptime.cli.answer import leave
+    from steptime.cli.answer import write_answer
     from steptime.cli.compiling import told_of_compiling
 
     with told_of_compiling(output):
@@ -161,24 +155,17 @@ def _simulate(
     with _folder(output) as out:
         with told_of_compiling(output), output.tracking() as track:
             run = ready.run(sensitivity=sensitivity, track=track)
-        leave(run, out, output)
+        write_answer(run, out, output)
 
 
 def _simulate_flows(
     path: Path, cluster: "Cluster", changes: str | None, output: OutputOptions
 ) -> None:
-    from steptime.cli.answer import leave_flows
+    from steptime.api.flows import flows
+    from steptime.cli.answer import write_flows
     from steptime.cli.compiling import told_of_compiling
-    from steptime.runs import run_folder
-    from steptime.study.flows import read_flows, simulate_flows
 
-    changed = _changed(cluster, changes) if changes is not None else None
-    flows = read_flows(path, cluster.devices)
+    with told_of_compiling(output):
+        found = flows(path, cluster, what_if=changes)
     with _folder(output) as out:
-        with told_of_compiling(output):
-            study = simulate_flows(cluster, flows)
-        run = {"verb": "simulate", "run": str(out)} | study.record()
-        if changed is not None:
-            run["what_if"] = {"changes": changes} | simulate_flows(changed, flows).record()
-        run["environment"] = run_folder.environment()
-        leave_flows(run, study.timeline(), out, output)
+        write_flows(found, out, output)

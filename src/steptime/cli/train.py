@@ -118,7 +118,7 @@ def _tell_done(folder: Path, output: OutputOptions, steps: int) -> None:
 
 def _train(asked: "Asked", ranks: RankOptions, output: OutputOptions, place: Place) -> None:
     from steptime.api.training import trained
-    from steptime.cli.answer import leave, record_place
+    from steptime.cli.answer import record_place, write_answer
 
     shown = place.world.rank == 0 and not output.quiet
     width = output.console().width
@@ -129,4 +129,4 @@ def _train(asked: "Asked", ranks: RankOptions, output: OutputOptions, place: Pla
 
     run = trained(asked, record_place(place, ranks), place.out, tell)
     if run:
-        leave(run, place.out, output)
+        write_answer(run, place.out, output)

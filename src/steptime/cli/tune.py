@@ -7,11 +7,11 @@ from cyclopts import Parameter
 from steptime import files
 from steptime.cli.measuring import (
     REPORT,
-    leave_measured,
     oversubscription,
     provenance,
     ranks_here,
     teller,
+    write_measured,
 )
 from steptime.cli.options import Flat, OutputOptions, RankOptions
 from steptime.cli.printing import say, say_json
@@ -82,7 +82,7 @@ def _answer(found: "Tuned", place: Place, output: OutputOptions) -> None:
     from steptime.report.tune_lines import answer
 
     out = place.out
-    leave_measured(out, found.record)
+    write_measured(out, found.record)
     files.write_json(out / "selection.json", {**found.environment, "level": found.level})
     if output.json:
         say_json(found.record)

@@ -1,10 +1,10 @@
 """Any traffic on a cluster: flows from a file, and when each is done."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from steptime.units import parse_bytes
 
 _MOST_BYTES = 1 << 28
 COLUMNS = ("src", "dst", "bytes", "start_s")
+
+Flow: TypeAlias = tuple[int, int, int | str] | tuple[int, int, int | str, float]
+"""Source, destination, bytes, and the seconds at which it starts, 0 where they are left out."""
 
 FLOW = np.dtype(
     [
@@ -90,6 +93,20 @@ def read_flows(path: Path, devices: int) -> NDArray[np.void]:
         return _flows(path, text, devices)
 
 
+def listed_flows(rows: Iterable[Flow], devices: int) -> NDArray[np.void]:
+    """The same flows as tuples; UsageError naming the first that is wrong, from flow 1 on."""
+    flows = []
+    for number, cells in enumerate(rows, 1):
+        where = f"flow {number}"
+        if not 3 <= len(cells) <= len(COLUMNS):
+            raise UsageError(f"{where} is {cells!r}: it must be (src, dst, bytes[, start_s])")
+        texts = map(str, (*cells, 0.0)[: len(COLUMNS)])
+        flows.append(_flow(dict(zip(COLUMNS, texts, strict=True)), where, devices))
+    if not flows:
+        raise UsageError("there are no flows: give one at least, as (src, dst, bytes)")
+    return np.array(flows, FLOW)
+
+
 def _flows(path: Path, text: str, devices: int) -> NDArray[np.void]:
     rows = csv.reader(text.splitlines())
     header = [column.strip() for column in next(rows, [])]
@@ -105,17 +122,19 @@ def _flows(path: Path, text: str, devices: int) -> NDArray[np.void]:
                 f"write {','.join(header)}"
             )
         row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
-        flows.append(
-            (
-                _device(row, "src", where, devices),
-                _device(row, "dst", where, devices),
-                _size(row, where),
-                _start(row, where),
-            )
-        )
+        flows.append(_flow(row, where, devices))
     if not flows:
         raise UsageError(f"{path} has no flows: below its first line write one in each line")
     return np.array(flows, FLOW)
+
+
+def _flow(row: Mapping[str, str], where: str, devices: int) -> tuple[int, int, int, float]:
+    return (
+        _device(row, "src", where, devices),
+        _device(row, "dst", where, devices),
+        _size(row, where),
+        _start(row, where),
+    )
 
 
 def _check_header(path: Path, header: list[str]) -> None:
