@@ -4,7 +4,8 @@
     python benchmarks/emulated_collectives.py --hosts 2 4 --per-host 2 --ops all_reduce
 
 Every algorithm of five collectives runs on hosts of the cluster office-10gbe that this machine
-emulates: TCP through shaped virtual links, messages by gloo. The same schedules are simulated at
+emulates: TCP through shaped virtual links, messages by gloo or, with ``--backend steptime``, over
+that backend's own connections. The same schedules are simulated at
 fidelity ``message``. *Given*: the links' rates. *Calibrated*: two figures, what a message takes
 beside its bytes, half of a round trip of 4 bytes between two of these hosts, and how many bytes a
 socket holds, by how much earlier than its receiver the sender of one long message is done.
@@ -65,11 +66,12 @@ class Row:
         return self.predicted / self.measured - 1
 
 
-def as_rank(sizes: Sequence[int], ops: Sequence[str], turns: int) -> None:
+def as_rank(sizes: Sequence[int], ops: Sequence[str], turns: int, backend: str) -> None:
     """Be a rank: time every algorithm; rank 0 prints, as JSON, seconds by op, name and size."""
     import numpy as np
     import torch
 
+    import steptime.backend  # noqa: F401
     from steptime.dtypes import dtype_named
     from steptime.measure.exact import ExactData
     from steptime.measure.operation import operation_named
@@ -77,7 +79,7 @@ def as_rank(sizes: Sequence[int], ops: Sequence[str], turns: int) -> None:
     from steptime.measure.trial import prepare, trial
 
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo")
+    torch.distributed.init_process_group(backend)
     transport = TorchTransport(torch.device("cpu"))
     rank, ranks = transport.rank, transport.ranks
     local = [int(n) for n in transport.gather(np.array(float(_host_number())))]
@@ -174,6 +176,7 @@ def measured(cluster: str, ranks: int, asked: argparse.Namespace) -> dict[str, l
     if asked.congestion_control:
         options += ["--congestion-control", asked.congestion_control]
     itself = [sys.executable, __file__, "--as-rank", "--turns", str(asked.turns)]
+    itself += ["--backend", asked.backend]
     done = subprocess.run(
         [*emulate, *options, "--", *itself, "--sizes", *asked.sizes, "--ops", *asked.ops],
         stdout=subprocess.PIPE,
@@ -232,6 +235,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, nargs="+", default=[4, 8])
     parser.add_argument("--per-host", type=int, default=1, help="ranks of each host")
     parser.add_argument("--ops", nargs="+", default=list(OPS), choices=OPS)
+    parser.add_argument("--backend", choices=("gloo", "steptime"), default="gloo")
     parser.add_argument("--dilation", type=float, default=50.0)
     parser.add_argument("--sizes", nargs="+", default=["1MiB", "4MiB", "16MiB"])
     parser.add_argument("--turns", type=int, default=5)
@@ -241,7 +245,7 @@ def main() -> None:
     asked = parser.parse_args()
     sizes = [parse_bytes(size) for size in asked.sizes]
     if asked.as_rank:
-        as_rank(sizes, asked.ops, asked.turns)
+        as_rank(sizes, asked.ops, asked.turns, asked.backend)
         return
     found = []
     for hosts in asked.hosts:
