@@ -96,6 +96,23 @@ def test_large_messages_pass_both_ways_at_once_over_any_number_of_rails(names: s
         mesh.close()
 
 
+def test_who_waits_while_another_moves_is_told_of_the_own_message_first(trio: list[Mesh]) -> None:
+    """Of two threads one moves the bytes of both, and what it waits for may depend on the other."""
+    first, second = trio[0].receive(1, 0, room(5)), trio[0].receive(2, 0, room(5))
+    with ThreadPoolExecutor(2) as threads:
+        moving = threads.submit(trio[0].wait, first, LIMIT_S)
+        time.sleep(0.2)  # so that it moves before the other waits
+        waiting = threads.submit(trio[0].wait, second, LIMIT_S)
+        time.sleep(0.2)
+        trio[2].send(CALL, 0, 0, data(5))
+        try:
+            waiting.result(LIMIT_S / 4)
+            assert not moving.done()
+        finally:
+            trio[1].send(CALL, 0, 0, data(5))
+        moving.result(LIMIT_S)
+
+
 def test_a_message_is_cut_into_as_many_parts_as_there_are_rails_if_it_is_long() -> None:
     assert list(split(STRIPED_BYTES - 1, 3)) == [(0, STRIPED_BYTES - 1)]
     parts = list(split(STRIPED_BYTES + 1, 3))

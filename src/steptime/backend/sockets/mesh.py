@@ -121,6 +121,7 @@ class Mesh:
                 if left_s <= 0:
                     raise TimeoutError
                 self._step(min(_NAP_S, left_s))
+                self._changed.notify_all()  # what others wait for may be done before this is
         finally:
             self._moving = False
             if self._closed:
