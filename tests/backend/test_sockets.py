@@ -12,7 +12,9 @@ import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from steptime.backend.sockets import LostPeerError, Mesh, meet, rails
-from steptime.backend.sockets.requests import STRIPED_BYTES, split
+from steptime.backend.sockets.peer import Peer
+from steptime.backend.sockets.pipe import Pipe
+from steptime.backend.sockets.requests import HEAD, STRIPED_BYTES, Receipt, split
 from steptime.errors import SteptimeError, UsageError
 from steptime.world.environment import LostContactError
 
@@ -111,6 +113,28 @@ def test_who_waits_while_another_moves_is_told_of_the_own_message_first(trio: li
         finally:
             trio[1].send(CALL, 0, 0, data(5))
         moving.result(LIMIT_S)
+
+
+def test_nobody_reads_what_the_thread_that_moves_is_reading() -> None:
+    """The first of eight parts has come, and the head of the next message behind it."""
+    ends = [socket.socketpair() for _ in range(8)]
+    peer = Peer(1, [Pipe(mine) for mine, _ in ends])
+    part = STRIPED_BYTES // 8
+    receipts = [Receipt(0, room(STRIPED_BYTES)), Receipt(0, room(5))]
+    for receipt in receipts:
+        peer.ask(receipt)
+    heads = [HEAD.pack(CALL, 0, size) for size in (STRIPED_BYTES, 5)]
+    ends[0][1].sendall(heads[0] + bytes(part) + heads[1] + b"after")
+    peer.read()
+    assert not receipts[0].done
+    assert not peer.staged
+    for _, theirs in ends[1:]:
+        theirs.sendall(bytes(part))
+    peer.read()
+    assert [receipt.done for receipt in receipts] == [True, True]
+    for pair in ends:
+        for end in pair:
+            end.close()
 
 
 def test_a_message_is_cut_into_as_many_parts_as_there_are_rails_if_it_is_long() -> None:

@@ -218,7 +218,7 @@ from steptime.replay.device import Device
 from steptime.replay.replay import replay
 from steptime.replay.torch_transport import TorchReplayTransport
 (stored,) = read_programs(Path(sys.argv[1]))
-def compute(seconds, poll):
+def compute(seconds, poll, rest):
     if seconds == 1e-3:  # the last op of a step
         end_step()
 replay(stored.program, TorchReplayTransport(), steps=4, warmup=0, compute=compute, device=Device())

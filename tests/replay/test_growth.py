@@ -33,7 +33,7 @@ def grown() -> tuple[int, int]:
 
     held = []
 
-    def compute(seconds: float, poll: Poll) -> None:
+    def compute(seconds: float, poll: Poll, _: object) -> None:
         del seconds, poll
         held.append(resident_bytes())
 

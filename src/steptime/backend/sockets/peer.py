@@ -57,8 +57,11 @@ class Peer:
 
     @property
     def staged(self) -> bool:
-        """Whether bytes have been read that may be of what is asked for next."""
-        return self.pipes[0].staged > 0
+        """Whether bytes have been read that may be of what is asked for next.
+
+        Not while a message arrives: a thread may be reading its parts at this moment.
+        """
+        return self._arriving is None and self.pipes[0].staged > 0
 
     def work(self) -> Iterator[Work]:
         """What there is to do with the pipes, now."""
