@@ -98,6 +98,9 @@ def test_measured_links_are_a_cluster(backend, tmp_path):
         (measured,) = cluster.calls[call["kind"]]
         assert (measured.ranks, measured.algorithm) == (2, call["algorithm"])
         assert measured.seconds == pytest.approx(call["seconds"], rel=1e-3)
+        assert measured.late == pytest.approx(call["late"], rel=1e-3, abs=1e-9)
+        assert measured.late_beside == pytest.approx(call["late_beside"], rel=1e-3, abs=1e-9)
+        assert len(measured.late_beside) == (0 if call["kind"] == "post" else len(measured.sizes))
     assert len(found["calls"]) == 10
     assert cluster.device.flops["fp32"] == pytest.approx(found["device"]["flops"]["fp32"], 1e-3)
     assert cluster.device.memory_bandwidth > 1e8

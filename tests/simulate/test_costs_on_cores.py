@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from steptime.cluster import MESSAGE, POST, CallTimes, Cluster, parse_cluster
+from steptime.cluster.beside import computing_beside
 from steptime.program import Collective, Compute, Program, Recv, Send, Wait
 from steptime.simulate.on_cores import with_costs
 from steptime.simulate.step import simulate
@@ -83,6 +84,36 @@ def test_posting_costs_nothing_where_nothing_is_computed() -> None:
     program = _program(*_ring(after=(-1,)), Wait(name="wait", after=(0, 1)))
     without = _step_s(program, _cluster(message=_times(0.5)))
     assert _step_s(program, _cluster(message=_times(0.5), post=_times(0.1))) == without
+
+
+def test_posting_keeps_nobody_from_computing_once_the_message_was_waited_for() -> None:
+    """What was waited for is in the time of the message: it would count twice."""
+    waits = Wait(name="wait", after=(0, 1))
+    computes = Compute(name="compute", seconds=1.0)
+    posted = _cluster(message=_times(0.5), post=_times(0.1))
+    hidden = _program(*_ring(after=(-1,)), computes, Wait(name="wait", after=(0, 1)))
+    awaited = _program(*_ring(after=(-1,)), waits, computes)
+    before = _program(
+        *_ring(after=(-1,)), *_ring(after=(-1,)), replace(waits, after=(2, 3)), computes
+    )
+    assert [op.name for op in with_costs(hidden, posted).lists[0]].count("post") == 1
+    assert [op.name for op in with_costs(awaited, posted).lists[0]].count("post") == 0
+    assert [op.name for op in with_costs(before, posted).lists[0]].count("post") == 0
+
+
+def test_where_a_device_beside_the_cores_computes_they_are_free() -> None:
+    program = _program(
+        Compute(name="first", seconds=1.0),
+        *_ring(after=(-1, 0)),
+        Compute(name="second", seconds=1.0, after=(0,)),
+        Wait(name="wait", after=(1, 2)),
+    )
+    times = replace(_times(0.5, late=0.25), late_beside=(0.125, 0.125))
+    cluster = computing_beside(_cluster(message=times, post=_times(0.1)))
+    costs = [op for op in with_costs(program, cluster).lists[0] if op not in program.lists[0]]
+    late = [op.seconds for op in costs if isinstance(op, Compute) and op.name.startswith("late")]
+    assert late == [0.125]
+    assert "post" not in [op.name for op in costs]
 
 
 @pytest.mark.parametrize(("computes_s", "late_s"), [(1.0, 0.25), (1e-6, 0.0)])

@@ -13,7 +13,11 @@ from steptime.replay.waits import RankTimes, spent_by
 from steptime.runs.proxy_record import PhaseTime, error_of
 from steptime.simulate.step import simulate
 from steptime.study.options import HowOptions
-from steptime.study.simulated_proxy import simulate_proxy, simulated_record
+from steptime.study.simulated_proxy import (
+    simulate_live_proxy,
+    simulate_proxy,
+    simulated_record,
+)
 from steptime.timeline import Phase
 
 COSTS = ("late", "post")
@@ -43,6 +47,7 @@ algorithm = "ring"
 sizes = ["4KB", "4MB"]
 times = ["0.3ms", "9ms"]
 late = ["1ms", "1ms"]
+late_beside = ["0.25ms", "0.25ms"]
 """
 HYBRID: dict[str, Any] = {
     "tensor": 2,
@@ -154,6 +159,20 @@ def test_what_a_call_costs_beyond_its_messages_is_the_calls_own() -> None:
     times = RankTimes(ops, starts, ends)
     assert spent_by(times, 0, 6) == {"compute": 2.5, "pipeline": 0.5, "data": 3}
     assert times.under_way("data") == 2 + 2
+
+
+@pytest.mark.parametrize(("compute", "late_s"), [("sleep", 0.25e-3), ("busy", 1e-3)])
+def test_calls_beside_live_ranks_that_sleep_wait_for_no_core(
+    compute: str, late_s: float, tmp_path: Path
+) -> None:
+    (tmp_path / "measured.toml").write_text(MEASURED)
+    how = HowOptions()
+    asked: Any = {"cluster": str(tmp_path / "measured.toml"), "compute_time": "10ms"}
+    proxy = proxied("gpt2-nano", 4, strategy="replicated", compute=compute, **asked)
+    simulated = simulate_live_proxy(proxy, how).simulation
+    (late,) = (op for op in simulated.program.lists[0] if op.name.startswith("late "))
+    assert isinstance(late, Compute)
+    assert late.seconds == pytest.approx(late_s)
 
 
 def test_an_error_is_a_part_of_what_was_measured() -> None:

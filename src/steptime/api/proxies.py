@@ -17,7 +17,12 @@ from steptime.runs.proxy_record import ProxyStep
 from steptime.runs.record import Place, run_of_proxy
 from steptime.study.options import FidelityName, HowOptions
 from steptime.study.programs import proxy_programs
-from steptime.study.simulated_proxy import check_simulated, simulate_proxy, simulated_record
+from steptime.study.simulated_proxy import (
+    check_simulated,
+    simulate_live_proxy,
+    simulate_proxy,
+    simulated_record,
+)
 from steptime.workloads.spec import StepOptions, StepSpec
 
 RANKS = 4
@@ -125,5 +130,5 @@ def _proxied(spec: StepSpec, asked: ProxyOptions, backend: str, threads: int) ->
     )
     there = None
     if plan.cluster:
-        there = simulate_proxy(plan, HowOptions(fidelity=asked.fidelity)).step
+        there = simulate_live_proxy(plan, HowOptions(fidelity=asked.fidelity)).step
     return measured(plan, replayed, asked, place, transport.world.library, there)

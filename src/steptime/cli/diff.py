@@ -110,7 +110,7 @@ def _taken(
 def _answer(
     found: "Difference", limit: float | None, output: OutputOptions, out: Path | None = None
 ) -> int:
-    """Leave what is to be left in ``out``, and print the answer."""
+    """Write its files to ``out``, where a folder was asked for, and print the answer."""
     if limit is not None:
         found = found.held_against(limit)
     if out is not None:

@@ -178,10 +178,10 @@ def _replay(
 
 def _beside(plan: "Proxy", asked: ProxyOptions, out: Path) -> "ProxyStep":
     """The same step simulated, which leaves a trace of its own."""
-    from steptime.study.simulated_proxy import simulate_proxy
+    from steptime.study.simulated_proxy import simulate_live_proxy
     from steptime.timeline import write_chrome_trace
 
-    one = simulate_proxy(plan, HowOptions(fidelity=asked.fidelity))
+    one = simulate_live_proxy(plan, HowOptions(fidelity=asked.fidelity))
     with writing(out):
         write_chrome_trace(out / "simulated.json.gz", one.simulation.timeline)
     return one.step

@@ -68,9 +68,10 @@ class CallTimes:
     """The measured times of a library's calls on ``ranks`` ranks, with nothing else running.
 
     ``sizes`` of the whole vector in bytes, ascending, and ``seconds``. ``late``: the seconds that
-    they take more after computing, when ranks do not arrive together and threads must wake; empty
-    where that was not measured. ``algorithm``: the shipped
-    one that the library is taken to use, empty for MESSAGE and POST.
+    they take more after computing, when ranks do not arrive together and threads must wake, and
+    ``late_beside`` the same where the cores are free because a device beside them computes; empty
+    where that was not measured. ``algorithm``: the shipped one that the library is taken to use,
+    empty for MESSAGE and POST.
     """
 
     ranks: int
@@ -78,6 +79,7 @@ class CallTimes:
     seconds: tuple[float, ...]
     algorithm: str = ""
     late: tuple[float, ...] = ()
+    late_beside: tuple[float, ...] = ()
 
     def late_at(self, nbytes: float) -> float:
         """The seconds more after computing for so many bytes, as of the last size beyond it."""

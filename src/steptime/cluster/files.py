@@ -234,10 +234,12 @@ def _call_times(table: Section) -> CallTimes:
         algorithm=table.text("algorithm", ""),
         sizes=tuple(table.listed("sizes", parse_bytes)),
         seconds=tuple(table.listed("times", parse_seconds)),
-        late=tuple(table.listed("late", parse_seconds)) if table.has("late") else (),
+        late=_late(table, "late"),
+        late_beside=_late(table, "late_beside"),
     )
-    if found.late and len(found.late) != len(found.sizes):
-        table.refuse("late", f"has {len(found.late)} times for {len(found.sizes)} sizes")
+    for key, times in (("late", found.late), ("late_beside", found.late_beside)):
+        if times and len(times) != len(found.sizes):
+            table.refuse(key, f"has {len(times)} times for {len(found.sizes)} sizes")
     if len(found.sizes) != len(found.seconds) or not found.sizes:
         table.refuse(
             "times", f"are {len(found.seconds)} for {len(found.sizes)} sizes: give one each"
@@ -248,6 +250,10 @@ def _call_times(table: Section) -> CallTimes:
         table.refuse("times", "must be above 0")
     table.finish()
     return found
+
+
+def _late(table: Section, key: str) -> tuple[float, ...]:
+    return tuple(table.listed(key, parse_seconds)) if table.has(key) else ()
 
 
 def _place(section: Section, key: str, written: object, hosts: int, devices: int) -> int:

@@ -9,7 +9,7 @@ part of a call that is timed alone:
   together and its threads must wake.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -30,8 +30,8 @@ _COMPUTES_S = 1e-4
 def with_costs(program: Program, cluster: Cluster) -> Program:
     """The program with ops for the costs that were measured on the cluster; the same without any.
 
-    A call that comes late has one before it on its stream, and what is computed after messages were
-    posted one of posting them before it.
+    A call that comes late has one before it on its stream, and what is computed while messages are
+    under way one of posting them before it.
     """
     calls = cluster.calls
     if POST not in calls and not any(any(one.late) for kind in calls.values() for one in kind):
@@ -61,28 +61,39 @@ def _with_costs(
 ) -> tuple[Op, ...]:
     made: list[Op] = []
     now: list[int] = []  # where each op is in the new list
-    computed_s = posted_s = 0.0
-    for op in ops:
+    posted: dict[int, float] = {}  # what messages cost that may be under way, by their place
+    computed_s = 0.0
+    for number, op in enumerate(ops):
+        # What was waited for delays nothing any more: what the message takes contains its cost.
+        for at in _ended_before(ops, op, posted):
+            del posted[at]
         if isinstance(op, Compute) and op.stream == MAIN:
             computed_s += (own_s := seconds(op))
-            # Where nothing is computed it delays nothing: what the message takes contains it.
-            if posted_s and own_s >= _COMPUTES_S:
-                made.append(_cost(POSTING, posted_s, MAIN, ()))
-                posted_s = 0.0
+            if posted and own_s >= _COMPUTES_S:
+                made.append(_cost(POSTING, sum(posted.values()), MAIN, ()))
+                posted.clear()
         if isinstance(op, Collective | Send | Recv):
             if computed_s >= _COMPUTES_S and (late := late_s(op)):
                 made.append(_cost(LATE + op.name, late, op.stream, op.after))
             computed_s = 0.0
         now.append(len(made))
         made.append(op)
-        if isinstance(op, Send | Recv):
-            posted_s += post_s(op)
+        if isinstance(op, Send | Recv) and (cost := post_s(op)):
+            posted[number] = cost
 
     def place(number: int) -> int:
         """Where the op that ``number`` means is now; a negative one counts from the end."""
         return now[number] - (len(made) if number < 0 else 0)
 
     return tuple(replace(op, after=tuple(map(place, op.after))) for op in made)
+
+
+def _ended_before(ops: Sequence[Op], op: Op, posted: Iterable[int]) -> list[int]:
+    """Those posted messages that the main stream has waited for when it comes to ``op``."""
+    if op.stream != MAIN:
+        return []
+    last = {ops[at].stream: at for at in sorted(op.after) if at >= 0}  # of each stream
+    return [at for at in posted if at <= last.get(ops[at].stream, -1)]
 
 
 def _cost(name: str, seconds: float, stream: str, after: After) -> Compute:

@@ -2,7 +2,8 @@
 
 In a step a call often comes after computing: its ranks arrive one after another, threads have to
 wake, and where ranks share cores they must get one first. A small call then takes about twice as
-long as in a benchmark, which makes its calls without a pause.
+long as in a benchmark, which makes its calls without a pause. Where a device beside the cores
+computes, which sleeping stands in for, they are free, and little of that is left.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from steptime.cluster import MESSAGE, POST
 from steptime.collectives.execute import Vector
 from steptime.measure.transport import BenchTransport
 from steptime.replay.standin import StandIn, busy
+from steptime.replay.standin import sleep as asleep
 from steptime.replay.transport import Begin, GroupCall, ReplayTransport
 
 SIZES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
@@ -31,6 +33,9 @@ OF_TWO = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast
 
 _AXES = ("data",)
 _PASSES, _STEPS = 4, 1
+_WAYS, _COMPUTING = 3, 1
+"""A call follows another, or computing on its core, or sleep beside a device that computes."""
+
 _BETWEEN_S = 1e-3
 """What a core needs for the computing between calls, as for a layer of a small model."""
 
@@ -47,7 +52,8 @@ class Timed:
     """What calls of a kind, or messages, on so many ranks take: seconds, by bytes.
 
     Each is the median over some passes of the mean in a pass: many calls of a step take so many
-    times the mean, a few of them being late by much. ``late``: what they take more after computing.
+    times the mean, a few of them being late by much. ``late``: what they take more after computing,
+    and ``late_beside`` after sleeping.
     """
 
     kind: str
@@ -55,6 +61,7 @@ class Timed:
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
     late: tuple[float, ...]
+    late_beside: tuple[float, ...]
 
 
 def measure_calls(make: Callable[[], ReplayTransport], sizes: Sequence[int] = SIZES) -> list[Timed]:
@@ -86,25 +93,25 @@ def _vectors(sizes: Sequence[int], members: int) -> list[int]:
 
 
 def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.float64]) -> Timed:
-    """The times of ``seconds``, shape (passes, steps, without and with computing, calls)."""
+    """The times of ``seconds``, shape (passes, steps, _WAYS, calls)."""
     sizes, of = tuple(dict.fromkeys(vectors)), np.array(vectors[1:])
     means = [seconds[..., 1:][..., of == size].mean(axis=(1, 3)) for size in sizes]
-    alone, after = np.median(means, axis=1).T
+    alone, *after = np.median(means, axis=1).T
     if kind == POST:  # a rank posts both ends
-        return Timed(kind, members, sizes, tuple((alone / 2).tolist()), (0.0,) * len(sizes))
-    late = np.maximum(after - alone, 0)
+        return Timed(kind, members, sizes, tuple((alone / 2).tolist()), (), ())
+    late = np.maximum(np.array(after) - alone, 0)
     small = np.array(sizes) <= max(_SMALL, sizes[0])
-    late[~small] = late[small][-1]
-    return Timed(kind, members, sizes, tuple(alone.tolist()), tuple(late.tolist()))
+    late[:, ~small] = late[:, small][:, -1:]
+    return Timed(kind, members, sizes, tuple(alone.tolist()), *map(tuple, late.tolist()))
 
 
 def _seconds(
     transport: ReplayTransport, kind: str, members: int, vectors: Sequence[int]
 ) -> NDArray[np.float64]:
-    """What each call takes, the mean over the ranks, shape (steps, 2, calls).
+    """What each call takes, the mean over the ranks, shape (steps, _WAYS, calls).
 
-    Of each step first all calls one after another, then the small ones after computing: of large
-    ones that makes no difference that could be told.
+    Of each step first all calls one after another, then the small ones after computing and after
+    sleeping: of large ones that makes no difference that could be told.
     """
     rank, ranks = transport.world.rank, transport.world.ranks
     groups = np.arange(ranks // members * members, dtype=np.int32).reshape(-1, members)
@@ -113,7 +120,7 @@ def _seconds(
     dtype = transport.element("fp32")
     source, target = (transport.vector(max(vectors) // 4, dtype) for _ in range(2))
     source[:], target[:] = 0, 0
-    work, took = busy(), np.zeros((_STEPS + 1, 2, len(vectors)))
+    work, took = busy(), np.zeros((_STEPS + 1, _WAYS, len(vectors)))
     if rank < groups.size:
         calls = {
             nbytes: _call(
@@ -121,14 +128,14 @@ def _seconds(
             )
             for nbytes in set(vectors)
         }
-        for step, computes, number in np.ndindex(took.shape):
-            if computes and (kind == POST or vectors[number] > max(_SMALL, vectors[0])):
+        for step, way, number in np.ndindex(took.shape):
+            if way and (kind == POST or vectors[number] > max(_SMALL, vectors[0])):
                 continue
-            if computes:
-                _compute(work, _BETWEEN_S)
+            if way:
+                _compute(work if way == _COMPUTING else asleep, _BETWEEN_S)
             start = now()
             computed_s = calls[vectors[number]]()
-            took[step, computes, number] = now() - start - (computed_s or 0.0)
+            took[step, way, number] = now() - start - (computed_s or 0.0)
     everyone = transport.world.gather(took[1:])
     transport.close()
     return np.asarray(everyone[: groups.size].mean(axis=0))

@@ -42,6 +42,7 @@ def _followed(timed: Timed, cluster: Cluster) -> CallTimes:
             sizes=timed.sizes,
             seconds=timed.seconds,
             late=timed.late,
+            late_beside=timed.late_beside,
             algorithm=algorithm,
         )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from steptime.cluster.beside import computing_beside
 from steptime.errors import UsageError
 from steptime.replay.demand import labels_of
 from steptime.replay.times import with_seconds
@@ -87,6 +88,13 @@ def simulate_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
     step = replace(step, utilisation=used, expected=expected)
     means = {part: float(simulation.ranks[part].mean()) for part in EXPOSED}
     return SimulatedProxy(step=with_exposed(step, means), simulation=simulation)
+
+
+def simulate_live_proxy(proxy: Proxy, how: HowOptions) -> SimulatedProxy:
+    """The same as live ranks ran it: where they slept, no call waited for a core that computes."""
+    if proxy.cluster is not None and proxy.compute == "sleep":
+        proxy = replace(proxy, cluster=computing_beside(proxy.cluster))
+    return simulate_proxy(proxy, how)
 
 
 def _divided(

@@ -67,8 +67,9 @@ def calls_section(calls: Mapping[str, Sequence[CallTimes]]) -> str:
             keys = [f"ranks = {one.ranks}"]
             keys += [f'algorithm = "{one.algorithm}"'] if one.algorithm else []
             keys.append("sizes = [" + ", ".join(f'"{size:.0f}B"' for size in one.sizes) + "]")
-            for key, times in (("times", one.seconds), ("late", one.late)):
-                if any(times):
+            late = (("late", one.late), ("late_beside", one.late_beside))
+            for key, times in (("times", one.seconds), *late):
+                if times:
                     keys.append(f"{key} = [" + ", ".join(f'"{_time(s)}"' for s in times) + "]")
             lines.append(f"  {{ {', '.join(keys)} }},")
         lines.append("]")
