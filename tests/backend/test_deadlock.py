@@ -5,7 +5,7 @@ from pathlib import Path
 from torch.distributed import FileStore
 
 from steptime.backend.deadlock import Wait, deadlock
-from steptime.backend.reasons import Reasons, Receive
+from steptime.backend.reasons import Reasons, Stuck
 
 
 def _waits(**of: tuple[int, ...]) -> list[Wait]:
@@ -32,8 +32,22 @@ def test_who_waits_for_a_circle_is_told_of_it_and_who_waits_for_somebody_at_work
 def test_a_message_that_was_sent_and_is_lost_makes_no_deadlock(tmp_path: Path) -> None:
     def told(sent: int) -> str | None:
         reasons = Reasons(FileStore(str(tmp_path / f"store {sent}"), 1))
-        assert reasons.deadlock(0, Receive(1, "recv", 5, 2, {"1, 5": 4})) is None  # nobody else
-        return reasons.deadlock(1, Receive(0, "recv", 5, 4, {"0, 5": sent}))
+        first = Stuck(1, "recv", False, 5, number=2, sent={"1, 5": 4}, received={})
+        assert reasons.deadlock(0, first) is None  # nobody else has told anything
+        second = Stuck(0, "recv", False, 5, number=4, sent={"0, 5": sent}, received={})
+        return reasons.deadlock(1, second)
 
     assert told(2) == "rank 0 waits for rank 1 in recv; rank 1 waits for rank 0 in recv"
     assert told(3) is None  # of which rank 0 has received two
+
+
+def test_a_message_that_is_sent_waits_for_who_neither_received_it_nor_reads() -> None:
+    def waits_for(sends: bool, received: int, peer: int = 0) -> bool:
+        mine = Stuck(1, "send", True, 5, number=2, sent={"1, 5": 3}, received={})
+        other = Stuck(peer, "call", sends, 6, number=0, sent={}, received={"0, 5": received})
+        return mine.needs(other, 0)
+
+    assert waits_for(sends=True, received=2)
+    assert not waits_for(sends=True, received=3)  # it has come
+    assert not waits_for(sends=False, received=2)  # who receives from rank 0 reads it as well
+    assert waits_for(sends=False, received=2, peer=7)
