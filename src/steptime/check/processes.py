@@ -3,6 +3,7 @@
 All is read from outside: a rank that hangs need not help, and none is slowed.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +16,9 @@ from steptime.record.rows import EVENT
 
 _TAIL = 64
 """So many of the last events of a process are looked at to see whether it stands still."""
+
+_SILENT_S = 2.0
+"""A process whose thread has not answered for so long runs no Python: a signal may ask it."""
 
 
 @dataclass(eq=False)
@@ -41,6 +45,9 @@ class Process:
     asked_at: int = field(default=-1)
     """From where in its file of stacks the answer to the last question stands; -1: not asked."""
 
+    asked_since: float = 0.0
+    """When it was asked, by the watch's clock; infinite once it was asked by the signal, too."""
+
     def look(self, now: float) -> None:
         """See whether it has written anything new, and used a processor."""
         with suppress(OSError), self.file.open("rb") as file:
@@ -62,12 +69,23 @@ class Process:
         """Whether it has not ended; of one on another host that is not known."""
         return not self.here or _state(self.pid) not in ("", "Z", "X")
 
-    def ask(self) -> None:
-        """Ask for its stacks, where it would answer: the signal ends who does not handle it."""
-        if self.here and self.asked_at < 0 and _handles(self.pid, SIGNAL):
-            with suppress(OSError):
-                self.asked_at = self._stacks.stat().st_size
-                os.kill(self.pid, SIGNAL)
+    def ask(self, now: float) -> None:
+        """Ask for its stacks: its thread first and, where that is silent, by the signal.
+
+        Never by the signal alone: that is for a process that runs no Python.
+        """
+        if not self.here:
+            return
+        if self.asked_at < 0:
+            with suppress(OSError, ValueError):  # it may be about to begin that file
+                number, name = _first_words(self._stacks)
+                self.asked_at, self.asked_since = self._stacks.stat().st_size, now
+                _wake(f"/proc/{self.pid}/fd/{number}", name)
+        elif now - self.asked_since >= _SILENT_S and self.may_answer:
+            self.asked_since = math.inf
+            if _handles(self.pid, SIGNAL):  # the signal ends who does not
+                with suppress(OSError):
+                    os.kill(self.pid, SIGNAL)
 
     def answer(self) -> str:
         """Its stacks as it has written them since it was asked."""
@@ -77,6 +95,11 @@ class Process:
             file.seek(self.asked_at)
             return file.read(1 << 20).decode(errors="replace")
         return ""
+
+    @property
+    def may_answer(self) -> bool:
+        """Whether it was asked, has not answered, and is yet to be asked by the signal."""
+        return self.asked_at >= 0 and self.asked_since < math.inf and not self.answer()
 
     @property
     def _stacks(self) -> Path:
@@ -109,6 +132,22 @@ def _written(descriptor: int, at_least: int) -> int:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if is_there(middle) else (low, middle)
     return low
+
+
+def _first_words(file: Path) -> list[str]:
+    with file.open(errors="replace") as opened:
+        return opened.readline().split()
+
+
+def _wake(pipe: str, name: str) -> None:
+    """Wake the thread that waits at a process's pipe; OSError where it cannot be reached."""
+    if str(Path(pipe).readlink()) != name:
+        return  # the process has closed it, and opened another file in its place
+    descriptor = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        os.write(descriptor, b"?")
+    finally:
+        os.close(descriptor)
 
 
 def _wants_to_run(pid: int) -> bool:

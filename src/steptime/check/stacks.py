@@ -12,7 +12,7 @@ SIGNAL = signal.SIGRTMAX - 5
 """A real-time signal, which scripts hardly use: launchers and schedulers take SIGUSR1 and 2."""
 
 STACKS = ".stacks"
-"""How the file of a process ends."""
+"""How the file of a process ends; its first line names the pipe by which it is asked."""
 
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")

@@ -33,6 +33,9 @@ _GIVEN_UP_AFTER_S = 30.0
 _NOTED_WITHIN_S = 10.0
 """So long after a process is gone who started it may take to note how it ended."""
 
+_ANSWERS_S = 0.1
+"""A process that is asked for its stacks and runs answers sooner."""
+
 _JUST_NOW_S = 4.0
 _COST = 4.0
 """Between two judgements passes so many times what one of them took."""
@@ -90,16 +93,16 @@ class Watch:
         ended = self._ended()
         if not (still or any(one.code for one in ended.values())) or now < self._next:
             return []
-        for one in still:
-            one.ask()
+        _ask(still, now)
         job = self.job(ranks)
         found = judged(job, running=True)
         after = time.monotonic()
         self._next = after + max(STILL_S / 2, _COST * (after - now))
+        pids = {one.pid for one in still if one.may_answer}
+        unanswered = {log.rank for log in job.logs if log.pid in pids}
         for finding in found:
-            if finding.kind is FindingKind.STRAGGLER or (
-                finding.kind is FindingKind.LOST and self.tells(job)
-            ):
+            late = finding.kind is FindingKind.STRAGGLER and unanswered.isdisjoint(finding.ranks)
+            if late or (finding.kind is FindingKind.LOST and self.tells(job)):
                 self._tell_once(finding)
         return [one for one in found if self._is_certain(one, job, ended, after)]
 
@@ -220,6 +223,15 @@ def finished_job(run: Path) -> Job:
     codes = {one.rank: one.code for one in ends_in(run / FOLDER).values()}
     ends = [log.last - log.clock_ns + log.wall_ns for log in logs]
     return Job(logs=logs, now_ns=max(ends), exit_codes=codes)
+
+
+def _ask(processes: Sequence[Process], now: float) -> None:
+    """Ask processes for their stacks, and wait a moment for those that are asked the first time."""
+    for one in processes:
+        one.ask(now)
+    asked = [one for one in processes if one.asked_since == now]
+    while time.monotonic() < now + _ANSWERS_S and not all(one.answer() for one in asked):
+        time.sleep(_ANSWERS_S / 20)
 
 
 def _leaving(job: Job, ranks: Sequence[int]) -> bool:

@@ -1,0 +1,120 @@
+"""Stacks of a process that runs: it is asked at any moment, and is none the worse for it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from steptime.check.processes import Process
+from steptime.check.stacks import STACKS, main_frames
+from steptime.record.events import EVENTS
+from steptime.record.start import FOLDER, OBSERVERS_VARIABLE, recording_environment
+
+_QUESTIONS = 500
+_HANGS_AFTER_S = 300.0
+
+_CALLS_WITHOUT_PAUSE = """
+import torch
+
+def key(number):
+    return -number
+
+def work():
+    while True:
+        sorted(range(50), key=key)  # here
+
+print("runs", flush=True)
+work()
+"""
+
+_HOLDS_A_TENSOR = """
+import weakref, torch
+
+def step():
+    held = torch.ones(8)
+    print("runs", flush=True)
+    input()
+    return weakref.ref(held)
+
+print("let go" if step()() is None else "kept", flush=True)
+"""
+
+_TAKES_THE_NUMBER = """
+import os, torch
+print("runs", flush=True)
+os.dup2(os.open("mine", os.O_CREAT | os.O_RDWR), int(input()))
+print("taken", flush=True)
+input()
+"""
+
+
+@contextmanager
+def _asked(script: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], Process]]:
+    """A script that has said that it runs, and the process that it is to the watch."""
+    (folder / "script.py").write_text(script)
+    environ = recording_environment(os.environ, folder)
+    with subprocess.Popen(
+        [sys.executable, folder / "script.py"],
+        cwd=folder,
+        env=environ | {OBSERVERS_VARIABLE: "steptime.check.observe"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout and process.stdout.readline() == "runs\n"
+            (stacks,) = (folder / FOLDER).glob(f"*{STACKS}")
+            yield process, Process(stacks.with_suffix(EVENTS), process.pid, here=True)
+        finally:
+            process.kill()
+
+
+def _answered(asked: Process, process: subprocess.Popen[str]) -> str:
+    """The answer to a new question; empty where the process dies of it."""
+    until = time.monotonic() + _HANGS_AFTER_S
+    asked.asked_at = -1
+    asked.ask(time.monotonic())
+    while not asked.answer() and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.0002)
+    return asked.answer()
+
+
+def test_a_process_that_calls_functions_without_pause_lives_through_all_questions(
+    tmp_path: Path,
+) -> None:
+    with _asked(_CALLS_WITHOUT_PAUSE, tmp_path) as (process, asked):
+        for _ in range(_QUESTIONS):
+            answer = _answered(asked, process)
+        assert process.poll() is None
+        frames = main_frames(answer)
+        assert [frame.function for frame in frames][-2:] == ["work", "<module>"]
+        assert frames[-1].line == len(_CALLS_WITHOUT_PAUSE.splitlines())
+
+
+def test_a_question_keeps_nothing_of_the_script_alive(tmp_path: Path) -> None:
+    with _asked(_HOLDS_A_TENSOR, tmp_path) as (process, asked):
+        assert [one.function for one in main_frames(_answered(asked, process))] == [
+            "step",
+            "<module>",
+        ]
+        assert process.communicate("\n", timeout=_HANGS_AFTER_S)[0] == "let go\n"
+
+
+def test_a_file_that_took_the_number_of_the_pipe_is_not_written_to(tmp_path: Path) -> None:
+    with _asked(_TAKES_THE_NUMBER, tmp_path) as (process, asked):
+        assert process.stdin and process.stdout
+        number = asked.file.with_suffix(STACKS).read_text().split()[0]
+        process.stdin.write(f"{number}\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "taken\n"
+        now = time.monotonic()
+        asked.ask(now)
+        assert (tmp_path / "mine").read_bytes() == b""
+        assert asked.may_answer
+        asked.ask(now + 60)  # so long it was silent: the signal asks
+        while not asked.answer() and time.monotonic() < now + _HANGS_AFTER_S:
+            time.sleep(0.01)
+        assert main_frames(asked.answer())[-1].function == "<module>"
