@@ -4,7 +4,7 @@ import io
 import pickle
 import sys
 from importlib import import_module
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -42,14 +42,24 @@ class _OnDeviceError(Exception):
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """cloudpickle's, but for tensors elsewhere than on the CPU, and modules such as steptime."""
+    """cloudpickle's, but for tensors not on the CPU, files of code, and modules such as steptime.
+
+    From 3.1.3 on cloudpickle leaves out in which file a function was written, and a traceback has
+    no lines without it.
+    """
 
     def reducer_override(self, obj: Any) -> Any:
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(obj, torch.Tensor) and obj.device.type != "cpu":
             raise _OnDeviceError(obj.device)
         if isinstance(obj, ModuleType) and sys.modules.get(obj.__name__) is obj:
-            return import_module, (
-                obj.__name__,
-            )  # cloudpickle knows no module of a class of its own
+            # cloudpickle knows no module of a class of its own
+            return import_module, (obj.__name__,)
+        if isinstance(obj, CodeType):
+            _, parts = self.dispatch_table[CodeType](obj)
+            return _code_of_file, (obj.co_filename, *parts)
         return super().reducer_override(obj)
+
+
+def _code_of_file(file: str, *parts: Any) -> CodeType:
+    return CodeType(*parts).replace(co_filename=file)

@@ -23,6 +23,7 @@ _TINY_SHM = (
     'mount -t tmpfs -o size=64k tmpfs /dev/shm && exec "$@"',
     "sh",
 )
+_FORKS = ("-W", "ignore:This process")  # Python from 3.12 on warns who has threads and forks
 _PERMITTED = subprocess.run([*_TINY_SHM, "true"], capture_output=True, check=False).returncode == 0
 
 
@@ -46,7 +47,7 @@ def test_a_script_that_leaves_nothing_in_order_ends_well(
     script = str(Path(__file__).with_name("leaving.py"))
     ranks = [
         subprocess.Popen(
-            [*prefix, sys.executable, script, str(tmp_path / "store"), str(rank)],
+            [*prefix, sys.executable, *_FORKS, script, str(tmp_path / "store"), str(rank)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -208,7 +209,12 @@ def _waiting_in_a_circle(name: str) -> str:
         what = (dist.send, large) if name == "sends" else (dist.recv, small)
         call = partial(*what, neighbour, group(*range(ranks)))
     dist.barrier()
-    return _sentence(call)
+    found = _sentence(call)
+    # Who goes on to wait for a rank that has not been told yet would be in a circle with it anew.
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"told {rank}", "")
+    store.wait([f"told {one}" for one in range(ranks)])
+    return found
 
 
 def test_a_receive_that_nobody_waits_for_makes_no_deadlock(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess, current_process
 from traceback import walk_tb
 from types import TracebackType
 
@@ -17,6 +18,8 @@ def install(log: Log) -> Callable[[], None]:
     """Write down what ends this process or a thread of it from now on; the result ends that."""
     before, before_thread = sys.excepthook, threading.excepthook
     noted: list[BaseException] = []
+    run = BaseProcess.run
+    ended_run: list[BaseException] = []
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         noted.append(error)
@@ -28,27 +31,40 @@ def install(log: Log) -> Callable[[], None]:
             _note(log, ended.exc_value, ended.exc_traceback, "thread_raised")
         before_thread(ended)
 
+    def kept_run(process: BaseProcess) -> None:
+        # From 3.13 on Python has let go of what ends a child before its recording ends.
+        try:
+            run(process)
+        except BaseException as error:
+            if process is current_process():
+                ended_run[:] = [error]
+            raise
+
     sys.excepthook, threading.excepthook = hook, thread_hook
+    BaseProcess.run = kept_run  # type: ignore[method-assign, assignment]
 
     def remove() -> None:
         if sys.excepthook is hook:
             sys.excepthook = before
         if threading.excepthook is thread_hook:
             threading.excepthook = before_thread
+        if BaseProcess.run is kept_run:
+            BaseProcess.run = run  # type: ignore[method-assign]
         # Where the script has a hook of its own, Python remembers what it called it with.
-        last = getattr(sys, "last_value", None) or _passing()
+        passing = sys.exc_info()[1] or next(iter(ended_run), None)
+        last = getattr(sys, "last_value", None) or _ends_child(passing)
         if last is not None and not noted:
             _note(log, last, last.__traceback__)
+        ended_run.clear()
 
     return remove
 
 
-def _passing() -> BaseException | None:
-    """What is ending a child of multiprocessing, which calls no hook for it; None in good order.
+def _ends_child(error: BaseException | None) -> BaseException | None:
+    """What ends a child of multiprocessing, which calls no hook for it; None in good order.
 
     mp.spawn catches it and exits with a code: then it is what that exit came of.
     """
-    error = sys.exc_info()[1]
     if not isinstance(error, SystemExit):
         return error
     return (error.__context__ or error) if error.code not in (None, 0) else None
