@@ -63,12 +63,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def slurm() -> list[str]:
-    """The command that runs its arguments beside a Slurm of two nodes."""
+    """The command that runs its arguments beside a Slurm of four nodes."""
     path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
     programs = ("srun", "munged", "ip", "unshare")
     if absent := [name for name in programs if not shutil.which(name, path=path)]:
         pytest.skip(f"{', '.join(absent)} (packages slurm-wlm, munge, iproute2) is missing")
-    command = [*NAMESPACES, "bash", str(TESTS / "minislurm.sh"), "2", "4"]
+    command = [*NAMESPACES, "bash", str(TESTS / "minislurm.sh"), "4", "4"]
     if subprocess.run([*command, "true"], capture_output=True, timeout=600).returncode:
         pytest.skip("this user or machine allows no namespaces")
     return command

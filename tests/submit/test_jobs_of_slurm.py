@@ -22,16 +22,16 @@ for _ in $(seq 60); do squeue -ht PD,R | grep -q . || break; sleep 1; done; sque
 
 
 def beside(slurm: list[str], script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What bash says to a script beside a Slurm of two nodes, in a folder."""
+    """What bash says to a script beside a Slurm of four nodes, in a folder."""
     lines = f'set -eu\nsubmit() {{ exec {SUBMIT} "$@"; }}\n{dedent(script)}'
     return subprocess.run(
-        [*slurm, "timeout", "400", "bash", "-c", lines],
+        [*slurm, "timeout", "1000", "bash", "-c", lines],
         cwd=folder,
         env=os.environ | {"COLUMNS": "80"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1100,
     )
 
 
@@ -43,13 +43,13 @@ def text(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_comparison_on_two_nodes_ends_with_its_run(slurm: list[str], text: Path) -> None:
-    asked = "--nodes 2 --ranks-per-node 1 --time 10min --out job"
+def test_a_comparison_on_four_nodes_ends_with_its_run(slurm: list[str], text: Path) -> None:
+    asked = "--nodes 4 --ranks-per-node 1 --time 10min --out job"
     compare = f"compare {TINY} --steps 2 --warmup 0 --strategies replicated,server"
     done = beside(slurm, f"submit {asked} -- {compare}", text)
     assert done.returncode == 0, done.stderr
     assert "steptime: job 1 is sent: job/job.sh\n" in done.stderr
-    assert "steptime: job 1 runs on n[1-2]\n" in done.stderr
+    assert "steptime: job 1 runs on n[1-4]\n" in done.stderr
     assert done.stderr.endswith("steptime: job 1 is done; its run: job/run\n")
     assert "report: job/run/report.html" in done.stdout
     assert done.stdout == (text / "job" / "job-1.out").read_text()
@@ -96,11 +96,12 @@ def test_what_slurm_refuses_and_what_users_end(slurm: list[str], tmp_path: Path)
 @pytest.mark.timeout(1800)
 def test_a_training_that_is_preempted_ends_as_one_that_is_not(slurm: list[str], text: Path) -> None:
     train = f"train {TINY} --steps 300 --checkpoint-every 300 --resume auto"
+    nodes = "--nodes 2 --ranks-per-node 1"
     script = f"""
-        (submit --nodes 2 --out alone -- {train} --out a)
-        (submit --nodes 2 --out preempted -- {train} --out b) & follower=$!
-        until grep -qs "^step  15" preempted/job-2.out; do sleep 0.1; done
-        sbatch --partition urgent --nodes 2 --exclusive --wrap "sleep 1"
+        (submit {nodes} --out alone -- {train} --out a)
+        (submit {nodes} --out preempted -- {train} --out b) & follower=$!
+        until grep -qs "^step  *30/" preempted/job-2.out; do sleep 0.1; done
+        sbatch --partition urgent --nodes 4 --exclusive --wrap "sleep 1"
         wait $follower
     """
     done = beside(slurm, script, text)
@@ -170,3 +171,13 @@ def test_jobs_of_an_array_that_die_are_told(slurm: list[str], tmp_path: Path) ->
     assert died.startswith("job 1_0 of Slurm ended as FAILED without a result: ")
     assert re.fullmatch(r"job \d+_1 of Slurm failed: 'ZeroDivisionError: .* by zero'", divided)
     assert not others  # nothing is left in the queue
+
+
+@pytest.mark.slow
+def test_ranks_of_mpi_that_srun_starts(slurm: list[str], tmp_path: Path) -> None:
+    step = "proxy gpt2-124M --layers 1 --scale-bytes 1/4096 --compute nothing --steps 1"
+    ranks = f"{sys.executable} -m steptime {step} --backend mpi --out run"
+    script = f"for _ in 1 2 3; do timeout 60 srun --mpi=pmi2 -N4 -n4 {ranks} > said; done"
+    done = beside(slurm, script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert read_record(tmp_path / "run")["launcher"] == "srun"
