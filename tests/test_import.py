@@ -17,6 +17,14 @@ def test_importing_loads_nothing_heavy() -> None:
     assert (done.stdout, done.stderr) == ("\n", "")
 
 
+def test_what_runs_ranks_does_not_wait_for_the_simulators_compiler() -> None:
+    modules = ("cli.answer", "api.training", "api.comparing", "api.proxies", "study.programs")
+    names = ", ".join(f"steptime.{name}" for name in modules)
+    code = f"import sys, {names}; print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+
+
 @pytest.mark.parametrize("name", st.__all__)
 def test_every_name_that_is_offered_is_there_and_documented(name: str) -> None:
     assert name in dir(st)

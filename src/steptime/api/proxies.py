@@ -7,7 +7,6 @@ from typing import Literal, Unpack
 
 from steptime.api.results import Run
 from steptime.api.running import answer_of_ranks
-from steptime.api.simulation import spec_of
 from steptime.replay.backends import check_here, transport_of
 from steptime.replay.figures import Replayed
 from steptime.replay.live import check_right, measured_record, replay_proxy
@@ -17,13 +16,7 @@ from steptime.runs.proxy_record import ProxyStep
 from steptime.runs.record import Place, run_of_proxy
 from steptime.study.options import FidelityName, HowOptions
 from steptime.study.programs import proxy_programs
-from steptime.study.simulated_proxy import (
-    check_simulated,
-    simulate_live_proxy,
-    simulate_proxy,
-    simulated_record,
-)
-from steptime.workloads.spec import StepOptions, StepSpec
+from steptime.workloads.spec import StepOptions, StepSpec, spec_of
 
 RANKS = 4
 """Ranks where nothing is said."""
@@ -94,6 +87,8 @@ def proxy(
 def _check(plan: Proxy, asked: ProxyOptions, backend: str, ranks: int) -> None:
     check_here(plan, backend, ranks)
     if plan.cluster:
+        from steptime.study.simulated_proxy import check_simulated  # which loads the simulator
+
         check_simulated(plan, HowOptions(fidelity=asked.fidelity))
 
 
@@ -112,6 +107,8 @@ def measured(
 
 def simulated(plan: Proxy, asked: ProxyOptions) -> Run:
     """The step simulated alone on the cluster of the plan; UsageError where it cannot be."""
+    from steptime.study.simulated_proxy import simulate_proxy, simulated_record
+
     one = simulate_proxy(plan, HowOptions(fidelity=asked.fidelity))
     record = simulated_record(plan, one)
     return Run(run_of_proxy(record), one.simulation.timeline, proxy_programs(plan))
@@ -130,5 +127,7 @@ def _proxied(spec: StepSpec, asked: ProxyOptions, backend: str, threads: int) ->
     )
     there = None
     if plan.cluster:
+        from steptime.study.simulated_proxy import simulate_live_proxy
+
         there = simulate_live_proxy(plan, HowOptions(fidelity=asked.fidelity)).step
     return measured(plan, replayed, asked, place, transport.world.library, there)

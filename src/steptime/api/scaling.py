@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from steptime.api.cells import Track, frame_of_rows, html_of, text_of, untracked
 from steptime.api.comparing import chosen_strategies, possible
 from steptime.api.pictures import cluster_of
-from steptime.api.simulation import spec_of
 from steptime.cluster import Cluster
 from steptime.files import write_atomic
 from steptime.points.codec import Typed
@@ -40,7 +39,7 @@ from steptime.study.scale_simulated import (
 )
 from steptime.timeline.efficiency import ScalingKind
 from steptime.train.options import DataOptions
-from steptime.workloads.spec import OptionsOfAnyRanks, StepSpec
+from steptime.workloads.spec import OptionsOfAnyRanks, StepSpec, spec_of
 from steptime.workloads.sync import strategy_of_zero
 
 if TYPE_CHECKING:

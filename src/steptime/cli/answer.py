@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from steptime.api.flows import FlowsResult
 from steptime.api.results import REPORT, Run
 from steptime.cli.options import OutputOptions, RankOptions
 from steptime.cli.printing import say, say_json
@@ -12,6 +12,9 @@ from steptime.cli.ranks import Place
 from steptime.errors import SteptimeError
 from steptime.runs.record import Place as RecordPlace
 from steptime.runs.record import to_json
+
+if TYPE_CHECKING:
+    from steptime.api.flows import FlowsResult  # which loads the simulator
 
 
 def record_place(place: Place, ranks: RankOptions) -> RecordPlace:
@@ -44,7 +47,7 @@ def write_answer(run: Run, out: Path, output: OutputOptions) -> None:
         )
 
 
-def write_flows(found: FlowsResult, out: Path, output: OutputOptions) -> None:
+def write_flows(found: "FlowsResult", out: Path, output: OutputOptions) -> None:
     """Write run.json and trace.json.gz of simulated flows, then print when each is done.
 
     Raises SteptimeError when that cannot be.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from steptime.cluster.cluster import Device
 from steptime.program import Compute, Program
@@ -13,14 +14,16 @@ from steptime.strategies import strategy_named
 from steptime.strategies.calls import not_simulated
 from steptime.study.comparison import Comparison
 from steptime.study.resimulate import measured_case
-from steptime.study.simulate import Study
 from steptime.train.options import JobOptions
 from steptime.workloads.models import Transformer
+
+if TYPE_CHECKING:
+    from steptime.study.simulate import Study  # which loads the simulator
 
 _NONE_NAMED: Mapping[str, str] = MappingProxyType({})
 
 
-def simulated_programs(study: Study) -> list[StoredProgram]:
+def simulated_programs(study: "Study") -> list[StoredProgram]:
     """The steps that were simulated, with what computing takes on a device of the cluster."""
     device: Device = study.cluster.device
     seconds = timer(device)

@@ -10,9 +10,7 @@ from steptime.study.cases import Asked, asked_of_model
 from steptime.study.compute_speed import compute_speed
 from steptime.study.options import HowOptions
 from steptime.study.scale import Steps
-from steptime.study.scale_ideal import on_ideal_network, usage_of_simulation
 from steptime.study.scale_options import BATCH, Grid, Point
-from steptime.study.simulate import prepare_all, study
 from steptime.timeline import packed_chrome_trace
 from steptime.workloads.spec import StepSpec
 
@@ -80,6 +78,10 @@ def simulate_at(
     ``on_case`` hears of each that is done, on the cluster and on the ideal network. Raises
     UsageError as ``asked_at`` does, and where a step cannot be simulated.
     """
+    # They load the simulator, which live ranks do not need.
+    from steptime.study.scale_ideal import on_ideal_network, usage_of_simulation
+    from steptime.study.simulate import prepare_all, study
+
     asked, how = asked_at(point, grid, spec, cluster), how_at_all(grid)
     real, ideal = (
         study(asked, there, how, prepare_all(asked, there, how), lambda _: on_case())

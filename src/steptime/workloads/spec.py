@@ -10,7 +10,7 @@ model's memory allows, and 4 of them a stage, with which the bubble of 1f1b is a
 """
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from cyclopts import Parameter
 
@@ -159,3 +159,10 @@ class StepOptions(OptionsOfAnyRanks, total=False):
     """The fields of a StepSpec as keyword arguments, but for the model."""
 
     ranks: int | None
+
+
+def spec_of(step: StepOptions) -> StepSpec:
+    """The specification that the options make, where a size may be text."""
+    bucket = step.get("bucket")
+    sized: Any = {**step, "bucket": None if bucket is None else Size(bucket)}
+    return StepSpec(**sized)
