@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import torch
 import torch.distributed as dist
@@ -68,17 +68,18 @@ class Calls:
     """The calls of this process, written into ``log``, from ``__init__`` to ``close``.
 
     ``watchers`` are told of each, too, where somebody observes more of them than is written down.
-    ``works``: the events of Works that the script may still wait for. ``to_end``: the events and
-    Works of asynchronous calls, in the order of their issue. ``groups``: of those that were met, by
-    their identity, what tells whether they live, and their numbers. ``signatures``: the numbers and
-    bytes of what calls were called with.
+    ``works``: the events of Works that the script may still wait for, by references that take
+    theirs out when a Work goes. ``to_end``: the events and Works of asynchronous calls, in the
+    order of their issue. ``groups``: of those that were met, by their identity, what tells whether
+    they live, and their numbers. ``signatures``: the numbers and bytes of what calls were called
+    with.
     """
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.of_thread = _OfThread()
         self.watchers: list[Watcher] = []
-        self.works: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self.works: dict[ref[Any], int] = {}
         self.to_end: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
         self.groups: dict[int, tuple[ref[Any], int]] = {}
         self._number_of_groups = 0
@@ -162,10 +163,16 @@ class Calls:
         if work is None:
             self.log.rows.end(event, returned)
             return None
-        self.works[work] = event
+        self.may_be_waited(work, event)
         if not (waits or OPERATIONS[number].is_message):  # a message ends when it is waited for
             self.to_end.put((event, work))
         return work
+
+    def may_be_waited(self, work: Any, event: int) -> None:
+        """Keep the event of a Work while that lives, or until it is waited for."""
+        # As WeakKeyDictionary does, but no line of Python runs when the Work goes: that is often
+        # between two passes of backward, where Python finds its caches empty.
+        self.works[ref(work, self.works.__delitem__)] = event
 
     def waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         """The method ``wait`` of a class of Works, which writes down from when to when it waits."""
@@ -180,7 +187,7 @@ class Calls:
                 return wait(work, *arguments, **options)
             # Who makes a synchronous call waits for it before anything else.
             at_once, of_thread.at_once = of_thread.at_once, -1
-            event = works.pop(work, None) if at_once < 0 else at_once
+            event = works.pop(ref(work), None) if at_once < 0 else at_once
             of_thread.work = None
             of_thread.waiting = True
             begin = _clock()

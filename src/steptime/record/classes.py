@@ -93,7 +93,7 @@ def _method(
             rows.end(event, returned)
             rows.waited(event, rows.issued(event) if waits else returned, returned)
             return work
-        calls.works[work] = event
+        calls.may_be_waited(work, event)
         if (when_done := getattr(work, "when_done", None)) is not None:
             when_done(partial(_ended, calls, event))
         return work
