@@ -39,7 +39,7 @@ from steptime.workloads.spec import StepSpec
 
 PAGE = Path(__file__).with_name("api.md")
 FUNCTIONS = (
-    ("Simulated", ("model", "cluster", "simulate", "scale", "plan", "sweep", "flows")),
+    ("Simulated", ("model", "cluster", "simulate", "what_ifs", "scale", "plan", "sweep", "flows")),
     ("Collectives", ("show", "verify")),
     (
         "On live ranks",

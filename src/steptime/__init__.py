@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from steptime.api.sweeps import sweep as sweep
     from steptime.api.training import train as train
     from steptime.api.tuning import tune as tune
+    from steptime.api.what_ifs import what_ifs as what_ifs
 
 _OFFERED = {
     "bench": "benchmarks",
@@ -75,6 +76,7 @@ _OFFERED = {
     "train": "training",
     "tune": "tuning",
     "verify": "proofs",
+    "what_ifs": "what_ifs",
 }
 """The module of the package ``api`` that each name comes from."""
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from steptime.api.cells import Track, untracked
 from steptime.api.pictures import cluster_of
 from steptime.api.results import Run
 from steptime.cluster import Cluster
-from steptime.cluster.what_if import parse_what_if
+from steptime.cluster.what_if import Change, parse_what_if
 from steptime.cluster.what_if import what_if as changed_by
 from steptime.errors import UsageError
 from steptime.program.what_if import split_what_if, with_speeds
@@ -30,10 +30,9 @@ from steptime.study.simulate import (
     record,
     study,
 )
-from steptime.units import Size
 from steptime.workloads.models import Model
 from steptime.workloads.presets import Case, preset_named
-from steptime.workloads.spec import StepOptions, StepSpec
+from steptime.workloads.spec import StepOptions, StepSpec, spec_of
 
 
 def simulate(
@@ -79,13 +78,6 @@ def simulate(
     return prepared(asked, how, what_if).run(sensitivity=sensitivity, track=track)
 
 
-def spec_of(step: StepOptions) -> StepSpec:
-    """The specification that the options make, where a size may be text."""
-    bucket = step.get("bucket")
-    sized: Any = {**step, "bucket": None if bucket is None else Size(bucket)}
-    return StepSpec(**sized)
-
-
 def asked_of(
     workload: Model | str | Path, cluster: Cluster, spec: StepSpec, how: HowOptions
 ) -> Asked:
@@ -116,6 +108,14 @@ def refuse_step(spec: StepSpec, of: str) -> None:
     if spec.given():
         option = spec.given()[0].replace("_", "-")
         raise UsageError(f"--{option} is about a model, and {of} says it itself: leave it out")
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Changes of a cluster, and speeds of computations and ranks by ``split_what_if``."""
+
+    of_cluster: tuple[Change, ...]
+    speeds: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -155,24 +155,36 @@ def prepared(asked: Asked, how: HowOptions, changes: str | None) -> Simulating:
 
     Raises UsageError where it cannot be simulated there.
     """
-    changed = None if changes is None else _changed(asked, changes)
+    changed = None if changes is None else changed_steps(asked, read_what_if(asked, changes))
     here = prepare_all(asked, asked.cluster, how)
-    there: Mapping[str, Prepared] = {}
-    if changed is not None and changed.cases is asked.cases:  # of the cluster alone
-        there = {name: prepare_again(one, changed.cluster) for name, one in here.items()}
-    elif changed is not None:
-        there = prepare_all(changed, changed.cluster, how)
+    there = {} if changed is None else prepared_there(asked, here, changed, how)
     return Simulating(asked, how, here, changes, changed, there)
 
 
-def _changed(asked: Asked, changes: str) -> Asked:
+def read_what_if(asked: Asked, text: str) -> WhatIf:
+    """What a text changes of the steps and of their cluster; UsageError where it says nothing."""
+    of_cluster, speeds = split_what_if(text, [case.program for case in asked.cases])
+    return WhatIf(parse_what_if(of_cluster) if of_cluster else (), speeds)
+
+
+def changed_steps(asked: Asked, what_if: WhatIf) -> Asked:
     """The same steps with computations, ranks or the cluster changed."""
-    of_cluster, speeds = split_what_if(changes, [case.program for case in asked.cases])
-    cluster = changed_by(asked.cluster, parse_what_if(of_cluster)) if of_cluster else asked.cluster
     cases = asked.cases
-    if speeds:
-        cases = [replace(case, program=with_speeds(case.program, speeds)) for case in cases]
-    return replace(asked, cluster=cluster, cases=cases)
+    if what_if.speeds:
+        cases = [replace(case, program=with_speeds(case.program, what_if.speeds)) for case in cases]
+    return replace(asked, cluster=changed_by(asked.cluster, what_if.of_cluster), cases=cases)
+
+
+def prepared_there(
+    asked: Asked, here: Mapping[str, Prepared], changed: Asked, how: HowOptions
+) -> Mapping[str, Prepared]:
+    """The changed steps prepared, with what ``here`` has of the unchanged where that is the same.
+
+    Raises UsageError where they cannot be simulated.
+    """
+    if changed.cases is asked.cases:  # the cluster alone is another
+        return {name: prepare_again(one, changed.cluster) for name, one in here.items()}
+    return prepare_all(changed, changed.cluster, how)
 
 
 def _bounds(base: Study, track: Track) -> dict[str, list[Sensitivity]]:

@@ -21,6 +21,9 @@ def split_what_if(text: str, programs: Sequence[Program]) -> tuple[str, dict[str
     that rank 3 computes half as fast, ``rank 3 forward=0.5x`` its forward alone. Raises UsageError
     where a speed is none, or there is no such rank or computation.
     """
+    # Of the cluster alone, as most are: to read the names of all ops may take longer than a step.
+    if all(part.partition("=")[0].strip() in QUANTITIES for part in text.split(",")):
+        return text, {}
     names = {
         op.name for one in programs for ops in one.lists for op in ops if isinstance(op, Compute)
     }

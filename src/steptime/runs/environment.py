@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def _load(own: int) -> Load | None:
     return Load(last_minute=minute, last_5_minutes=five, own=own)
 
 
+@cache
 def _cpu_name() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -97,6 +99,7 @@ def _cpu_name() -> str:
     return platform.processor() or "unknown"
 
 
+@cache
 def _version(package: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
@@ -106,8 +109,12 @@ def _version(package: str) -> str | None:
         return None
 
 
+@cache
 def _git_revision(folder: Path) -> str | None:
-    """The revision steptime itself runs from, or None where it is installed, not checked out."""
+    """The revision steptime itself runs from, or None where it is installed, not checked out.
+
+    Asked once: what is written to the checkout later does not change what a process has imported.
+    """
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)

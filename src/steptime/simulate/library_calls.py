@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from steptime.arrays import Floats, Ints
+from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import Cluster
 from steptime.collectives.algorithm import schedule
 from steptime.collectives.lookup import find_algorithm
@@ -67,17 +67,16 @@ def by_library(
 
     None where its bytes cannot be counted: its messages are too many.
     """
-    hosts = cluster.host_of[groups]
-    patterns, which = np.unique(_relabelled(hosts), axis=0, return_inverse=True)
+    patterns, which = _patterns(cluster.host_of[groups].tobytes(), groups.shape[1])
     carried = []
     for number, pattern in enumerate(patterns):
-        own = np.flatnonzero(which.reshape(-1) == number).astype(np.int32)
+        own = np.flatnonzero(which == number).astype(np.int32)
         with suppress(UsageError):
             sent = _sent(call.kind, call.nbytes, call.root, pattern.tobytes())
             carried.append(Carried(own, *sent))
     if len(carried) < len(patterns):
         return None
-    on_hosts = patterns.max(axis=1).astype(np.int64)[which.reshape(-1)] + 1
+    on_hosts = patterns.max(axis=1).astype(np.int64)[which] + 1
     members = np.full(len(groups), groups.shape[1], np.int64)
     nbytes = np.full(len(groups), float(call.nbytes))
     return carried, seconds_on_hosts(network, call.kind, nbytes, members, on_hosts)
@@ -130,6 +129,17 @@ def ring_pairs(hosts: Ints, passes: float, nbytes: float) -> Pairs:
         messages=passes * ranks * (ranks - 1),
         rounds=passes * (ranks - 1),
     )
+
+
+@lru_cache(maxsize=8)
+def _patterns(hosts: bytes, members: int) -> tuple[Ints, Longs]:
+    """How groups lie on hosts, shape (patterns, members), and the pattern of each, (groups,).
+
+    ``hosts``: the host of each member of each group, as the bytes of Ints.
+    """
+    each = np.frombuffer(hosts, np.int32).reshape(-1, members)
+    patterns, which = np.unique(_relabelled(each), axis=0, return_inverse=True)
+    return patterns, which.reshape(-1)
 
 
 def _relabelled(hosts: Ints) -> Ints:

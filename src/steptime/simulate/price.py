@@ -168,7 +168,8 @@ def message_seconds(cluster: Cluster, src: Ints, dst: Ints, nbytes: int) -> Floa
     """The time of each message where all are sent at the same time: shape (messages,)."""
     links = cluster.paths(src, dst)
     latency = np.append(cluster.links.latency, 0.0)[links].sum(axis=1)
-    return np.asarray(latency + loads(cluster, links, np.full(links.shape[1], float(nbytes)))[1])
+    busy = _seconds_of_links(cluster, links, np.full(links.shape[1], float(nbytes)))
+    return np.asarray(latency + busy[links].max(axis=1, initial=0.0))
 
 
 def link_kinds(cluster: Cluster) -> Ints:
@@ -202,12 +203,8 @@ def loads(cluster: Cluster, rows: Ints, nbytes: Floats) -> tuple[Floats, Floats]
     links that the messages of each group take, shape (groups, n); ``nbytes``: the bytes over the
     link in each column, shape (n,).
     """
-    bandwidth = np.append(cluster.links.bandwidth, np.inf)  # NO_LINK, -1, is the last
-    of_all = np.zeros(bandwidth.size)
-    for some in _batches(rows):
-        carried = np.broadcast_to(nbytes, rows[some].shape).ravel()
-        of_all += np.bincount((rows[some] % bandwidth.size).ravel(), carried, bandwidth.size)
-    of_all /= bandwidth
+    bandwidth = _rates(cluster)
+    of_all = _seconds_of_links(cluster, rows, nbytes)
     busy, crowded = np.empty(len(rows)), np.empty(len(rows))
     for some in _batches(rows):
         links = rows[some]
@@ -218,6 +215,21 @@ def loads(cluster: Cluster, rows: Ints, nbytes: Floats) -> tuple[Floats, Floats]
         busy[some] = (own / bandwidth[links]).max(axis=1, initial=0.0)
         crowded[some] = of_all[links].max(axis=1, initial=0.0)
     return busy, crowded
+
+
+def _seconds_of_links(cluster: Cluster, rows: Ints, nbytes: Floats) -> Floats:
+    """How long each link is busy with the bytes of all groups: shape (links + 1,), NO_LINK last."""
+    bandwidth = _rates(cluster)
+    of_all = np.zeros(bandwidth.size)
+    for some in _batches(rows):
+        carried = np.broadcast_to(nbytes, rows[some].shape).ravel()
+        of_all += np.bincount((rows[some] % bandwidth.size).ravel(), carried, bandwidth.size)
+    return of_all / bandwidth
+
+
+def _rates(cluster: Cluster) -> Floats:
+    """The bandwidth of each link, in bytes/s, and of NO_LINK, which is -1 and so the last."""
+    return np.append(cluster.links.bandwidth, np.inf)
 
 
 def _batches(rows: Ints) -> Iterator[slice]:
