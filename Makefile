@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Files of tests are shared out among processes, at most 4 for their memory.
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test test-all check docs fuzz results clean packages
+.PHONY: demo test test-all check docs fuzz results wheels clean packages
 
 demo: $(VENV)/installed
 	$(BIN)/steptime compare --ranks 4 --out runs/demo
@@ -44,8 +44,12 @@ results: $(VENV)/installed-dev
 	$(BIN)/python benchmarks/results.py $(if $(ONLY),--only '$(ONLY)')
 	$(BIN)/python benchmarks/accuracy.py
 
+# Wheels for Linux on x86-64 and ARM64, in dist/.
+wheels: packages $(VENV)/installed-dev
+	BIN=$(BIN) .ci/wheels dist
+
 clean:
-	rm -rf $(VENV) runs site
+	rm -rf $(VENV) runs site dist
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'
@@ -55,6 +59,8 @@ $(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/stepti
 	@echo "installing steptime and torch into $(VENV): about a minute"
 	$(PIP) torch
 	$(PIP) -e '.[train]'
+	@echo "compiling the simulator: seconds that the first simulation need not take"
+	@$(BIN)/python -c 'import steptime as st; st.simulate("gpt2-124M", cluster="dgx-h100", fidelity="message")'
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
