@@ -1,12 +1,14 @@
 """One training step of GPT-2 124M on all cores: steptime's loop beside plain PyTorch's.
 
-    python benchmarks/cpu_step.py [--pairs 15] [--threads N] [--parts]
+    python benchmarks/cpu_step.py [--pairs 15] [--threads N] [--parts] [--bare]
 
 The plain loop is what a careful user writes: scaled_dot_product_attention, autocast, torch.compile
 of the whole model, fused AdamW, set_to_none, clip_grad_norm_. Steps of both alternate in one run,
 on one batch of random tokens; the ratio is the median over the pairs. Then: what each part gives,
 and the share of the cores' own matrix-product peak. ``--parts``: instead, where the time of
-steptime's bf16 step goes, as torch.profiler has it, by operators.
+steptime's bf16 step goes, as torch.profiler has it, by operators. ``--bare``: what no loop with
+fp32 weights and bf16 products can leave out, alone, on tensors that are there already: the
+products, AdamW, and the casts between the two.
 """
 
 import argparse
@@ -177,10 +179,60 @@ def parts(step: Callable[[], None], steps: int = 5) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda one: -one[1]))
 
 
+def bare_parts(config: Transformer) -> dict[str, Callable[[], None]]:
+    """What each step must do, without attention, activations, norms, loss or autograd."""
+    C, rows = config.hidden, BATCH * CONTEXT
+    block = [(3 * C, C), (C, C), (4 * C, C), (C, 4 * C)]
+    shapes = [*block * config.layers, (config.padded().vocabulary, C)]
+    weights = [torch.randn(shape) for shape in shapes]
+    gradients, first, second = ([torch.rand_like(one) for one in weights] for _ in range(3))
+    cast, reduced = ([one.bfloat16() for one in weights] for _ in range(2))
+    inputs = [torch.randn(rows, columns).bfloat16() for _, columns in shapes]
+    outputs = [torch.randn(rows, lines).bfloat16() for lines, _ in shapes]
+    steps = [torch.ones(()) for _ in weights]
+
+    def products() -> None:
+        for x, weight, y in zip(inputs, cast, outputs, strict=True):
+            torch.mm(x, weight.t(), out=y)
+        for x, weight, y, gradient in zip(inputs, cast, outputs, reduced, strict=True):
+            torch.mm(y.t(), x, out=gradient)
+            torch.mm(y, weight, out=x)
+
+    def casts() -> None:
+        for weight, low in zip(weights, cast, strict=True):
+            low.copy_(weight)
+        for gradient, low in zip(gradients, reduced, strict=True):
+            gradient.copy_(low)
+
+    def adamw() -> None:
+        torch._fused_adamw_(
+            weights,
+            gradients,
+            first,
+            second,
+            [],
+            steps,
+            amsgrad=False,
+            lr=1e-6,
+            beta1=0.9,
+            beta2=0.95,
+            weight_decay=0.1,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    return {"matrix products": products, "AdamW": adamw, "casts": casts}
+
+
 def timed(step: Callable[[], None]) -> float:
     start = time.perf_counter()
     step()
     return time.perf_counter() - start
+
+
+def median_of(step: Callable[[], None], times: int = 11) -> float:
+    """The median of the seconds, once warm."""
+    return statistics.median([timed(step) for _ in range(WARMUP + times)][WARMUP:])
 
 
 def paired(first: Callable[[], None], second: Callable[[], None], pairs: int) -> list[list[float]]:
@@ -202,6 +254,13 @@ def matrix_peak(dtype: torch.dtype) -> float:
     return 2 * n**3 / min(timed(lambda: torch.mm(a, b)) for _ in range(20))
 
 
+def print_parts(shown: dict[str, float], at_peak: float) -> None:
+    whole = sum(shown.values())
+    for part, seconds in {**shown, "step": whole}.items():
+        print(f"{part:<40}{1e3 * seconds:6.0f} ms{seconds / whole:7.0%}")
+    print(f"{'all products at the peak':<40}{1e3 * at_peak:6.0f} ms{at_peak / whole:7.0%}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=15)
@@ -212,6 +271,7 @@ def main() -> None:
         help="leave malloc as it is, for both loops: steptime's ranks keep freed memory",
     )
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--bare", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if not options.page_faults:
@@ -226,12 +286,13 @@ def main() -> None:
     )
     peaks = {False: matrix_peak(torch.float32), True: matrix_peak(torch.bfloat16)}
     print(f"matrix peak: fp32 {peaks[False] / 1e9:.0f}, bf16 {peaks[True] / 1e9:.0f} GFLOP/s\n")
-    if options.parts:
-        shown = parts(steptime_step(config, batches, bf16=True))
-        whole = sum(shown.values())
-        for part, seconds in {**shown, "step": whole}.items():
-            print(f"{part:<40}{1e3 * seconds:6.0f} ms{seconds / whole:7.0%}")
-        print(f"{'all products at the peak':<40}{1e3 * flop / peaks[True]:6.0f} ms")
+    if options.parts or options.bare:
+        shown = (
+            {name: median_of(part) for name, part in bare_parts(config).items()}
+            if options.bare
+            else parts(steptime_step(config, batches, bf16=True))
+        )
+        print_parts(shown, flop / peaks[True])
         dist.destroy_process_group()
         return
 
