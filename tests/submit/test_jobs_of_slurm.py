@@ -177,7 +177,7 @@ def test_jobs_of_an_array_that_die_are_told(slurm: list[str], tmp_path: Path) ->
 def test_ranks_of_mpi_that_srun_starts(slurm: list[str], tmp_path: Path) -> None:
     step = "proxy gpt2-124M --layers 1 --scale-bytes 1/4096 --compute nothing --steps 1"
     ranks = f"{sys.executable} -m steptime {step} --backend mpi --out run"
-    script = f"for _ in 1 2 3; do timeout 60 srun --mpi=pmi2 -N4 -n4 {ranks} > said; done"
+    script = f"for _ in 1 2 3; do timeout 300 srun --mpi=pmi2 -N4 -n4 {ranks} > said; done"
     done = beside(slurm, script, tmp_path)
     assert done.returncode == 0, done.stderr
     assert read_record(tmp_path / "run")["launcher"] == "srun"
