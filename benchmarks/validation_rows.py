@@ -121,9 +121,11 @@ def of_published(one: Values) -> Values:
     same = ("layers", "hidden", "heads", "kv_heads", "ffn", "seq", "tp", "pp", "vpp", "cp", "dp")
     row |= {column: one[column] for column in same}
     if one["id"].startswith("tt") and one["pp"] != "1":
-        # What is printed is the pipeline's whole batch; torchtitan cuts it into rows by default.
-        row["micro_batch"] = "1?"
-        row["vpp"] = "2?" if "interleaved" in one["id"] else "1"
+        # What is printed is the pipeline's whole batch. Of 2024 torchtitan cut it into as many
+        # micro-batches as it had stages, all chunks counted, where nothing else was said.
+        chunks = 2 if "interleaved" in one["id"] else 1
+        row["micro_batch"] = f"{int(one['mbs']) // (int(one['pp']) * chunks)}?"
+        row["vpp"] = "2?" if chunks == 2 else "1"
     return row | _seconds(one, row)
 
 

@@ -171,6 +171,24 @@ def test_fsdp_keeps_shards_of_fp32_and_gathers_two_units():
     assert of(found, "buffers") == 4 * BLOCK + 2 * 2 * BLOCK
 
 
+def test_a_stage_of_fsdp_keeps_all_it_gathered_and_sums_whole_gradients():
+    fsdp = replace(BARE, footprint=replace(BARE.footprint, master="alone"))
+    found = memory(TINY, layouts(data=4, zero=3, pipeline=2, micro_batches=4), fsdp)
+    held = 2 * BLOCK + TABLE
+    assert of(found, "parameters") == held  # fp32, of four ranks
+    assert of(found, "buffers") == 4 * held + 2 * held
+
+
+def test_what_the_allocator_reserved_is_printed_where_the_software_prints_that():
+    part = 0.25
+    footprint = replace(BARE.footprint, fragments=part)
+    given, reserved = (
+        memory(TINY, layouts(), replace(BARE, footprint=one)).logged
+        for one in (footprint, replace(footprint, logs_reserved=True))
+    )
+    assert reserved == (1 + part) * given
+
+
 def test_experts_are_spread_and_shared_by_fewer_replicas():
     mixed = replace(TINY, experts=4, top_k=2, expert_inner=32)
     experts = 4 * 4 * 3 * 8 * 32

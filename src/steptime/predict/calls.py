@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.arrays import Flags, Floats
-from steptime.predict.layouts import Layouts
+from steptime.predict.layouts import Layouts, gathers_once
 from steptime.predict.machine import Machine
 from steptime.predict.passes import activation_width, tokens_of_rank
 from steptime.predict.shards import Shards
@@ -123,7 +123,9 @@ def data_calls(
 
     ``backward`` and ``forward``: seconds of a micro-batch of the stage. Without sharded parameters
     the calls of a step run behind its last backward, as far as the software lets them; with them
-    every micro-batch gathers what it computes with, once each way, and scatters its gradients.
+    every micro-batch gathers what it computes with, once each way, and scatters its gradients. In a
+    pipeline the first forward gathers, and gradients are scattered once nothing is computed
+    (``perform_reduce_grad`` of torch.distributed.pipelining).
     """
     software, ranks = machine.software, layouts["data"] * layouts["context"] * layouts["expert"]
     zero = layouts["zero"]
@@ -138,10 +140,13 @@ def data_calls(
     gradients, parameters = shards.held * software.gradient_bytes, shards.held * 2.0
     scattered, gathered = each("reduce_scatter", gradients), each("all_gather", parameters)
     once = np.where(zero == 0, each("all_reduce", gradients), scattered + gathered)
-    hidden = np.minimum(once, backward) * software.data_overlap
-    runs = layouts["micro_batches"]
+    runs, lasts = layouts["micro_batches"], gathers_once(layouts)
     way = np.minimum(gathered, forward) + np.minimum(gathered + scattered, backward)
-    behind = runs * way * software.data_overlap
-    every = runs * (2 * gathered + scattered)
-    hides = np.where(zero >= 3, behind, hidden)
-    return DataCalls(exposed=np.where(zero >= 3, every, once) - hides, hidden=hides)
+    every = np.where(lasts, once, np.where(zero >= 3, runs * (2 * gathered + scattered), once))
+    behind = np.select(
+        [lasts, zero >= 3],
+        [np.minimum(gathered, forward), runs * way],
+        np.minimum(once, backward),
+    )
+    hidden = behind * software.data_overlap
+    return DataCalls(exposed=every - hidden, hidden=hidden)

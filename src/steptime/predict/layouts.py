@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.arrays import Flags
 from steptime.workloads.pipelines import schedule_named, schedule_names
 from steptime.workloads.spec import Precision, Recompute, StepSpec
 
@@ -59,6 +60,15 @@ def _schedule(spec: StepSpec) -> int:
     """The place of its schedule; one of which no closed form is known counts as 1f1b."""
     name = spec.schedule if spec.schedule in SCHEDULES else "1f1b"
     return SCHEDULES.index(name or "1f1b")
+
+
+def gathers_once(layouts: Layouts) -> Flags:
+    """Whether sharded parameters are gathered once a step and stay so until its end: in pipelines.
+
+    PyTorch's torchtitan does so, for each micro-batch would gather them anew; gradients are summed
+    unsharded until the last of them.
+    """
+    return np.asarray((layouts["zero"] >= 3) & (layouts["pipeline"] > 1))
 
 
 def spec_of(model: str, layout: np.void) -> StepSpec:

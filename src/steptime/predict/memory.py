@@ -14,7 +14,7 @@ from steptime.arrays import Flags, Floats, Longs
 from steptime.cluster import Device
 from steptime.predict.held import Held, held_of
 from steptime.predict.kept import Block, blocks_of, ends_of, logits_of, width_of
-from steptime.predict.layouts import PRECISIONS, Layouts
+from steptime.predict.layouts import PRECISIONS, Layouts, gathers_once
 from steptime.predict.passes import tokens_of_rank
 from steptime.predict.software import Software
 from steptime.predict.stages import Kinds, in_flight, kinds_of
@@ -41,7 +41,7 @@ class RankMemory:
     """Bytes by category of the rank that needs the most, at its peak, each shape (layouts,).
 
     ``stage``: of which pipeline stage it is one. ``logged``: what the framework prints as the peak
-    of its allocator, be it of that rank or of one of the first stage.
+    of its allocator, given or reserved, be it of that rank or of one of the first stage.
     """
 
     categories: Mapping[str, Floats]
@@ -109,10 +109,12 @@ def _of_stage(
     groups = sum((layouts[axis] > 1).astype(np.int64) for axis in _AXES)
     footprint = software.footprint
     framework = footprint.context_bytes + footprint.communicator_bytes * groups
-    logged = np.asarray(sum(found.values()))
-    framework = framework + footprint.fragments * logged
+    given = np.asarray(sum(found.values()))
+    fragments = footprint.fragments * given
     return RankMemory(
-        categories=found | {"framework": framework}, stage=stage.number, logged=logged
+        categories=found | {"framework": framework + fragments},
+        stage=stage.number,
+        logged=given + fragments * footprint.logs_reserved,
     )
 
 
@@ -143,7 +145,8 @@ def _buffers(
     footprint, zero = software.footprint, layouts["zero"]
     replicas = layouts["data"] * layouts["context"] * layouts["expert"]
     reduced = footprint.reduced_bytes * held.all * ((replicas > 1) & (zero < 2))
-    scattered = software.gradient_bytes * held.one * (zero >= 2)
-    gathered = width_of(layouts) * held.largest * (zero >= 3)
+    step_long = gathers_once(layouts)
+    scattered = software.gradient_bytes * np.where(step_long, held.all, held.one) * (zero >= 2)
+    gathered = width_of(layouts) * np.where(step_long, held.all, held.largest) * (zero >= 3)
     streams = footprint.streams * tokens_of_rank(layouts) * model.hidden * width_of(layouts)
     return np.asarray(reduced + scattered + gathered + streams * flying + footprint.workspace_bytes)

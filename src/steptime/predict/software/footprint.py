@@ -25,6 +25,9 @@ class Footprint:
     """Whose peak its logs and tables print: of the rank that keeps the most, or of the first stage,
     as rank 0 does."""
 
+    logs_reserved: bool = False
+    """Whether that peak is what the allocator has reserved, fragments too, rather than given."""
+
     reduced_bytes: float = 0.0
     """Bytes for each parameter of the buckets in which replicated gradients are reduced, where
     those are not the buffer in which they are summed (DDP)."""
