@@ -33,6 +33,10 @@ second = dist.all_reduce(t[400:], async_op=True)  # shares
 first.wait(), second.wait()
 dist.all_reduce(torch.ones(4), async_op=True)  # forgets
 dist.broadcast(torch.ones(4, 4)[:, 0], 0)  # gaps
+whole = torch.zeros(2000)  # gathered by a name that is deprecated
+handle = dist.all_gather_into_tensor(whole, t, async_op=True)  # gathers
+whole.sum()  # looks
+handle.wait()
 dist.barrier()
 dist.destroy_process_group()
 """
@@ -113,6 +117,7 @@ def test_each_race_is_found_at_its_lines(tmp_path: Path) -> None:
         (both, ["shared", "shares"]),
         (both, ["forgets"]),
         (both, ["gaps"]),
+        (both, ["gathers", "looks"]),
     ]
     assert sorted(lines) == sorted(expected)
     assert all(one.mend and one.what for one in found)

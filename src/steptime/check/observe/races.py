@@ -40,8 +40,10 @@ _ENTRANCES = (
     "/steptime/check/observe/accesses.py",
     "/contextlib.py",
     "/functools.py",
+    "/typing_extensions.py",
+    "/warnings.py",
 )
-"""The files that a call from Python passes on its way to c10d."""
+"""The files that a call from Python passes on its way to c10d, also by a deprecated name."""
 
 
 class _Call:
