@@ -48,6 +48,18 @@ dist.barrier()
 dist.destroy_process_group()
 """
 
+ENSEMBLE = """
+torch.manual_seed(rank)
+member = torch.nn.Linear(20, 5)
+optimizer = torch.optim.SGD(member.parameters(), lr=0.1)
+for step in range(5 + rank):
+    member(torch.randn(4, 20)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.all_reduce(member(torch.ones(4, 20)).detach())
+dist.destroy_process_group()
+"""
+
 
 def _drift(folder: Path, fault: str) -> list[Finding]:
     found = findings_of(folder, TRAINING.format(fault=fault))
@@ -81,3 +93,7 @@ def test_a_fault_is_found_at_its_line(
 )
 def test_replicas_that_are_kept_equal_are_left_alone(tmp_path: Path, fault: str) -> None:
     assert _drift(tmp_path, fault) == []
+
+
+def test_ranks_that_train_models_of_their_own_are_left_alone(tmp_path: Path) -> None:
+    assert findings_of(tmp_path, ENSEMBLE) == []

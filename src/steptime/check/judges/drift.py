@@ -120,17 +120,21 @@ def _parted(ranks: Sequence[_Hashed]) -> str:
 
 
 def _uneven(job: Job) -> Iterator[Finding]:
-    """Ranks that ended well with other numbers of steps, of as many reductions."""
+    """Ranks that ended well with other numbers of steps, of as many reductions.
+
+    Those came before the steps, and not fewer: models of their own may be trained as they like.
+    """
     ends: dict[tuple[int, int], dict[int, list[ProcessLog]]] = {}
     for log in job.logs:
         for one in _of(log, _STEPS):
-            of = one.facts["optimizer"], one.facts["reductions"]
-            ends.setdefault(of, {}).setdefault(one.facts["steps"], []).append(log)
+            if one.facts.get("before", one.facts["reductions"]) >= one.facts["steps"]:
+                of = one.facts["optimizer"], one.facts["reductions"]
+                ends.setdefault(of, {}).setdefault(one.facts["steps"], []).append(log)
     drifted = {log.rank for steps in _replicas(job).values() for log in _apart(steps)}
-    for (number, reductions), by_steps in ends.items():
+    for (number, _), by_steps in ends.items():
         fewest, most = min(by_steps), max(by_steps)
         late = [log for log in by_steps[fewest] if log.rank not in drifted]
-        if fewest < most and reductions and late:
+        if fewest < most and late:
             ranks = [log for logs in by_steps.values() for log in logs]
             yield Finding(
                 kind=FindingKind.DRIFT,

@@ -48,6 +48,7 @@ class Replicas:
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._joined: weakref.WeakSet[Any] = weakref.WeakSet()
         self._reduced_before: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._reductions_before: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
         self._reduced = self._reductions = 0
@@ -90,6 +91,7 @@ class Replicas:
         """Tell of models whose gradients were not reduced since the last step."""
         reduced = self._reduced - self._reduced_before.get(optimizer, 0)
         self._reduced_before[optimizer] = self._reduced
+        self._reductions_before[optimizer] = self._reductions
         owned = _ids(optimizer)
         for model in self._models.known:
             wrapped = model.wrapped()
@@ -153,6 +155,7 @@ class Replicas:
                 optimizer=self._numbers[optimizer],
                 steps=step,
                 reductions=self._reductions,
+                before=self._reductions_before.get(optimizer, 0),
             )
 
     def _sets(
