@@ -166,3 +166,26 @@ if __name__ == "__main__":
     mp.spawn(work, sys.argv[1:], nprocs=2)
 """
 """Starts two ranks itself, of which one raises or is killed; it is given a file and which."""
+
+FINALLY = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+try:
+    if dist.get_rank():
+        raise ValueError("a bad\\nbatch")  # there
+    dist.all_reduce(torch.ones(3))
+finally:
+    dist.barrier()  # here
+"""
+
+BLOCKED = """
+import datetime, os
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+dist.init_process_group("gloo")
+os.write(1, b"blocks\\n")
+_get_default_store().wait(["nobody sets it"], datetime.timedelta(minutes=10))
+"""

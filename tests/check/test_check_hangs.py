@@ -94,6 +94,16 @@ def test_a_call_that_one_rank_alone_makes_differs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_exception_that_is_handled_meanwhile_is_told(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.FINALLY)[1])
+    assert (finding["kind"], finding["ranks"]) == ("mismatch", [0, 1])
+    (line,) = _lines(scripts.FINALLY, "there")
+    told = f"rank 1 is handling ValueError at script.py:{line}: a bad batch."
+    assert finding["what"].endswith(told)
+    assert _at(finding, 1) == {line, *_lines(scripts.FINALLY, "here")}
+
+
+@pytest.mark.slow
 def test_shapes_that_differ_are_told_also_where_the_backend_fails(tmp_path: Path) -> None:
     finding = _one(_check(tmp_path, scripts.SHAPES)[1])
     assert finding["kind"] == "mismatch"
@@ -185,6 +195,27 @@ def test_a_rank_that_holds_the_interpreters_lock_is_seen(tmp_path: Path) -> None
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
         assert process.wait(_HANGS_AFTER_S) != 0
+
+
+@pytest.mark.slow
+def test_ranks_that_heed_no_interrupt_end_at_another(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text(scripts.BLOCKED)
+    words = ["check", "--ranks", "2", "--out", str(tmp_path / "run"), str(file)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "steptime", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as process:
+        assert process.stdout
+        lines = [next(process.stdout) for _ in range(2)]
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(1)
+    assert lines == ["blocks\n"] * 2
+    # By SIGTERM; or a later one found it after that, with its report to write.
+    assert process.returncode - 128 in {signal.SIGTERM, signal.SIGKILL, signal.SIGINT}
 
 
 def test_a_hang_is_told_under_a_launcher_too(tmp_path: Path) -> None:

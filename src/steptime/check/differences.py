@@ -1,8 +1,9 @@
 """Calls that meet and differ: in kind, reduction, dtype, size or root."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from math import prod
 
 from steptime.check.calls import Call, Calls
@@ -21,10 +22,14 @@ _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 @dataclass(frozen=True)
 class Difference:
-    """The parts of one call on its ranks, by rank, and in ``what`` they differ."""
+    """The parts of one call on its ranks, by rank, and in ``what`` they differ.
+
+    ``pairs``: of an all_to_all whose splits disagree, the ranks that disagree with one another.
+    """
 
     what: str
     parts: Mapping[int, Call]
+    pairs: Sequence[tuple[int, int]] = ()
 
     @property
     def begun_ns(self) -> int:
@@ -34,12 +39,24 @@ class Difference:
     def value(self, rank: int) -> str:
         """What a rank calls, in words, as far as it matters here."""
         if self.what == "split":
-            (other,) = (one for one in self.parts if one != rank)
-            call = self.parts[rank]
-            sends = _share(call, call.signature.sends, other)
-            receives = _share(call, call.signature.receives, other)
-            return f"sends {sends} elements to rank {other} and expects {receives} of it"
+            return ", ".join(
+                _split_told(self.parts[rank], *(set(pair) - {rank}))
+                for pair in self.pairs
+                if rank in pair
+            )
         return _value(self.parts[rank], self.what)
+
+    @property
+    def odd(self) -> list[int]:
+        """The ranks that do otherwise than most; all where no majority says who is wrong."""
+        if self.what == "split":
+            common = set(self.parts).intersection(*self.pairs)
+            return sorted(common if len(self.pairs) > 1 and common else self.parts)
+        values = {rank: self.value(rank) for rank in self.parts}
+        (usual, times), *others = Counter(values.values()).most_common()
+        if not others or times <= len(values) / 2:
+            return sorted(values)
+        return sorted(rank for rank, value in values.items() if value != usual)
 
 
 def first_difference(calls: Calls) -> Difference | None:
@@ -58,20 +75,33 @@ def _differences(of_rank: Mapping[int, Sequence[Call]], message: bool) -> Iterat
             if len({_value(part, what) for part in present.values()} - {""}) > 1:
                 yield Difference(what, present)
                 return
-        if apart := _ill_split(present):
-            yield Difference("split", apart)
+        if pairs := _ill_split(present):
+            apart = {rank: part for rank, part in present.items() if rank in set().union(*pairs)}
+            yield Difference("split", apart, pairs)
             return
 
 
-def _ill_split(parts: Mapping[int, Call]) -> dict[int, Call]:
-    """Two parts of an all_to_all of which one sends the other more or less than that expects."""
-    for sender, one in parts.items():
-        for receiver, other in parts.items():
-            sent = one.signature.sends, receiver
-            expected = other.signature.receives, sender
-            if sent[0] and expected[0] and _share(one, *sent) != _share(one, *expected):
-                return {sender: one, receiver: other}
-    return {}
+def _ill_split(parts: Mapping[int, Call]) -> list[tuple[int, int]]:
+    """The ranks of an all_to_all of which one sends the other more or less than that expects."""
+
+    def differ(sender: Call, receiver: Call) -> bool:
+        sent, expected = sender.signature.sends, receiver.signature.receives
+        if not (sent and expected):
+            return False
+        return _share(sender, sent, receiver.rank) != _share(receiver, expected, sender.rank)
+
+    return [
+        (one, other)
+        for one, other in combinations(parts, 2)
+        if differ(parts[one], parts[other]) or differ(parts[other], parts[one])
+    ]
+
+
+def _split_told(call: Call, other: int) -> str:
+    """What the splits of a call say of another rank."""
+    sends = _share(call, call.signature.sends, other)
+    receives = _share(call, call.signature.receives, other)
+    return f"{sends} elements for rank {other} and {receives} expected of it"
 
 
 def _share(call: Call, of_ranks: Sequence[int], rank: int) -> int:

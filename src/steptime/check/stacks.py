@@ -15,6 +15,7 @@ STACKS = ".stacks"
 """How the file of a process ends; its first line names the pipe by which it is asked."""
 
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
+_HANDLING = re.compile(r'  Handling (\S+) of "(.+)", line (\d+): (.*)')
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
 _LIBRARIES = (sysconfig.get_path("stdlib") + "/", "<frozen", "<string>")
 
@@ -39,16 +40,45 @@ class Frame:
         return not ours and ("-packages/" in self.file or not self.file.startswith(_LIBRARIES))
 
 
+@dataclass(frozen=True)
+class Handled:
+    """An exception in whose ``except`` or ``finally`` a rank stands, and where it was raised."""
+
+    kind: str
+    message: str
+    place: CallSite
+
+
 def main_frames(text: str) -> Sequence[Frame]:
     """The frames of the thread that runs the script, the innermost first; empty where none does."""
-    threads: list[list[Frame]] = []
+    return _frames(_main_thread(text))
+
+
+def handled_by(text: str, rank: int) -> Handled | None:
+    """What the thread that runs the script handles; None where it handles nothing."""
+    for line in _main_thread(text):
+        if found := _HANDLING.match(line):
+            return Handled(found[1], found[4], CallSite(rank, found[2], int(found[3])))
+    return None
+
+
+def _main_thread(text: str) -> Sequence[str]:
+    """The lines of the thread that runs the script, else of the first."""
+    threads: list[list[str]] = []
     for line in text.splitlines():
         if _THREAD.match(line):
             threads.append([])
-        elif threads and (found := _FRAME.match(line)):
-            threads[-1].append(Frame(found[1], int(found[2]), found[3]))
-    running = [frames for frames in threads if frames and frames[-1].function == "<module>"]
-    return running[0] if running else next(iter(threads), [])
+        elif threads:
+            threads[-1].append(line)
+    running = [
+        lines for lines in threads if [one.function for one in _frames(lines)][-1:] == ["<module>"]
+    ]
+    return next(iter(running or threads), [])
+
+
+def _frames(lines: Sequence[str]) -> list[Frame]:
+    found = map(_FRAME.match, lines)
+    return [Frame(one[1], int(one[2]), one[3]) for one in found if one]
 
 
 def script_place(text: str, rank: int) -> CallSite | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from types import FrameType
 
@@ -195,15 +196,21 @@ def _touched_since(file: Path, begun: float) -> bool:
 
 @contextmanager
 def _signals_to(children: Sequence[Child]) -> Iterator[None]:
-    """Pass on to all children what stops this process; nothing in another thread than the main."""
+    """Pass on to all children what stops this process; nothing in another thread than the main.
+
+    A rank that is blocked in C++ heeds no SIGINT, so the second is passed on as SIGTERM, and those
+    after it as SIGKILL.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    interrupts = chain((signal.SIGINT, signal.SIGTERM), repeat(signal.SIGKILL))
 
     def pass_on(number: int, _: FrameType | None) -> None:
+        sent = next(interrupts) if number == signal.SIGINT else number
         for child in children:
             if child.process.poll() is None:
-                child.send(number)
+                child.send(sent)
 
     heeded = [number for number in _STOPS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, pass_on) for number in heeded}

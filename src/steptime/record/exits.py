@@ -77,14 +77,15 @@ def _note(
     of_user = [(frame.f_code, line) for frame, line in walk_tb(trace) if not is_ours(frame)]
     facts = {
         what: type(error).__name__,
-        "message": _message(error),
+        "message": message_of(error),
         "at": log.site(*of_user[-1]) if of_user else 0,
         "at_ns": time.perf_counter_ns(),
     }
     log.note(**facts)
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """What an exception says; empty where it cannot say it."""
     try:
         return str(error)[:_LONGEST]
     except Exception:  # of a class of the script

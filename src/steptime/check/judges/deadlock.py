@@ -9,6 +9,8 @@ from steptime.check.judging import Judge
 from steptime.check.standing import waits_for
 from steptime.check.words import called, places_of, ranks_named
 
+_NONE_SENDS = "all receive first, and none sends"
+
 
 def deadlock(job: Job) -> Iterator[Finding]:
     """One finding for each circle of waits; none where the ranks' calls differ, which explains it.
@@ -59,7 +61,7 @@ def _finding(job: Job, circle: Sequence[int], waits: Mapping[int, Mapping[int, C
     # Where all went astray it is no rank that sends to the wrong one: they receive from it.
     found = [(send, call) for call in calls if (send := _astray(job, call))]
     astray = found[0] if len(found) == 1 else ()
-    what, mend = _to_another(*astray) if astray else _named(calls)
+    what, mend = _to_another(*astray) if astray else _named(job, calls)
     return Finding(
         kind=FindingKind.DEADLOCK,
         ranks=sorted({rank for rank, *_ in links}),
@@ -103,7 +105,7 @@ def _besides(
             yield rank, other, their
 
 
-def _named(calls: Sequence[Call]) -> tuple[str, str]:
+def _named(job: Job, calls: Sequence[Call]) -> tuple[str, str]:
     """What sort of circle it is, and its mend."""
     ranks = ranks_named([call.rank for call in calls])
     kinds = {call.kind for call in calls}
@@ -115,8 +117,9 @@ def _named(calls: Sequence[Call]) -> tuple[str, str]:
             "Let one of two ranks receive before it sends, or use dist.batch_isend_irecv.",
         )
     if kinds == {"recv"}:
+        sent = any(one.kind == "send" for call in calls for one in job.calls.of_rank[call.rank])
         return (
-            f"{ranks} all receive first, and none sends",
+            f"{ranks} {'each wait for what the next sends only later' if sent else _NONE_SENDS}",
             "Let one of two ranks send before it receives, or use dist.batch_isend_irecv.",
         )
     if "new_group" in kinds:

@@ -1,7 +1,7 @@
 """Died: a rank's process that failed or was killed, and not because another had."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
@@ -41,11 +41,20 @@ def _finding(job: Job, one: Standing, waiting: list[int]) -> Finding:
         ranks=[one.rank],
         places=[*([one.place] if one.place else []), *places_of([*own[-1:], *calls])],
         what=f"rank {one.rank} {_how(one)}{last}{others}",
-        mend="Mend what ended it; what the other ranks report is its consequence."
-        if waiting
-        else "Mend what ended it.",
+        mend=_mend(one, waiting),
         since_s=job.since_s(min(call.issued for call in calls)) if calls else None,
     )
+
+
+def _mend(one: Standing, waiting: Sequence[int]) -> str:
+    if not waiting:
+        return "Mend what ended it."
+    if one.raised is not None and one.raised.kind == "DistStoreError":
+        return (
+            "It waited for a key of the store: let whoever sets that key do so before it waits "
+            "for this rank."
+        )
+    return "Mend what ended it; what the other ranks report is its consequence."
 
 
 def _how(one: Standing) -> str:

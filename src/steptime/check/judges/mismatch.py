@@ -1,6 +1,5 @@
 """Mismatch: ranks that meet in one call, and do not call the same."""
 
-from collections import Counter
 from collections.abc import Iterator
 
 from steptime.check.calls import SETTING_UP
@@ -37,14 +36,14 @@ def mismatch(job: Job) -> Iterator[Finding]:
     elif first.key[2]:
         which = f"message {first.number} from rank {first.key[2][0]} to rank {first.key[2][1]}"
     told = "; ".join(f"{do(ranks, 'makes')} {part}" for part, ranks in _by_words(found).items())
-    deviants = _deviants(found)
-    other = next(rank for rank in found.parts if found.value(rank) != found.value(deviants[0]))
-    pair = parting(job.calls, found.parts[deviants[0]], other)
+    odd = found.odd
+    other = next(rank for rank in found.parts if found.value(rank) != found.value(odd[0]))
+    pair = parting(job.calls, found.parts[odd[0]], other)
     if pair is not None and pair[0].number == first.number:
         pair = None  # it says the same once more
     yield Finding(
         kind=FindingKind.MISMATCH,
-        ranks=deviants,
+        ranks=odd,
         places=places_of([*(pair or ()), *found.parts.values()]),
         what=f"{which} differs in its {found.what}: {told}{parting_told(pair)}",
         mend=_MENDS[found.what],
@@ -54,20 +53,13 @@ def mismatch(job: Job) -> Iterator[Finding]:
 
 def _by_words(difference: Difference) -> dict[str, list[int]]:
     """The ranks by what they call and where."""
+    before = {"split": " with ", "root": " with root ", "reduction": " by "}.get(difference.what)
     found: dict[str, list[int]] = {}
     for rank, part in sorted(difference.parts.items()):
-        more = f" and {difference.value(rank)}" if difference.what == "split" else ""
+        value = difference.value(rank)
+        more = f"{before}{value}" if before and value else ""
         found.setdefault(called(part) + more, []).append(rank)
     return found
-
-
-def _deviants(found: Difference) -> list[int]:
-    """The ranks that do otherwise than most; all where no majority says who is wrong."""
-    values = {rank: found.value(rank) for rank in found.parts}
-    (common, times), *others = Counter(values.values()).most_common()
-    if not others or times <= len(values) / 2:
-        return sorted(values)
-    return sorted(rank for rank, value in values.items() if value != common)
 
 
 JUDGE = Judge(mismatch, while_running=True)

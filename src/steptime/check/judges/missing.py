@@ -1,6 +1,6 @@
 """Missing: a rank that has ended, or gone on, without a call in which others wait for it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from steptime.check.calls import MESSAGES, Call
 from steptime.check.finding import Finding, FindingKind
@@ -38,9 +38,9 @@ def missing(job: Job) -> Iterator[Finding]:
         ranks=absent,
         places=places_of([*(pair or ()), *waited.values(), *last]),
         what=(
-            f"{do(list(waited), 'waits')} in {called(first)} for {ranks_named(absent)}, which "
-            f"ended without that call{_counts(job, first, absent[0])}{_last(last)}"
-            f"{parting_told(pair)}"
+            f"{_waiting(waited)} for {ranks_named(absent)}, which ended without "
+            f"{'its part' if len(absent) == 1 else 'their part'}"
+            f"{_counts(job, first, absent[0])}{_last(last)}{parting_told(pair)}"
         ),
         mend=_mend(first),
         since_s=job.since_s(first.issued),
@@ -64,16 +64,31 @@ def _undone(job: Job, call: Call, parts: Sequence[Call]) -> Finding:
     )
 
 
+def _waiting(waited: Mapping[int, Call]) -> str:
+    """Who waits in what: one call, or of messages each rank's own."""
+    found: dict[str, list[int]] = {}
+    for rank, call in waited.items():
+        found.setdefault(called(call), []).append(rank)
+    return " and ".join(f"{do(ranks, 'waits')} in {what}" for what, ranks in found.items())
+
+
 def _counts(job: Job, call: Call, absent: int) -> str:
+    """Which of several calls it is; nothing of the only one."""
     if call.from_any:
         return ""
     made = len(job.calls.of_key[call.key].get(absent, ()))
-    what = "messages" if call.kind in MESSAGES else f"calls in the group {call.group!r}"
-    return f": it is number {call.number}, and rank {absent} made {made} {what}"
+    if call.kind not in MESSAGES:
+        where = f"calls in the group {call.group!r}"
+        return f": it is number {call.number}, and rank {absent} made {made} {where}"
+    way = f"message {call.number} from rank {call.key[2][0]} to rank {call.key[2][1]}"
+    return f": rank {call.rank} is in {way}, and rank {absent} made {made} of these"
 
 
 def _last(last: Sequence[Call]) -> str:
-    return f", the last {called(last[0])}" if last else ""
+    if not last:
+        return ""
+    who = ranks_named([last[0].rank])
+    return f"; the last call of {who} was {called(last[0])}"
 
 
 def _mend(call: Call) -> str:

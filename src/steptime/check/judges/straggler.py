@@ -14,6 +14,15 @@ LATE_S = 5.0
 
 _LONGEST = 200  # characters of what an exception says
 
+_THREAD_ENDED = "Mend what ended the thread: whoever waits for it waits for ever."
+_WORKS = (
+    "Share that work among the ranks or do it before they meet; or give the group a longer timeout."
+)
+_IDLE = (
+    "See what it waits for there: a file, a lock, a process, or a key of the store, which may be "
+    f"set only by a rank that waits for this one. {_WORKS}"
+)
+
 
 def straggler(job: Job) -> Iterator[Finding]:
     """Each rank that runs code of its own while others have waited for it for a while.
@@ -46,18 +55,16 @@ def straggler(job: Job) -> Iterator[Finding]:
             else ""
         )
         thread = _thread(one)
+        idle = ", and uses no processor" if rank in job.idle else ""
         yield Finding(
             kind=FindingKind.STRAGGLER,
             ranks=[rank],
             places=[*thread[1], *([one.place] if one.place else []), *places_of([*own, *calls])],
             what=(
                 f"{do(waiting, 'waits')} for rank {rank} in {called(first)} for {since_s:.0f} s;"
-                f" rank {rank} still runs:{doing}{thread[0]}"
+                f" rank {rank} still runs{idle}:{doing}{thread[0]}"
             ),
-            mend="Mend what ended the thread: whoever waits for it waits for ever."
-            if thread[0]
-            else "Share that work among the ranks or do it before they meet; or give the group a "
-            "longer timeout.",
+            mend=_THREAD_ENDED if thread[0] else _IDLE if idle else _WORKS,
             since_s=since_s,
         )
 

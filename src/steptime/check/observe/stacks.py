@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from itertools import islice
 from pathlib import Path
-from traceback import walk_stack
+from traceback import walk_stack, walk_tb
 from types import FrameType
 
 from steptime.check.observe.observer import Observer
 from steptime.check.stacks import SIGNAL, STACKS
 from steptime.record.events import Log
+from steptime.record.exits import message_of
+from steptime.record.places import is_ours
 
 _FRAMES = 100
 """So many of a thread are written, the innermost, as ``faulthandler`` does."""
@@ -52,18 +54,33 @@ def _answer(asked: int, file: FileIO) -> None:
 
 def _stacks() -> str:
     """The stacks of all threads but this one, the main one first."""
-    frames = sys._current_frames()
+    frames, handled = sys._current_frames(), sys._current_exceptions()
     del frames[threading.get_ident()]  # it has these frames, and so would keep them
     main = threading.main_thread().ident
     threads = sorted(frames, key=lambda one: one != main)
-    return "".join(line for one in threads for line in _lines(one, frames[one]))
+    return "".join(
+        line for one in threads for line in _lines(one, frames[one], _error(handled.get(one)))
+    )
 
 
-def _lines(thread: int, innermost: FrameType) -> Iterator[str]:
-    """A thread's stack as ``faulthandler`` writes it."""
+def _error(handled: object) -> BaseException | None:
+    """The exception that a thread handles: Python 3.11 tells it as ``sys.exc_info`` does."""
+    error = handled[1] if isinstance(handled, tuple) else handled
+    return error if isinstance(error, BaseException) else None
+
+
+def _lines(thread: int, innermost: FrameType, error: BaseException | None) -> Iterator[str]:
+    """A thread's stack as ``faulthandler`` writes it, and below it what the thread handles."""
     yield f"Thread 0x{thread:016x} (most recent call first):\n"
     for frame, line in islice(walk_stack(innermost), _FRAMES):
         yield f'  File "{frame.f_code.co_filename}", line {line or 0} in {frame.f_code.co_name}\n'
+    trace = error.__traceback__ if error else None
+    of_user = [(frame, line) for frame, line in walk_tb(trace) if not is_ours(frame)]
+    if error is not None and of_user:
+        frame, line = of_user[-1]
+        said = " ".join(message_of(error).split())
+        at = f'"{frame.f_code.co_filename}", line {line}'
+        yield f"  Handling {type(error).__name__} of {at}: {said}\n"
 
 
 OBSERVER = Observer(observe)
