@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from steptime.check.finding import CallSite
 from steptime.check.processes import Process
-from steptime.check.stacks import STACKS, main_frames
+from steptime.check.stacks import STACKS, handled_by, main_frames, script_place
 from steptime.record.events import EVENTS
 from steptime.record.start import FOLDER, OBSERVERS_VARIABLE, recording_environment
 
@@ -28,6 +29,21 @@ def work():
 
 print("runs", flush=True)
 work()
+"""
+
+_COMPUTES_DURING_A_CALL = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+handle = dist.all_reduce(torch.ones(4), async_op=True)
+table = torch.ones(500, 500)
+print("runs", flush=True)
+while True:
+    try:
+        raise ValueError("of no use")
+    except ValueError:
+        table @ table  # here
 """
 
 _HOLDS_A_TENSOR = """
@@ -92,6 +108,20 @@ def test_a_process_that_calls_functions_without_pause_lives_through_all_question
         frames = main_frames(answer)
         assert [frame.function for frame in frames][-2:] == ["work", "<module>"]
         assert frames[-1].line == len(_CALLS_WITHOUT_PAUSE.splitlines())
+
+
+def test_an_operator_that_is_watched_is_told_as_the_scripts_own_line(tmp_path: Path) -> None:
+    with _asked(_COMPUTES_DURING_A_CALL, tmp_path) as (process, asked):
+        answers = [_answered(asked, process) for _ in range(5)]
+    watched = [one for one in answers if any(f.of_recorder for f in main_frames(one))]
+    lines = _COMPUTES_DURING_A_CALL.splitlines()
+    assert watched
+    for answer in watched:
+        place, handled = script_place(answer, 3), handled_by(answer, 3)
+        assert place == CallSite(3, str(tmp_path / "script.py"), len(lines))
+        assert handled
+        assert (handled.kind, handled.message) == ("ValueError", "of no use")
+        assert handled.place == CallSite(3, str(tmp_path / "script.py"), len(lines) - 2)
 
 
 def test_a_question_keeps_nothing_of_the_script_alive(tmp_path: Path) -> None:

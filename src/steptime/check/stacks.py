@@ -34,9 +34,14 @@ class Frame:
         return "/site-packages/torch/" in self.file
 
     @property
+    def of_recorder(self) -> bool:
+        """Whether it is of what records and watches the script."""
+        return "/steptime/record/" in self.file or "/steptime/check/" in self.file
+
+    @property
     def of_script(self) -> bool:
         """Whether it is none of PyTorch, Python and steptime."""
-        ours = "/site-packages/torch/" in self.file or "/steptime/record/" in self.file
+        ours = self.of_torch or self.of_recorder
         return not ours and ("-packages/" in self.file or not self.file.startswith(_LIBRARIES))
 
 
@@ -96,7 +101,7 @@ def script_place(text: str, rank: int) -> CallSite | None:
 def in_torch(text: str) -> bool:
     """Whether the innermost frame of the thread that runs the script is PyTorch's, or ours."""
     frames = main_frames(text)
-    return bool(frames) and (frames[0].of_torch or "/steptime/record/" in frames[0].file)
+    return bool(frames) and (frames[0].of_torch or frames[0].of_recorder)
 
 
 def communicates(text: str) -> bool:
