@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,14 @@ def _check(
     answer = json.loads(done.out.splitlines()[-1])
     assert json.loads((folder / "run" / "run.json").read_text())["findings"] == answer["findings"]
     return done, answer
+
+
+def _started(folder: Path, script: str, *arguments: str, **options: Any) -> "subprocess.Popen[str]":
+    """``steptime check`` of a script on two ranks, under way."""
+    (folder / "script.py").write_text(script)
+    words = ["check", "--json", "--ranks", "2", "--out", "run", "script.py", *arguments]
+    command = [sys.executable, "-m", "steptime", *words]
+    return subprocess.Popen(command, cwd=folder, text=True, **options)
 
 
 def _lines(script: str, mark: str) -> set[int]:
@@ -157,15 +166,8 @@ def test_a_rank_that_ends_before_it_joins_is_told_with_its_code(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_late_rank_is_no_hang(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(scripts.LATE)
-    words = ["check", "--json", "--ranks", "2", "--out", "run", "script.py", "told"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "steptime", *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with _started(tmp_path, scripts.LATE, "told", **pipes) as process:
         assert process.stderr
         assert process.stdout
         told = next(text for text in process.stderr if "rank 0 still runs" in text)
@@ -182,12 +184,7 @@ def test_a_late_rank_is_no_hang(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_rank_that_holds_the_interpreters_lock_is_seen(tmp_path: Path) -> None:
-    file = tmp_path / "script.py"
-    file.write_text(scripts.LOCKED)
-    words = ["check", "--ranks", "2", "--out", str(tmp_path / "run"), str(file)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "steptime", *words], stderr=subprocess.PIPE, text=True
-    ) as process:
+    with _started(tmp_path, scripts.LOCKED, stderr=subprocess.PIPE) as process:
         assert process.stderr
         (line,) = _lines(scripts.LOCKED, "there")
         told = next(text for text in process.stderr if "still runs" in text)
@@ -199,15 +196,8 @@ def test_a_rank_that_holds_the_interpreters_lock_is_seen(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_ranks_that_heed_no_interrupt_end_at_another(tmp_path: Path) -> None:
-    file = tmp_path / "script.py"
-    file.write_text(scripts.BLOCKED)
-    words = ["check", "--ranks", "2", "--out", str(tmp_path / "run"), str(file)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "steptime", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    ) as process:
+    heeded = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    with _started(tmp_path, scripts.BLOCKED, stdout=subprocess.PIPE, preexec_fn=heeded) as process:
         assert process.stdout
         lines = [next(process.stdout) for _ in range(2)]
         while process.poll() is None:

@@ -82,7 +82,7 @@ def _differences(of_rank: Mapping[int, Sequence[Call]], message: bool) -> Iterat
 
 
 def _ill_split(parts: Mapping[int, Call]) -> list[tuple[int, int]]:
-    """The ranks of an all_to_all of which one sends the other more or less than that expects."""
+    """The pairs in an all_to_all of which one sends the other more or less than that expects."""
 
     def differ(sender: Call, receiver: Call) -> bool:
         sent, expected = sender.signature.sends, receiver.signature.receives

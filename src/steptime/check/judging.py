@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.stacks import handled_by
-from steptime.check.words import at, sentence
+from steptime.check.words import raised, sentence
 from steptime.discovery import members
-
-_LONGEST = 200  # characters of what an exception says
 
 
 @dataclass(frozen=True)
@@ -28,23 +26,26 @@ def judged(job: Job, *, running: bool = False) -> list[Finding]:
     judges = members("steptime.check.judges", "JUDGE", Judge)
     asked = [one for one in judges if one.while_running or not running]
     found = [
-        replace(told, what=sentence(told.what), mend=sentence(told.mend))
+        replace(finding, what=sentence(finding.what), mend=sentence(finding.mend))
         for one in asked
-        for finding in one.judge(job)
-        for told in [_with_handled(finding, job)]
+        for finding in _with_handled(one.judge(job), job)
     ]
     return sorted(found, key=lambda finding: list(FindingKind).index(finding.kind))
 
 
-def _with_handled(finding: Finding, job: Job) -> Finding:
-    """With the exceptions that its ranks handle, where not all ranks do: they went astray there."""
+def _with_handled(findings: Iterator[Finding], job: Job) -> Iterator[Finding]:
+    """With the exceptions that their ranks handle, where not all ranks do: there they parted."""
     handled = {rank: handled_by(text, rank) for rank, text in job.stacks.items()}
     if all(handled.values()):
-        return finding
-    found = [one for rank in finding.ranks if (one := handled.get(rank))]
-    told = [
-        f"; rank {one.place.rank} is handling {one.kind}{at(one.place)}: {one.message[:_LONGEST]}"
-        for one in found
-    ]
-    places = [*finding.places, *(one.place for one in found if one.place not in finding.places)]
-    return replace(finding, what="".join([finding.what, *told]), places=places)
+        yield from findings
+        return
+    for finding in findings:
+        found = [one for rank in finding.ranks if (one := handled.get(rank))]
+        told = (
+            f"; rank {one.place.rank} is handling {raised(one.kind, one.place, one.message)}"
+            for one in found
+        )
+        places = [one.place for one in found if one.place not in finding.places]
+        yield replace(
+            finding, what="".join([finding.what, *told]), places=[*finding.places, *places]
+        )

@@ -7,6 +7,8 @@ from pathlib import Path
 from steptime.check.calls import MESSAGES, Call
 from steptime.check.finding import CallSite
 
+_LONGEST = 200  # characters of what an exception says
+
 
 def ranks_named(ranks: Sequence[int]) -> str:
     """``rank 3``, ``ranks 0 and 2`` or ``ranks 0-6``, as many as there are."""
@@ -21,6 +23,11 @@ def ranks_named(ranks: Sequence[int]) -> str:
 def at(place: CallSite | None) -> str:
     """`` at train.py:12``; nothing where the place is not known."""
     return f" at {Path(place.file).name}:{place.line}" if place and place.file else ""
+
+
+def raised(kind: str, place: CallSite | None, message: str) -> str:
+    """An exception, the line that it came from and the beginning of what it says."""
+    return f"{kind}{at(place)}: {message[:_LONGEST]}"
 
 
 def called(call: Call) -> str:

@@ -140,13 +140,14 @@ def data_calls(
     gradients, parameters = shards.held * software.gradient_bytes, shards.held * 2.0
     scattered, gathered = each("reduce_scatter", gradients), each("all_gather", parameters)
     once = np.where(zero == 0, each("all_reduce", gradients), scattered + gathered)
-    runs, lasts = layouts["micro_batches"], gathers_once(layouts)
-    way = np.minimum(gathered, forward) + np.minimum(gathered + scattered, backward)
-    every = np.where(lasts, once, np.where(zero >= 3, runs * (2 * gathered + scattered), once))
+    runs, behind_forward = layouts["micro_batches"], np.minimum(gathered, forward)
+    kept = gathers_once(layouts)
+    anew = (zero >= 3) & ~kept
     behind = np.select(
-        [lasts, zero >= 3],
-        [np.minimum(gathered, forward), runs * way],
+        [kept, anew],
+        [behind_forward, runs * (behind_forward + np.minimum(gathered + scattered, backward))],
         np.minimum(once, backward),
     )
     hidden = behind * software.data_overlap
+    every = np.where(anew, runs * (2 * gathered + scattered), once)
     return DataCalls(exposed=every - hidden, hidden=hidden)

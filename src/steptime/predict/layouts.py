@@ -62,15 +62,6 @@ def _schedule(spec: StepSpec) -> int:
     return SCHEDULES.index(name or "1f1b")
 
 
-def gathers_once(layouts: Layouts) -> Flags:
-    """Whether sharded parameters are gathered once a step and stay so until its end: in pipelines.
-
-    PyTorch's torchtitan does so, for each micro-batch would gather them anew; gradients are summed
-    unsharded until the last of them.
-    """
-    return np.asarray((layouts["zero"] >= 3) & (layouts["pipeline"] > 1))
-
-
 def spec_of(model: str, layout: np.void) -> StepSpec:
     """The specification of one layout of a model by its name or file."""
     one = {name: int(layout[name]) for name in _COUNTS}
@@ -101,3 +92,12 @@ def tokens_of(layouts: Layouts) -> NDArray[np.int64]:
     """Tokens of the global batch of each layout, shape (layouts,)."""
     replicas = layouts["data"] * layouts["expert"]
     return np.asarray(layouts["tokens"] * layouts["rows"] * layouts["micro_batches"] * replicas)
+
+
+def gathers_once(layouts: Layouts) -> Flags:
+    """Whether sharded parameters, once gathered, stay so until the step ends: within pipelines.
+
+    Each micro-batch would gather them anew otherwise. Their gradients are summed unsharded as long
+    (torchtitan; FSDP2 under torch.distributed.pipelining).
+    """
+    return np.asarray((layouts["zero"] >= 3) & (layouts["pipeline"] > 1))

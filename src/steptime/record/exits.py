@@ -5,11 +5,10 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess, current_process
-from traceback import walk_tb
 from types import TracebackType
 
 from steptime.record.events import Log
-from steptime.record.places import is_ours
+from steptime.record.places import raised_at
 
 _LONGEST = 1000
 
@@ -74,11 +73,11 @@ def _note(
     log: Log, error: BaseException, trace: TracebackType | None, what: str = "raised"
 ) -> None:
     """Write down an exception and the innermost place of the user's own code that it came from."""
-    of_user = [(frame.f_code, line) for frame, line in walk_tb(trace) if not is_ours(frame)]
+    place = raised_at(trace)
     facts = {
         what: type(error).__name__,
         "message": message_of(error),
-        "at": log.site(*of_user[-1]) if of_user else 0,
+        "at": log.site(*place) if place else 0,
         "at_ns": time.perf_counter_ns(),
     }
     log.note(**facts)

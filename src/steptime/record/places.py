@@ -2,7 +2,8 @@
 
 import sys
 import sysconfig
-from types import CodeType, FrameType
+from traceback import walk_tb
+from types import CodeType, FrameType, TracebackType
 
 import torch
 
@@ -39,6 +40,12 @@ def is_of_user(code: CodeType) -> bool:
 def is_ours(frame: FrameType) -> bool:
     """Whether a frame runs code of torch, of steptime, or of what wraps them."""
     return not is_of_user(frame.f_code)
+
+
+def raised_at(trace: TracebackType | None) -> tuple[CodeType, int] | None:
+    """The innermost code of the user's own, and its line, in the trace of an exception."""
+    of_user = [(frame.f_code, line) for frame, line in walk_tb(trace) if not is_ours(frame)]
+    return of_user[-1] if of_user else None
 
 
 def is_of_script(frame: FrameType | None) -> bool:

@@ -9,8 +9,6 @@ from steptime.check.judging import Judge
 from steptime.check.standing import waits_for
 from steptime.check.words import called, places_of, ranks_named
 
-_NONE_SENDS = "all receive first, and none sends"
-
 
 def deadlock(job: Job) -> Iterator[Finding]:
     """One finding for each circle of waits; none where the ranks' calls differ, which explains it.
@@ -118,8 +116,9 @@ def _named(job: Job, calls: Sequence[Call]) -> tuple[str, str]:
         )
     if kinds == {"recv"}:
         sent = any(one.kind == "send" for call in calls for one in job.calls.of_rank[call.rank])
+        what = "each wait for what the next sends only later"
         return (
-            f"{ranks} {'each wait for what the next sends only later' if sent else _NONE_SENDS}",
+            f"{ranks} {what if sent else 'all receive first, and none sends'}",
             "Let one of two ranks send before it receives, or use dist.batch_isend_irecv.",
         )
     if "new_group" in kinds:

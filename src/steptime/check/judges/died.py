@@ -7,9 +7,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.standing import Standing, lost_contact, waits_for
-from steptime.check.words import at, called, do, places_of
-
-_LONGEST = 200  # characters of what an exception says
+from steptime.check.words import called, do, places_of, raised
 
 
 def died(job: Job) -> Iterator[Finding]:
@@ -49,7 +47,7 @@ def _finding(job: Job, one: Standing, waiting: list[int]) -> Finding:
 def _mend(one: Standing, waiting: Sequence[int]) -> str:
     if not waiting:
         return "Mend what ended it."
-    if one.raised is not None and one.raised.kind == "DistStoreError":
+    if one.raised is not None and "wait timeout" in one.raised.message:
         return (
             "It waited for a key of the store: let whoever sets that key do so before it waits "
             "for this rank."
@@ -59,7 +57,7 @@ def _mend(one: Standing, waiting: Sequence[int]) -> str:
 
 def _how(one: Standing) -> str:
     if one.raised is not None:
-        return f"raised {one.raised.kind}{at(one.place)}: {one.raised.message[:_LONGEST]}"
+        return f"raised {raised(one.raised.kind, one.place, one.raised.message)}"
     code = one.exit_code or 0
     if code > 0:
         return f"ended with exit code {code}"

@@ -7,12 +7,10 @@ from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.stacks import communicates
 from steptime.check.standing import Standing, waits_for
-from steptime.check.words import at, called, do, places_of
+from steptime.check.words import at, called, do, places_of, raised
 
 LATE_S = 5.0
 """Who lets others wait for so long is told, and at once where they gave up."""
-
-_LONGEST = 200  # characters of what an exception says
 
 _THREAD_ENDED = "Mend what ended the thread: whoever waits for it waits for ever."
 _WORKS = (
@@ -71,10 +69,10 @@ def straggler(job: Job) -> Iterator[Finding]:
 
 def _thread(one: Standing) -> tuple[str, list[CallSite]]:
     """Half a sentence about a thread of a rank that an exception has ended, and its place."""
-    if (raised := one.thread_raised) is None:
+    if (ended := one.thread_raised) is None:
         return "", []
-    place = CallSite(one.rank, raised.site.file, raised.site.line) if raised.site else None
-    said = f"; a thread of it raised {raised.kind}{at(place)}: {raised.message[:_LONGEST]}"
+    place = CallSite(one.rank, ended.site.file, ended.site.line) if ended.site else None
+    said = f"; a thread of it raised {raised(ended.kind, place, ended.message)}"
     return said, [place] if place else []
 
 

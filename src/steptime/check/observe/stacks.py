@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from itertools import islice
 from pathlib import Path
-from traceback import walk_stack, walk_tb
+from traceback import walk_stack
 from types import FrameType
 
 from steptime.check.observe.observer import Observer
 from steptime.check.stacks import SIGNAL, STACKS
 from steptime.record.events import Log
 from steptime.record.exits import message_of
-from steptime.record.places import is_ours
+from steptime.record.places import raised_at
 
 _FRAMES = 100
 """So many of a thread are written, the innermost, as ``faulthandler`` does."""
@@ -74,13 +74,10 @@ def _lines(thread: int, innermost: FrameType, error: BaseException | None) -> It
     yield f"Thread 0x{thread:016x} (most recent call first):\n"
     for frame, line in islice(walk_stack(innermost), _FRAMES):
         yield f'  File "{frame.f_code.co_filename}", line {line or 0} in {frame.f_code.co_name}\n'
-    trace = error.__traceback__ if error else None
-    of_user = [(frame, line) for frame, line in walk_tb(trace) if not is_ours(frame)]
-    if error is not None and of_user:
-        frame, line = of_user[-1]
+    if error is not None and (place := raised_at(error.__traceback__)):
+        code, line = place
         said = " ".join(message_of(error).split())
-        at = f'"{frame.f_code.co_filename}", line {line}'
-        yield f"  Handling {type(error).__name__} of {at}: {said}\n"
+        yield f'  Handling {type(error).__name__} of "{code.co_filename}", line {line}: {said}\n'
 
 
 OBSERVER = Observer(observe)
