@@ -189,3 +189,29 @@ dist.init_process_group("gloo")
 os.write(1, b"blocks\\n")
 _get_default_store().wait(["nobody sets it"], datetime.timedelta(minutes=10))
 """
+
+KILLED_WAITING = """
+import os, signal, threading, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(3))
+if dist.get_rank():
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+else:
+    time.sleep(2)
+dist.all_reduce(torch.ones(3))  # here
+"""
+"""Rank 1 is killed while it waits for rank 0, which loses it later."""
+
+RAISES_FIRST = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank():
+    raise ValueError("no data")  # there
+dist.all_reduce(torch.ones(3))  # here
+"""
+"""Rank 1 raises before it has called anything."""

@@ -158,6 +158,21 @@ def test_the_rank_that_died_is_named_and_not_those_that_lost_it(
     assert "ValueError" in finding["what"] or "SIGKILL" in finding["what"]
 
 
+@pytest.mark.slow
+def test_a_rank_that_is_killed_while_it_waits_died_of_that(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.KILLED_WAITING)[1])
+    assert (finding["kind"], finding["ranks"]) == ("died", [1])
+    assert "killed by SIGKILL" in finding["what"]
+    assert _at(finding, 1) == _lines(scripts.KILLED_WAITING, "here")
+
+
+def test_a_rank_that_raises_before_its_first_call_is_told_with_that(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.RAISES_FIRST)[1])
+    assert (finding["kind"], finding["ranks"]) == ("died", [1])
+    assert "raised ValueError" in finding["what"]
+    assert _at(finding, 1) >= _lines(scripts.RAISES_FIRST, "there")
+
+
 def test_a_rank_that_ends_before_it_joins_is_told_with_its_code(tmp_path: Path) -> None:
     finding = _one(_check(tmp_path, scripts.EARLY)[1])
     assert (finding["kind"], finding["ranks"]) == ("died", [1])

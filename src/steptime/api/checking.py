@@ -187,7 +187,7 @@ def _of_script(
         watch = Watch(out, tell, supervised=supervised, pulse=pulse) if watches else None
         environs = stack.enter_context(_world_here(environ, world, ranks))
         outcome = supervise(command, environs, out, watch)
-        job = watch.job({}) if watch else None
+        job = watch.job() if watch else None
     by_another = outcome.by_check and not outcome.findings
     if watch is None or job is None or by_another or not watch.tells(job):
         record = _record(out, [], counts, command, None, outcome)

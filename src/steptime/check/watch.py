@@ -63,6 +63,7 @@ class Watch:
         self._begun_ns = time.time_ns()
         self._tell = tell
         self._processes: dict[Path, Process] = {}
+        self._ranks: Mapping[int, int] = {}
         self._next = 0.0
         self._gone: set[str] = set()
         self._told: dict[tuple[object, ...], tuple[Finding, float]] = {}
@@ -77,7 +78,7 @@ class Watch:
         """Whether a process of the job on this host lives, or how it ended is yet to be known."""
         if any(one.here and one.lives for one in self._processes.values()):
             return True
-        job, ended = self.job({}), self._ended()
+        job, ended = self.job(), self._ended()
         if self._unnoted(job, ended, time.monotonic()):
             return True
         failures = _failures(job, ended)
@@ -86,6 +87,7 @@ class Watch:
     def look(self, ranks: Mapping[int, int]) -> list[Finding]:
         """What is certain to be wrong by now. ``ranks``: of the processes started here."""
         now = time.monotonic()
+        self._ranks = ranks
         self._processes = self._fresh(processes_in(self._folder, _host(), self._processes))
         for one in self._processes.values():
             one.look(now)
@@ -94,7 +96,7 @@ class Watch:
         if not (still or any(one.code for one in ended.values())) or now < self._next:
             return []
         _ask(still, now)
-        job = self.job(ranks)
+        job = self.job()
         found = judged(job, running=True)
         after = time.monotonic()
         self._next = after + max(STILL_S / 2, _COST * (after - now))
@@ -106,14 +108,14 @@ class Watch:
                 self._tell_once(finding)
         return [one for one in found if self._is_certain(one, job, ended, after)]
 
-    def job(self, ranks: Mapping[int, int]) -> Job:
+    def job(self) -> Job:
         """The job as its processes have written it down until now."""
         by_rank: dict[int, tuple[ProcessLog, Process]] = {}
         for one in self._processes.values():
             with suppress(UsageError):
                 log = read_log(one.file)
-                if one.pid in ranks and one.here:
-                    log = replace(log, rank=ranks[one.pid])
+                if one.pid in self._ranks and one.here:
+                    log = replace(log, rank=self._ranks[one.pid])
                 elif not log.groups:
                     continue  # a child that calls nothing
                 before = by_rank.get(log.rank)

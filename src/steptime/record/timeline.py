@@ -87,7 +87,8 @@ def step_bounds(log: ProcessLog) -> Ints:
 
     A step ends where the script says so with ``steptime.step``, else where its first optimizer has
     stepped; what comes before the first such end is no step, since setting up is in it. A script
-    with none, or one, of these is one step from its first event to its last.
+    with none, or one, of these is one step from its first event to its last; a rank without events
+    is one step of no length.
     """
     events = log.events
     ends = events["ended"][events["kind"] == Kind.STEP]
@@ -96,7 +97,7 @@ def step_bounds(log: ProcessLog) -> Ints:
         ends = optimizers["ended"][optimizers["peer"] == optimizers["peer"][:1].sum()]
     if len(ends) > 1:
         return np.asarray(ends, np.int64)
-    return np.array([events["issued"][0], log.last])
+    return np.array([events["issued"][0] if len(events) else log.last, log.last])
 
 
 def _rows(

@@ -9,35 +9,48 @@ from steptime.check.judging import Judge
 from steptime.check.standing import Standing, lost_contact, waits_for
 from steptime.check.words import called, do, places_of, raised
 
+_GIVE_UP = (signal.SIGABRT, signal.SIGTERM)
+
 
 def died(job: Job) -> Iterator[Finding]:
     """One finding for each rank that ended badly of itself; none where all ended so.
 
-    A rank that fails in a call which another has not come to fails because of that one.
+    A rank that fails in a call which another has not come to fails because of that one. Where no
+    rank is left that failed of itself, one that a signal ended while it waited did not fail because
+    of others, unless libraries and launchers give up by that signal.
     """
     if job.difference is not None or len(job.standings) < 2:
         return
     waits = waits_for(job.calls, job.standings)
     bad = [one for one in job.standings.values() if one.failed]
-    causes = [one for one in bad if not waits.get(one.rank)]
+    free = [one for one in bad if not waits.get(one.rank)]
+    own = [one for one in free if not lost_contact(one.raised)]
+    killed = [one for one in bad if _killed(one)]
+    causes = own or killed or (free if not job.lost else [])
     if len(causes) == len(job.standings):
         return
-    own = [one for one in causes if not lost_contact(one.raised)]
-    for one in own or (causes if not job.lost else []):
+    for one in causes:
         yield _finding(job, one, [rank for rank, of in waits.items() if one.rank in of])
+
+
+def _killed(one: Standing) -> bool:
+    """Whether a signal ended it by which nobody gives up."""
+    signal_number = -(one.exit_code or 0)
+    return signal_number > 0 and signal_number not in _GIVE_UP
 
 
 def _finding(job: Job, one: Standing, waiting: list[int]) -> Finding:
     own = job.calls.of_rank.get(one.rank, ())
-    last = f", after {called(own[-1])}" if own else ""
+    last = f", {'in' if one.within else 'after'} {called(own[-1])}" if own else ""
     others = ""
     calls = [job.standings[rank].within[-1] for rank in waiting]
+    known = places_of([*own[-1:], *calls])
     if waiting:
         others = f"; {do(waiting, 'waits')} for it in {called(calls[0])}"
     return Finding(
         kind=FindingKind.DIED,
         ranks=[one.rank],
-        places=[*([one.place] if one.place else []), *places_of([*own[-1:], *calls])],
+        places=list(dict.fromkeys([*([one.place] if one.place else []), *known])),
         what=f"rank {one.rank} {_how(one)}{last}{others}",
         mend=_mend(one, waiting),
         since_s=job.since_s(min(call.issued for call in calls)) if calls else None,
