@@ -183,11 +183,10 @@ finally:
 BLOCKED = """
 import datetime, os
 import torch.distributed as dist
-from torch.distributed.distributed_c10d import _get_default_store
 
 dist.init_process_group("gloo")
 os.write(1, b"blocks\\n")
-_get_default_store().wait(["nobody sets it"], datetime.timedelta(minutes=10))
+dist.HashStore().wait(["nobody sets it"], datetime.timedelta(minutes=10))
 """
 
 KILLED_WAITING = """
@@ -215,3 +214,65 @@ if dist.get_rank():
 dist.all_reduce(torch.ones(3))  # here
 """
 """Rank 1 raises before it has called anything."""
+
+KEY_BEHIND = """
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+dist.init_process_group("gloo")
+store = _get_default_store()
+if dist.get_rank():
+    store.get("ready")  # there
+dist.all_reduce(torch.ones(3))  # here
+store.set("ready", "yes")
+"""
+"""Rank 0 sets the key that the others wait for behind a call that needs them."""
+
+KEY_NEVER = """
+import datetime
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+dist.init_process_group("gloo")
+store = dist.PrefixStore("mine", _get_default_store())
+if dist.get_rank():
+    store.wait(["this", "that"], datetime.timedelta(minutes=10))  # here
+"""
+"""Rank 0 ends, and sets nothing of what the others wait for."""
+
+KEY_BY_THREAD = """
+import threading, time
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+dist.init_process_group("gloo")
+store = _get_default_store()
+
+def later():
+    time.sleep(4)
+    store.set("ready", "yes")
+
+if dist.get_rank():
+    store.multi_get(["ready"])
+else:
+    threading.Thread(target=later).start()
+dist.all_reduce(torch.ones(3))
+"""
+"""A thread of rank 0 sets the key, while its main thread waits for the others."""
+
+KEY_OF_ITS_OWN = """
+import datetime, os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+dist.barrier()
+folder = os.environ["FOLDER"]
+if dist.get_rank():
+    store = dist.FileStore(folder + "/store", -1)
+    store.wait(["ready"], datetime.timedelta(seconds=7))  # here
+dist.all_reduce(torch.ones(3))
+"""
+"""Who may set a key of a store of its own is not known."""

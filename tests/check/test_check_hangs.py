@@ -173,6 +173,44 @@ def test_a_rank_that_raises_before_its_first_call_is_told_with_that(tmp_path: Pa
     assert _at(finding, 1) >= _lines(scripts.RAISES_FIRST, "there")
 
 
+def test_ranks_that_wait_for_a_key_that_is_set_behind_them_stand_in_a_circle(
+    tmp_path: Path,
+) -> None:
+    finding = _one(_check(tmp_path, scripts.KEY_BEHIND, options=("--ranks", "3"))[1])
+    assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1, 2])
+    assert "a key of the store that no rank has set" in finding["what"]
+    assert "rank 1 waits for rank 0 in store.get of 'ready' at" in finding["what"]
+    assert _at(finding, 0) == _lines(scripts.KEY_BEHIND, "here")
+    assert _at(finding, 1) == _lines(scripts.KEY_BEHIND, "there")
+
+
+@pytest.mark.slow
+def test_a_key_that_nobody_set_is_missed_of_the_rank_that_has_left(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.KEY_NEVER, options=("--ranks", "3"))[1])
+    assert (finding["kind"], finding["ranks"]) == ("missing", [0])
+    assert "store.wait of 'this', 'that'" in finding["what"]
+    assert "which ended without setting it" in finding["what"]
+    assert _at(finding, 2) == _lines(scripts.KEY_NEVER, "here")
+
+
+@pytest.mark.slow
+def test_a_key_that_a_thread_may_set_is_no_deadlock(tmp_path: Path) -> None:
+    done, answer = _check(tmp_path, scripts.KEY_BY_THREAD, options=("--ranks", "3"))
+    assert (done.code, answer["exit_code"], answer["ended_by_check"]) == (0, 0, False)
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_key_of_a_store_of_its_own_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    done, answer = _check(tmp_path, scripts.KEY_OF_ITS_OWN)
+    (finding,) = (one for one in answer["findings"] if one["kind"] == "straggler")
+    assert (done.code, answer["ended_by_check"], finding["ranks"]) == (1, False, [1])
+    assert "rank 1 waits in store.wait of 'ready'" in finding["what"]
+    assert _at(finding, 1) == _lines(scripts.KEY_OF_ITS_OWN, "here")
+
+
 def test_a_rank_that_ends_before_it_joins_is_told_with_its_code(tmp_path: Path) -> None:
     finding = _one(_check(tmp_path, scripts.EARLY)[1])
     assert (finding["kind"], finding["ranks"]) == ("died", [1])
@@ -216,8 +254,8 @@ def test_ranks_that_heed_no_interrupt_end_at_another(tmp_path: Path) -> None:
         assert process.stdout
         lines = [next(process.stdout) for _ in range(2)]
         while process.poll() is None:
+            time.sleep(1)  # the first time for what is between the line that it writes and the wait
             process.send_signal(signal.SIGINT)
-            time.sleep(1)
     assert lines == ["blocks\n"] * 2
     # By SIGTERM; or a later one found it after that, with its report to write.
     assert process.returncode - 128 in {signal.SIGTERM, signal.SIGKILL, signal.SIGINT}

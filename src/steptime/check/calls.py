@@ -20,6 +20,9 @@ n-th message to a peer there is the n-th that this one receives of it.
 SETTING_UP = "setting up"
 """The name of the group in which calls that set up groups are counted."""
 
+KEYS = "keys"
+"""The name of the group in which waits for keys of a store are counted, each rank's alone."""
+
 MESSAGES = ("send", "recv")
 _WITHOUT_TAGS = ("nccl",)  # backends whose messages come in the order in which they are sent
 _NO_SIGNATURE = Signature("", (), True)
@@ -32,7 +35,8 @@ class Call:
     ``peer``: the root or the peer as a rank of the world, -1 where there is none. ``issued`` and
     ``ended`` are nanoseconds of the wall clock, 0 where that has not happened. ``waited``: the rank
     does nothing else before it is done. ``failed``: it was waited for, and that raised an error.
-    ``makes``: the ranks of the group that it sets up.
+    ``makes``: the ranks of the group that it sets up. ``keys``: those of a store that it waits for,
+    which any rank of ``key[1]`` may set.
     """
 
     rank: int
@@ -49,6 +53,7 @@ class Call:
     waited: bool
     failed: bool
     makes: tuple[int, ...] = ()
+    keys: tuple[str, ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -57,8 +62,8 @@ class Call:
 
     @property
     def from_any(self) -> bool:
-        """Whether it receives from whichever rank of its group sends first."""
-        return self.kind == "recv" and self.peer < 0
+        """Whether any rank of its group may end it: it receives from any, or waits for a key."""
+        return bool(self.keys) or (self.kind == "recv" and self.peer < 0)
 
     @property
     def place(self) -> CallSite:
@@ -102,7 +107,7 @@ def calls_of(logs: Sequence[ProcessLog]) -> Calls:
     """The calls of a job, by what its processes wrote down."""
     waiting = frozenset(log.rank for log in logs if not log.ended and _waits(log))
     of_rank = {
-        log.rank: sorted([*_setups(log), *_calls(log)], key=lambda call: call.issued)
+        log.rank: sorted([*_setups(log), *_keys(log), *_calls(log)], key=lambda call: call.issued)
         for log in logs
     }
     return Calls(of_rank, waiting)
@@ -134,6 +139,41 @@ def _setups(log: ProcessLog) -> Iterator[Call]:
             waited=end is None and not over,
             failed=end is None and over,
             makes=makes,
+        )
+
+
+def _keys(log: ProcessLog) -> Iterator[Call]:
+    """Waits for keys of a store that are not over, or whose failure ended the rank.
+
+    Who may set a key is known of the store alone that all ranks have; others have a world of 0.
+    """
+    done = {
+        one.facts["number"]: one.facts["done"] for one in log.observed if one.what == "key done"
+    }
+    shift = log.wall_ns - log.clock_ns
+    over = log.ended or log.raised is not None
+    for one in log.observed:
+        if one.what != "key":
+            continue
+        facts, place = one.facts, log.sites.get(one.facts["at"])
+        number = facts["number"]
+        if number in done and (done[number] or log.raised is None or log.raised.site != place):
+            continue
+        yield Call(
+            rank=log.rank,
+            kind=facts["kind"],
+            key=(KEYS, tuple(range(facts["world"])), (log.rank,), 0),
+            group=KEYS,
+            number=number,
+            peer=-1,
+            nbytes=0,
+            signature=_NO_SIGNATURE,
+            site=place,
+            issued=facts["at_ns"] + shift,
+            ended=0,
+            waited=not over,
+            failed=over,
+            keys=tuple(facts["keys"]),
         )
 
 

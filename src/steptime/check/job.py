@@ -17,8 +17,8 @@ class Job:
 
     ``now_ns``: that moment, by the wall clock. ``exit_codes``: of the ranks whose processes have
     ended, None where it is not known; a signal counts below 0. ``stacks``: Python's stacks of ranks
-    that were asked for them, as text. ``idle``: the ranks that have used no processor since the
-    watch last looked. ``lost``: the hosts that answer no more.
+    that can be asked for them, as text, empty until they answer. ``idle``: the ranks that have used
+    no processor since the watch last looked. ``lost``: the hosts that answer no more.
     """
 
     logs: Sequence[ProcessLog]

@@ -67,14 +67,25 @@ def handled_by(text: str, rank: int) -> Handled | None:
     return None
 
 
-def _main_thread(text: str) -> Sequence[str]:
-    """The lines of the thread that runs the script, else of the first."""
+def has_other_threads(text: str) -> bool:
+    """Whether more than one thread runs code of the script."""
+    return sum(any(one.of_script for one in _frames(lines)) for lines in _threads(text)) > 1
+
+
+def _threads(text: str) -> list[list[str]]:
+    """The lines of each thread."""
     threads: list[list[str]] = []
     for line in text.splitlines():
         if _THREAD.match(line):
             threads.append([])
         elif threads:
             threads[-1].append(line)
+    return threads
+
+
+def _main_thread(text: str) -> Sequence[str]:
+    """The lines of the thread that runs the script, else of the first."""
+    threads = _threads(text)
     running = [
         lines for lines in threads if [one.function for one in _frames(lines)][-1:] == ["<module>"]
     ]

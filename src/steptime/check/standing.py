@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from steptime.check.calls import Call, Calls
 from steptime.check.finding import CallSite
-from steptime.check.stacks import in_torch, script_place
+from steptime.check.stacks import has_other_threads, in_torch, script_place
 from steptime.record.read import ProcessLog, Raised
 
 
@@ -17,7 +17,8 @@ class Standing:
     ``within``: the calls that it waits in, or in which it failed. ``place``: the line of the script
     that it is in, None where that is not known. ``exit_code``: None where it has not ended, or
     nobody knows. ``stopped``: it was ended from outside, or nobody knows how. ``raised``: the
-    exception that ends it; ``thread_raised``: one that ended a thread of it.
+    exception that ends it; ``thread_raised``: one that ended a thread of it. ``threads``: it lives
+    and several run code of the script, or may, so that it can act though it waits.
     """
 
     rank: int
@@ -28,6 +29,7 @@ class Standing:
     raised: Raised | None = None
     thread_raised: Raised | None = None
     stopped: bool = False
+    threads: bool = False
 
     @property
     def failed(self) -> bool:
@@ -68,18 +70,20 @@ def standings_of(
         rank, own = log.rank, calls.of_rank[log.rank]
         within = [call for call in own if call.waited][-1:] or _failed(own)
         stack = stacks.get(rank, "")
+        lives = rank not in exit_codes and not log.ended
         blocked = rank in calls.waiting or (rank in idle and in_torch(stack))
         if not within and (blocked or lost_contact(log.raised)):
             within = [call for call in own if not call.ended and calls.absent(call)]
         found[rank] = Standing(
             rank=rank,
-            ended=rank in exit_codes or log.ended,
+            ended=not lives,
             exit_code=exit_codes.get(rank),
             within=within,
             place=_place(log, stack, within),
             raised=log.raised,
             thread_raised=log.thread_raised,
             stopped=exit_codes.get(rank, 0) is None and not log.ended,
+            threads=lives and (has_other_threads(stack) or stacks.get(rank) == ""),
         )
     return found
 
@@ -116,14 +120,22 @@ def waits_for(calls: Calls, standings: Mapping[int, Standing]) -> dict[int, dict
     """Which ranks each rank waits for, and in which call.
 
     For those that have not come to it, and those that left before their own part of it was done.
-    Who receives from any rank waits for all others, when none of them can send any more.
+    Who receives from any rank, or waits for a key that any may set, waits for all others, when none
+    of them can do so any more: each has left, or waits for one that has not come.
     """
+
+    def stands(one: Standing | None) -> bool:
+        if one is None or one.threads:
+            return False
+        return one.left or any(call.from_any or calls.absent(call) for call in one.within)
 
     def missed(call: Call) -> list[int]:
         if call.from_any:
             others = [rank for rank in call.key[1] if rank != call.rank]
-            found = [standings.get(rank) for rank in others]
-            return others if all(one and (one.left or one.within) for one in found) else []
+            if not all(stands(standings.get(rank)) for rank in others):
+                return []
+            gone = [rank for rank in others if standings[rank].left]
+            return gone if gone and call.keys else others
         gone = [rank for rank in call.members if rank in standings and standings[rank].left]
         parts = {rank: calls.part(call, rank) for rank in gone}
         undone = [rank for rank, part in parts.items() if part is not None and not part.ended]

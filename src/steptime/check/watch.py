@@ -133,7 +133,7 @@ class Watch:
             logs=[by_rank[rank][0] for rank in sorted(by_rank)],
             now_ns=time.time_ns(),
             exit_codes=dead | codes,
-            stacks={rank: one.answer() for rank, (_, one) in by_rank.items()},
+            stacks={rank: one.answer() for rank, (_, one) in by_rank.items() if one.here},
             idle=frozenset(rank for rank, (_, one) in by_rank.items() if one.idle),
             lost=self._pulse.lost(first) if self._pulse else (),
         )

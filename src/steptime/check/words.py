@@ -37,12 +37,14 @@ def called(call: Call) -> str:
     to = ""
     if call.kind in MESSAGES and call.peer >= 0:
         to = f" {'to' if call.kind == 'send' else 'from'} rank {call.peer}"
-    if call.from_any:
+    elif call.from_any and not call.keys:
         to = " from any rank"
     if call.key[3]:
         to += f" with tag {call.key[3]}"
     if call.kind == "new_group":
         of = f" of the {ranks_named(call.makes)}"
+    if call.keys:
+        of = f" of {', '.join(map(repr, call.keys))}"
     return f"{call.kind}{of}{to}{at(call.place)}"
 
 

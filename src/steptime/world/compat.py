@@ -196,6 +196,20 @@ def observe_new_groups(around: Callable[[Sequence[int]], AbstractContextManager[
     return end
 
 
+def is_default_store(store: Store) -> bool:
+    """Whether a store is that of all ranks by which the default group was made, or a part of it."""
+    if not dist.is_initialized():
+        return False
+    return _whole(store) is _whole(distributed_c10d._get_default_store())
+
+
+def _whole(store: Store) -> Store:
+    """The store that a part of one belongs to."""
+    while isinstance(store, PrefixStore):
+        store = store.underlying_store
+    return store
+
+
 def comm_hooks(wrapped: Any) -> list[Any]:
     """The functions by which a DistributedDataParallel communicates, instead of its own."""
     return [hook for hook, _ in wrapped._comm_hooks]

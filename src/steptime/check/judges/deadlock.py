@@ -7,7 +7,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.standing import waits_for
-from steptime.check.words import called, places_of, ranks_named
+from steptime.check.words import called, do, places_of, ranks_named
 
 
 def deadlock(job: Job) -> Iterator[Finding]:
@@ -109,6 +109,13 @@ def _named(job: Job, calls: Sequence[Call]) -> tuple[str, str]:
     kinds = {call.kind for call in calls}
     if len(calls) == 1:
         return f"{ranks} waits for itself", "Send to another rank, or copy the tensor instead."
+    if keys := [call for call in calls if call.keys]:
+        who = do([call.rank for call in keys], "waits")
+        others = "" if len(keys) == len(calls) else f", and {ranks} wait for one another"
+        return (
+            f"{who} for a key of the store that no rank has set{others}",
+            "Let the rank that is to set the key do so before it waits for the others.",
+        )
     if kinds == {"send"}:
         return (
             f"{ranks} all send first, and none receives",

@@ -39,7 +39,7 @@ def missing(job: Job) -> Iterator[Finding]:
         places=places_of([*(pair or ()), *waited.values(), *last]),
         what=(
             f"{_waiting(waited)} for {ranks_named(absent)}, which ended without "
-            f"{'its part' if len(absent) == 1 else 'their part'}"
+            f"{_part(first, absent)}"
             f"{_counts(job, first, absent[0])}{_last(last)}{parting_told(pair)}"
         ),
         mend=_mend(first),
@@ -62,6 +62,13 @@ def _undone(job: Job, call: Call, parts: Sequence[Call]) -> Finding:
         "before they leave.",
         since_s=job.since_s(call.issued),
     )
+
+
+def _part(call: Call, absent: Sequence[int]) -> str:
+    """What ranks did not do that others wait for."""
+    if call.keys:
+        return "setting it"
+    return "its part" if len(absent) == 1 else "their part"
 
 
 def _waiting(waited: Mapping[int, Call]) -> str:
@@ -92,6 +99,8 @@ def _last(last: Sequence[Call]) -> str:
 
 
 def _mend(call: Call) -> str:
+    if call.keys:
+        return "Let one rank set the key, whatever branch it takes, before it ends."
     if call.kind in MESSAGES:
         return "Give every send its recv, and every recv its send, before a rank ends."
     return (

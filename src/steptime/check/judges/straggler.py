@@ -1,7 +1,8 @@
 """Straggler: a rank that others wait for, and that still works: late, not lost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from steptime.check.calls import Call
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
@@ -16,10 +17,8 @@ _THREAD_ENDED = "Mend what ended the thread: whoever waits for it waits for ever
 _WORKS = (
     "Share that work among the ranks or do it before they meet; or give the group a longer timeout."
 )
-_IDLE = (
-    "See what it waits for there: a file, a lock, a process, or a key of the store, which may be "
-    f"set only by a rank that waits for this one. {_WORKS}"
-)
+_IDLE = f"See what it waits for there: a file, a lock or a process. {_WORKS}"
+_KEY = "See who sets that key, and let it do so before it waits for this rank."
 
 
 def straggler(job: Job) -> Iterator[Finding]:
@@ -34,7 +33,9 @@ def straggler(job: Job) -> Iterator[Finding]:
     lost = {log.rank for log in job.logs if log.host in gone}
     for rank, one in job.standings.items():
         calls = [of[rank] for of in waits.values() if rank in of and rank not in lost]
-        if not one.runs or not calls or communicates(job.stacks.get(rank, "")):
+        key = next((call for call in one.within if call.keys and call.waited), None)
+        busy = one.runs and not communicates(job.stacks.get(rank, ""))
+        if not calls or waits[rank] or not (busy or key):
             continue
         first = min(calls, key=lambda call: call.issued)
         since_s = job.since_s(first.issued)
@@ -45,26 +46,28 @@ def straggler(job: Job) -> Iterator[Finding]:
         ):
             continue
         waiting = [call.rank for call in calls]
-        doing = (
-            f" it is{at(one.place)}"
-            if one.place
-            else f" its last call was {called(own[0])}"
-            if own
-            else ""
-        )
+        place = [one.place] if one.place else []
         thread = _thread(one)
         idle = ", and uses no processor" if rank in job.idle else ""
+        doing = f"waits in {called(key)}" if key else f"still runs{idle}:{_doing(one, own)}"
         yield Finding(
             kind=FindingKind.STRAGGLER,
             ranks=[rank],
-            places=[*thread[1], *([one.place] if one.place else []), *places_of([*own, *calls])],
+            places=list(dict.fromkeys([*thread[1], *place, *places_of([*own, *calls])])),
             what=(
                 f"{do(waiting, 'waits')} for rank {rank} in {called(first)} for {since_s:.0f} s;"
-                f" rank {rank} still runs{idle}:{doing}{thread[0]}"
+                f" rank {rank} {doing}{thread[0]}"
             ),
-            mend=_THREAD_ENDED if thread[0] else _IDLE if idle else _WORKS,
+            mend=_THREAD_ENDED if thread[0] else _KEY if key else _IDLE if idle else _WORKS,
             since_s=since_s,
         )
+
+
+def _doing(one: Standing, own: Sequence[Call]) -> str:
+    """Where a rank is, else what it called last."""
+    if one.place:
+        return f" it is{at(one.place)}"
+    return f" its last call was {called(own[-1])}" if own else ""
 
 
 def _thread(one: Standing) -> tuple[str, list[CallSite]]:
