@@ -17,8 +17,9 @@ class Standing:
     ``within``: the calls that it waits in, or in which it failed. ``place``: the line of the script
     that it is in, None where that is not known. ``exit_code``: None where it has not ended, or
     nobody knows. ``stopped``: it was ended from outside, or nobody knows how. ``raised``: the
-    exception that ends it; ``thread_raised``: one that ended a thread of it. ``threads``: it lives
-    and several run code of the script, or may, so that it can act though it waits.
+    exception that ends it; ``thread_raised``: one that ended a thread of it. ``may_act``: it
+    waits, and may go on all the same: by another thread of the script, or since it uses the
+    processor, or wants to, and so may just have been answered.
     """
 
     rank: int
@@ -29,7 +30,7 @@ class Standing:
     raised: Raised | None = None
     thread_raised: Raised | None = None
     stopped: bool = False
-    threads: bool = False
+    may_act: bool = False
 
     @property
     def failed(self) -> bool:
@@ -70,6 +71,7 @@ def standings_of(
         rank, own = log.rank, calls.of_rank[log.rank]
         within = [call for call in own if call.waited][-1:] or _failed(own)
         stack = stacks.get(rank, "")
+        several = has_other_threads(stack)
         lives = rank not in exit_codes and not log.ended
         blocked = rank in calls.waiting or (rank in idle and in_torch(stack))
         if not within and (blocked or lost_contact(log.raised)):
@@ -83,7 +85,7 @@ def standings_of(
             raised=log.raised,
             thread_raised=log.thread_raised,
             stopped=exit_codes.get(rank, 0) is None and not log.ended,
-            threads=lives and (has_other_threads(stack) or stacks.get(rank) == ""),
+            may_act=lives and rank in stacks and (not stack or several or rank not in idle),
         )
     return found
 
@@ -125,14 +127,14 @@ def waits_for(calls: Calls, standings: Mapping[int, Standing]) -> dict[int, dict
     """
 
     def stands(one: Standing | None) -> bool:
-        if one is None or one.threads:
+        if one is None or one.may_act:
             return False
         return one.left or any(call.from_any or calls.absent(call) for call in one.within)
 
     def missed(call: Call) -> list[int]:
         if call.from_any:
             others = [rank for rank in call.key[1] if rank != call.rank]
-            if not all(stands(standings.get(rank)) for rank in others):
+            if not all(stands(standings.get(rank)) for rank in (call.rank, *others)):
                 return []
             gone = [rank for rank in others if standings[rank].left]
             return gone if gone and call.keys else others
