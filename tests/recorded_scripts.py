@@ -244,3 +244,23 @@ dist.destroy_process_group()
 """
 )
 """Five steps, in which the lower half of the ranks makes a call more."""
+
+CLOSURES = """
+import torch
+
+model = torch.nn.Linear(300, 300)
+searching = torch.optim.LBFGS(model.parameters(), max_iter=3)
+other = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.randn(40, 300)
+
+def made():
+    searching.zero_grad()
+    loss = model(data).square().mean()
+    loss.backward()
+    return loss
+
+for _ in range(5):
+    searching.step(made)
+    other.step(closure=made)
+"""
+"""Optimizers whose steps make their gradients themselves, one of them several times."""

@@ -48,6 +48,27 @@ dist.barrier()
 dist.destroy_process_group()
 """
 
+CLOSURE = """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 5))
+plain = torch.optim.SGD(model.parameters(), lr=0.1)
+searching = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+def made():
+    searching.zero_grad()
+    loss = model(data).square().mean()
+    loss.backward()
+    return loss
+
+data = torch.randn(4, 20)
+for step in range(4):
+    with model.no_sync():
+        model(data).square().mean().backward()
+    plain.step(lambda: model(data).square().mean().backward())
+    plain.zero_grad()
+    searching.step(closure=made)
+dist.destroy_process_group()
+"""
+
 ENSEMBLE = """
 torch.manual_seed(rank)
 member = torch.nn.Linear(20, 5)
@@ -93,6 +114,11 @@ def test_a_fault_is_found_at_its_line(
 )
 def test_replicas_that_are_kept_equal_are_left_alone(tmp_path: Path, fault: str) -> None:
     assert _drift(tmp_path, fault) == []
+
+
+@pytest.mark.slow
+def test_gradients_that_a_closure_makes_in_the_step_count(tmp_path: Path) -> None:
+    assert findings_of(tmp_path, CLOSURE) == []
 
 
 def test_ranks_that_train_models_of_their_own_are_left_alone(tmp_path: Path) -> None:

@@ -82,3 +82,23 @@ def test_a_slow_habit_is_told_at_its_line(tmp_path: Path, habit: str, line: str)
 def test_a_usual_training_has_no_slow_habit(tmp_path: Path, habit: str) -> None:
     # That its loader is late where others work on the same cores is no habit of the script.
     assert [one for one in _slow(tmp_path, habit) if marked(one) != {"loads"}] == []
+
+
+ADVERSARIES = """
+from torch.nn.parallel import DistributedDataParallel
+torch.manual_seed(0)
+pair = [DistributedDataParallel(torch.nn.Linear(600, 600)) for _ in range(2)]
+optimizers = [torch.optim.SGD(one.parameters(), lr=0.01) for one in pair]
+for step in range(6):
+    for model, optimizer in zip(pair, optimizers):
+        model(torch.randn(4, 600)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_models_that_step_in_turn_accumulate_nothing(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, ADVERSARIES)
+    assert not [one for one in found if "only their sum is used" in one.what]

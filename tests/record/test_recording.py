@@ -15,6 +15,7 @@ from cli.command import run
 from recorded import HANGS_AFTER_S, calls_of, program_calls, record
 from steptime.program import Compute, Wait
 from steptime.program.stored import read_programs
+from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog, read_logs
 
@@ -121,6 +122,24 @@ def test_a_script_keeps_its_output_its_arguments_its_result_and_its_code(tmp_pat
     assert "['3', '--json']" in plain.stdout
     # What two ranks print at once may be mixed, with steptime and without.
     assert sorted(done.out[: len(plain.stdout)]) == sorted(plain.stdout)
+
+
+def test_what_a_closure_does_in_a_step_is_no_part_of_the_update(tmp_path: Path) -> None:
+    done = record(tmp_path, scripts.CLOSURES, words=[])
+    assert done.code == 0, done.err
+    (log,) = read_logs(tmp_path / "run")
+    spans = {
+        kind: [
+            (int(event["issued"]), int(event["ended"]))
+            for event in log.events[log.events["kind"] == kind]
+        ]
+        for kind in (Kind.BACKWARD, Kind.OPTIMIZER)
+    }
+    assert len(spans[Kind.BACKWARD]) > 10  # several in a step of the one, one in each of the other
+    assert len(spans[Kind.OPTIMIZER]) == len(spans[Kind.BACKWARD])
+    for begin, end in spans[Kind.OPTIMIZER]:
+        assert not any(begin < after and before < end for before, after in spans[Kind.BACKWARD])
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["steps"] == 4
 
 
 def test_a_step_of_ddp_is_told_by_its_parts_and_its_calls(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ class StepCall:
     """A call in a step: ``waited`` nanoseconds were spent waiting for it, ``size`` bytes it has.
 
     ``direct``: the script makes it itself, not DDP or FSDP for it. ``backwards_left``: how many
-    backwards of the step follow the one that it is in, None outside of any. ``before_update``:
-    after the last backward of the step and before the optimizer steps.
+    backwards of the step follow the one that it is in before an optimizer steps, None outside of
+    any. ``before_update``: after the last backward of the step and before the optimizer steps.
     """
 
     step: int
@@ -159,15 +159,22 @@ def _calls(steps: RankSteps) -> Iterator[StepCall]:
             size=int(call["bytes"]),
             waited=waited[row],
             direct=(kind, number) in direct,
-            backwards_left=_left(backwards[step], issued),
+            backwards_left=_left(backwards[step], optimizers[step], issued),
             before_update=done <= issued < begun,
         )
 
 
-def _left(spans: Sequence[tuple[int, int, Site]], moment: int) -> int | None:
-    for number, (begin, end, _) in enumerate(spans):
+def _left(
+    backwards: Sequence[tuple[int, int, Site]],
+    updates: Sequence[tuple[int, int, Site]],
+    moment: int,
+) -> int | None:
+    """How many backwards follow the one of a moment before an optimizer takes what they made."""
+    for number, (begin, end, _) in enumerate(backwards):
         if begin <= moment < end:
-            return len(spans) - 1 - number
+            taken = min((one for one, *_ in updates if one >= end), default=None)
+            following = [one for one, *_ in backwards[number + 1 :]]
+            return sum(taken is None or one < taken for one in following)
     return None
 
 

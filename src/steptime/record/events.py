@@ -40,6 +40,13 @@ class Kind(IntEnum):
     """The end of a step, as ``steptime.step`` has it."""
 
 
+WITHIN_STEP = -1
+"""The peer of what an optimizer does before it asks for gradients again, and its step goes on.
+
+Else the peer of an optimizer's event is its number: which of the script's first stepped first.
+"""
+
+
 class Log:
     """The two files of this process, open for writing: ``rows`` go into one, notes into the other.
 

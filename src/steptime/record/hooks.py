@@ -15,7 +15,8 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import dataloader
 
-from steptime.record.events import Kind, Log
+from steptime.record.closures import Given, once_made
+from steptime.record.events import WITHIN_STEP, Kind, Log
 from steptime.record.places import site
 
 _clock = time.perf_counter_ns
@@ -28,11 +29,17 @@ def install(log: Log, step_ended: Callable[[], None]) -> Callable[[], None]:
     """
     begun: dict[int, int] = {}
 
-    def before(optimizer: Any, *_: Any) -> None:
-        begun[id(optimizer)] = _clock()
+    def before(optimizer: Any, arguments: Any, options: Any) -> Given | None:
+        def made() -> None:
+            begun[id(optimizer)] = _clock()
+
+        def asked() -> None:
+            if begin := begun.pop(id(optimizer), 0):
+                log.rows.write(Kind.OPTIMIZER, begin, 0, _clock(), peer=WITHIN_STEP)
+
+        return once_made(arguments, options, made, asked)
 
     def after(optimizer: Any, *_: Any) -> None:
-        # The peer of an optimizer's event is its number, for scripts that have several.
         number = numbers.setdefault(id(optimizer), len(numbers))
         log.rows.write(Kind.OPTIMIZER, begun.pop(id(optimizer), _clock()), 0, _clock(), peer=number)
         if number == 0:

@@ -93,8 +93,7 @@ def step_bounds(log: ProcessLog) -> Ints:
     events = log.events
     ends = events["ended"][events["kind"] == Kind.STEP]
     if not len(ends):
-        optimizers = events[events["kind"] == Kind.OPTIMIZER]
-        ends = optimizers["ended"][optimizers["peer"] == optimizers["peer"][:1].sum()]
+        ends = events["ended"][(events["kind"] == Kind.OPTIMIZER) & (events["peer"] == 0)]
     if len(ends) > 1:
         return np.asarray(ends, np.int64)
     return np.array([events["issued"][0] if len(events) else log.last, log.last])

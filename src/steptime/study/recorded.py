@@ -59,8 +59,10 @@ def _steps_by(log: ProcessLog) -> str:
     kinds = set(log.events["kind"].tolist())
     if Kind.STEP in kinds:
         return "steptime.step"
-    several = np.count_nonzero(log.events["kind"] == Kind.OPTIMIZER) > 1
-    return "the optimizer's step" if several else "nothing: the run is one step"
+    of_first = (log.events["kind"] == Kind.OPTIMIZER) & (log.events["peer"] == 0)
+    return (
+        "the optimizer's step" if np.count_nonzero(of_first) > 1 else "nothing: the run is one step"
+    )
 
 
 def _figures(

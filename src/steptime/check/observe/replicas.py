@@ -18,6 +18,7 @@ from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.models import Model, Models
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
+from steptime.record.closures import Given, once_made
 from steptime.record.events import Log
 from steptime.record.operations import Operation
 from steptime.record.places import site
@@ -87,8 +88,12 @@ class Replicas:
     def waiting(self, work: Any) -> None:
         """Nothing of a wait concerns replicas."""
 
-    def before_step(self, optimizer: Any, *_: Any) -> None:
+    def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
         """Tell of models whose gradients were not reduced since the last step."""
+        return once_made(arguments, options, lambda: self._made(optimizer))
+
+    def _made(self, optimizer: Any) -> None:
+        """The gradients of a step are made, and should be reduced."""
         reduced = self._reduced - self._reduced_before.get(optimizer, 0)
         self._reduced_before[optimizer] = self._reduced
         self._reductions_before[optimizer] = self._reductions
