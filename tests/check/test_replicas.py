@@ -69,6 +69,40 @@ for step in range(4):
 dist.destroy_process_group()
 """
 
+AVERAGED = """
+from torch.nn.parallel import DistributedDataParallel
+way = {way!r}
+net = torch.nn.Sequential(torch.nn.Linear(20, 20), torch.nn.Linear(20, 5))
+model = DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+began = [one.detach().clone() for one in model.parameters()]
+torch.manual_seed(rank)
+with model.no_sync():
+    for step in range(1, 10):
+        model(torch.randn(4, 20)).square().mean().backward()
+        optimizer.step()  # step
+        optimizer.zero_grad()
+        if step % 3 or way == "never":
+            continue
+        values = [one.data for one in model.parameters()]
+        if way == "in one":
+            values = [torch.cat([one.flatten() for one in values])]
+        if way == "changes":
+            values = [one - before for one, before in zip(values, began)]
+        for one in values:
+            dist.all_reduce(one)
+        with torch.no_grad():
+            if way == "in one":
+                torch.nn.utils.vector_to_parameters(values[0] / 2, model.parameters())
+            for one, value, before in zip(model.parameters(), values, began):
+                if way == "changes":
+                    before += value / 2
+                    one.copy_(before)
+                if way == "each":
+                    one /= 2
+dist.destroy_process_group()
+"""
+
 ENSEMBLE = """
 torch.manual_seed(rank)
 member = torch.nn.Linear(20, 5)
@@ -119,6 +153,20 @@ def test_replicas_that_are_kept_equal_are_left_alone(tmp_path: Path, fault: str)
 @pytest.mark.slow
 def test_gradients_that_a_closure_makes_in_the_step_count(tmp_path: Path) -> None:
     assert findings_of(tmp_path, CLOSURE) == []
+
+
+@pytest.mark.parametrize(
+    "way", ["each", *(pytest.param(f, marks=pytest.mark.slow) for f in ("in one", "changes"))]
+)
+def test_replicas_that_are_averaged_now_and_then_may_differ(tmp_path: Path, way: str) -> None:
+    found = findings_of(tmp_path, AVERAGED.format(way=way))
+    assert not [one for one in found if one.kind is FindingKind.DRIFT]
+
+
+@pytest.mark.slow
+def test_replicas_that_are_never_averaged_drift(tmp_path: Path) -> None:
+    (found,) = findings_of(tmp_path, AVERAGED.format(way="never"))
+    assert (found.kind, marked(found)) == (FindingKind.DRIFT, {"step"})
 
 
 def test_ranks_that_train_models_of_their_own_are_left_alone(tmp_path: Path) -> None:

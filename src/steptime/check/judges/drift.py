@@ -12,7 +12,7 @@ from steptime.check.observed import Seen, places_of, seen
 from steptime.check.words import ranks_named
 from steptime.record.read import Observation, ProcessLog
 
-_UNREDUCED, _HASHES, _STEPS = "unreduced", "hashes", "steps"
+_UNREDUCED, _HASHES, _STEPS, _AVERAGED = "unreduced", "hashes", "steps", "averaged"
 
 _TOGETHER = (
     "decide on all ranks together whether to step, as by an all_reduce of the reason to skip with "
@@ -36,14 +36,22 @@ class _Hashed:
 
 
 def _drift(job: Job) -> Iterator[Finding]:
-    """What keeps replicas from being equal where that was seen, else since when they differ."""
-    unreduced = list(seen(job, _UNREDUCED, ("fault", "model", "at", "parameter")))
+    """What keeps replicas from being equal where that was seen, else since when they differ.
+
+    Those that are averaged now and then may differ in between.
+    """
+    averaged = {one.facts["model"] for one in seen(job, _AVERAGED, ("model",))}
+    unreduced = [
+        one
+        for one in seen(job, _UNREDUCED, ("fault", "model", "at", "parameter"))
+        if one.facts["model"] not in averaged
+    ]
     for one in unreduced:
         what, mend = _SENTENCES[one.facts["fault"]](one)
         yield Finding(
             kind=FindingKind.DRIFT, ranks=one.ranks, places=one.places("at"), what=what, mend=mend
         )
-    explained = {one.facts["model"] for one in unreduced}
+    explained = averaged.union(one.facts["model"] for one in unreduced)
     for of, steps in _replicas(job).items():
         if of[1] not in explained:
             yield from _differing(of, steps)

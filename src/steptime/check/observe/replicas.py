@@ -25,6 +25,8 @@ from steptime.record.places import site
 from steptime.world import compat
 
 UNREDUCED, HASHES, STEPS, LOOKED = "unreduced", "hashes", "steps", "looked"
+AVERAGED = "averaged"
+"""What is noted of a model whose parameters are averaged now and then, as by local SGD."""
 
 EVERY_VARIABLE = "STEPTIME_CHECK_EVERY"
 """Parameters are compared after the first steps, and then after every so many."""
@@ -114,7 +116,10 @@ class Replicas:
             needed = sum(one.grad.nbytes for _, one in gradients if one.grad is not None)
             hooked = bool(compat.comm_hooks(wrapped)) and reduced > 0
             if reduced < _ENOUGH * needed and not hooked:
-                self._unreduced(model)
+                if not _averages_later(wrapped):
+                    self._unreduced(model)
+            elif not model.armed and self._averaged([one for _, one in gradients]):
+                self._note(AVERAGED, "", model, site(self._log))
             else:
                 self._late(model, gradients)
             model.stepped()
@@ -211,14 +216,24 @@ class Replicas:
         storage, ranks = self._by_hand.get(gradient.untyped_storage()._cdata, (None, ()))
         return () if storage is None or storage.expired() else ranks
 
+    def _averaged(self, parameters: Sequence[torch.Tensor]) -> bool:
+        """Whether the parameters, or what they have changed by, were reduced before the backward.
+
+        One by one, or all in one vector.
+        """
+        sizes = {(one.dtype, one.numel()) for one in parameters}
+        of_all = {(parameters[0].dtype, sum(one.numel() for one in parameters))}
+        before = {size for size, (at, _) in self._vectors.items() if at != self._models.backwards}
+        return of_all <= before or sizes <= before
+
     def _unreduced(self, model: Model) -> None:
         step = site(self._log)
         if model.armed:
-            self._note("lost", model, model.moved_at or step)
+            self._note(UNREDUCED, "lost", model, model.moved_at or step)
         elif model.quiet:
-            self._note("quiet", model, step)
+            self._note(UNREDUCED, "quiet", model, step)
         elif model.bypassed_at:
-            self._note("bypassed", model, model.bypassed_at)
+            self._note(UNREDUCED, "bypassed", model, model.bypassed_at)
 
     def _late(self, model: Model, gradients: Sequence[tuple[str, torch.Tensor]]) -> None:
         """Tell of parameters that came after DDP, which reduces those alone that it was given."""
@@ -230,13 +245,13 @@ class Replicas:
             and not self._reduced_on(one.grad)
         ]
         if late:
-            self._note("late", model, site(self._log), late[0])
+            self._note(UNREDUCED, "late", model, site(self._log), late[0])
 
-    def _note(self, fault: str, model: Model, at: int, parameter: str = "") -> None:
+    def _note(self, what: str, fault: str, model: Model, at: int, parameter: str = "") -> None:
         if (fault, model.number, at) not in self._noted:
             self._noted.add((fault, model.number, at))
             self._log.note(
-                observed=UNREDUCED,
+                observed=what,
                 fault=fault,
                 model=f"{model.name} {model.number}",
                 at=at,
