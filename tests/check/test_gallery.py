@@ -25,10 +25,10 @@ def _twin(file: Path) -> Path:
     return file.with_name(f"{file.stem}-fixed.py")
 
 
-def _check(script: gallery.Expected, folder: Path) -> gallery.Verdict:
+def _check(script: gallery.Expected, folder: Path, backend: str = "gloo") -> gallery.Verdict:
     """Of a run, without the ranks that were late: on a busy machine any may be."""
     words = ["check", "--ranks", str(script.ranks), "--json", "--out", "run", str(script.file)]
-    done = forked(*words, folder=folder, environ={"BACKEND": "gloo"})
+    done = forked(*words, folder=folder, environ={"BACKEND": backend})
     told = json.loads(done.out.splitlines()[-1])["findings"]
     findings = [one for one in told if one["kind"] != "straggler"]
     return gallery.Verdict(findings, done.code, None, done.out + done.err)
@@ -65,6 +65,14 @@ def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
     verdict = _check(fault, tmp_path)
     assert gallery.miss(fault, verdict) == "", verdict.output
     assert verdict.exit_code == 1
+
+
+@pytest.mark.slow
+def test_who_receives_from_any_rank_of_our_backend_stands_in_a_circle(tmp_path: Path) -> None:
+    (file,) = (file for file in FAULTS if file.name.startswith("46"))
+    fault = gallery.expected(file)
+    verdict = _check(fault, tmp_path, backend="steptime")
+    assert gallery.miss(fault, verdict) == "", verdict.output
 
 
 @pytest.mark.parametrize("number", [*QUICK, "05", "55"])

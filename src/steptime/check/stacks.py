@@ -68,8 +68,12 @@ def handled_by(text: str, rank: int) -> Handled | None:
 
 
 def has_other_threads(text: str) -> bool:
-    """Whether more than one thread runs code of the script."""
-    return sum(any(one.of_script for one in _frames(lines)) for lines in _threads(text)) > 1
+    """Whether more than one thread runs code of the script; those of our backend are none."""
+
+    def runs_script(frames: Sequence[Frame]) -> bool:
+        return any(one.of_script and "/steptime/backend/" not in one.file for one in frames)
+
+    return sum(runs_script(_frames(lines)) for lines in _threads(text)) > 1
 
 
 def _threads(text: str) -> list[list[str]]:

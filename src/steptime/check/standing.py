@@ -17,9 +17,9 @@ class Standing:
     ``within``: the calls that it waits in, or in which it failed. ``place``: the line of the script
     that it is in, None where that is not known. ``exit_code``: None where it has not ended, or
     nobody knows. ``stopped``: it was ended from outside, or nobody knows how. ``raised``: the
-    exception that ends it; ``thread_raised``: one that ended a thread of it. ``may_act``: it
-    waits, and may go on all the same: by another thread of the script, or since it uses the
-    processor, or wants to, and so may just have been answered.
+    exception that ends it; ``thread_raised``: one that ended a thread of it. ``may_act``:
+    another thread of the script may, though this one waits. ``busy``: it uses the processor, or
+    wants to, so that it may just have been answered.
     """
 
     rank: int
@@ -31,6 +31,7 @@ class Standing:
     thread_raised: Raised | None = None
     stopped: bool = False
     may_act: bool = False
+    busy: bool = False
 
     @property
     def failed(self) -> bool:
@@ -71,8 +72,8 @@ def standings_of(
         rank, own = log.rank, calls.of_rank[log.rank]
         within = [call for call in own if call.waited][-1:] or _failed(own)
         stack = stacks.get(rank, "")
-        several = has_other_threads(stack)
         lives = rank not in exit_codes and not log.ended
+        asked = lives and rank in stacks
         blocked = rank in calls.waiting or (rank in idle and in_torch(stack))
         if not within and (blocked or lost_contact(log.raised)):
             within = [call for call in own if not call.ended and calls.absent(call)]
@@ -85,7 +86,8 @@ def standings_of(
             raised=log.raised,
             thread_raised=log.thread_raised,
             stopped=exit_codes.get(rank, 0) is None and not log.ended,
-            may_act=lives and rank in stacks and (not stack or several or rank not in idle),
+            may_act=asked and (not stack or has_other_threads(stack)),
+            busy=asked and rank not in idle,
         )
     return found
 
@@ -126,15 +128,16 @@ def waits_for(calls: Calls, standings: Mapping[int, Standing]) -> dict[int, dict
     of them can do so any more: each has left, or waits for one that has not come.
     """
 
-    def stands(one: Standing | None) -> bool:
-        if one is None or one.may_act:
+    def stands(one: Standing | None, call: Call) -> bool:
+        # That a message is sent is written down; that a key is set is not.
+        if one is None or one.may_act or (call.keys and one.busy):
             return False
-        return one.left or any(call.from_any or calls.absent(call) for call in one.within)
+        return one.left or any(own.from_any or calls.absent(own) for own in one.within)
 
     def missed(call: Call) -> list[int]:
         if call.from_any:
             others = [rank for rank in call.key[1] if rank != call.rank]
-            if not all(stands(standings.get(rank)) for rank in (call.rank, *others)):
+            if not all(stands(standings.get(rank), call) for rank in (call.rank, *others)):
                 return []
             gone = [rank for rank in others if standings[rank].left]
             return gone if gone and call.keys else others
