@@ -264,3 +264,31 @@ for _ in range(5):
     other.step(closure=made)
 """
 """Optimizers whose steps make their gradients themselves, one of them several times."""
+
+FROM_ANY = """
+import os, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+rank, world = dist.get_rank(), dist.get_world_size()
+for turn in range(4):
+    if rank == 0:
+        for number in range(world - 1):
+            question = torch.zeros(5)
+            if turn % 2:
+                source = dist.recv(question)
+            else:
+                work = dist.irecv(question)
+                work.wait()
+                source = int(question[0])
+            assert source == int(question[0])
+            print(source, flush=True)
+            dist.send(question, source)
+    else:
+        time.sleep(0.01 * ((rank + turn) % world))
+        dist.send(torch.full((5,), float(rank)), 0)
+        dist.recv(torch.zeros(5), 0)
+dist.barrier()
+"""
+"""Rank 0 answers whoever asks first, and prints whom."""

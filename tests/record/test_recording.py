@@ -124,6 +124,22 @@ def test_a_script_keeps_its_output_its_arguments_its_result_and_its_code(tmp_pat
     assert sorted(done.out[: len(plain.stdout)]) == sorted(plain.stdout)
 
 
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("steptime", marks=pytest.mark.slow)])
+def test_who_sent_what_any_rank_could_send_is_known(tmp_path: Path, backend: str) -> None:
+    environ = {**scripts.installed(tmp_path / "site"), "BACKEND": backend}
+    done = record(tmp_path, scripts.FROM_ANY, words=["--ranks", "4"], environ=environ)
+    assert done.code == 0, done.err
+    log = read_logs(tmp_path / "run")[0]
+    kinds = [OPERATIONS[call["operation"]].kind for call in log.calls]
+    received = [
+        int(call["peer"]) for call, kind in zip(log.calls, kinds, strict=True) if kind == "recv"
+    ]
+    assert received == [int(line) for line in done.out.splitlines()[:12]]
+    (stored,) = read_programs(tmp_path / "run")
+    kinds = [kind for kind, _ in program_calls(stored.program.lists[0])]
+    assert kinds.count("recv") == kinds.count("send") == len(received)
+
+
 def test_what_a_closure_does_in_a_step_is_no_part_of_the_update(tmp_path: Path) -> None:
     done = record(tmp_path, scripts.CLOSURES, words=[])
     assert done.code == 0, done.err

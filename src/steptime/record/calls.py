@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from steptime.record.events import ASYNC, Kind, Log
-from steptime.record.operations import OPERATIONS, Detail, Operation
+from steptime.record.operations import FROM_ANY, OPERATIONS, Detail, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
 from steptime.world import compat
@@ -69,10 +69,10 @@ class Calls:
 
     ``watchers`` are told of each, too, where somebody observes more of them than is written down.
     ``works``: the events of Works that the script may still wait for, by references that take
-    theirs out when a Work goes. ``to_end``: the events and Works of asynchronous calls, in the
-    order of their issue. ``groups``: of those that were met, by their identity, what tells whether
-    they live, and their numbers. ``signatures``: the numbers and bytes of what calls were called
-    with.
+    theirs out when a Work goes. ``from_any``: those of them that receive from any rank. ``to_end``:
+    the events and Works of asynchronous calls, in the order of their issue. ``groups``: of those
+    that were met, by their identity, what tells whether they live, and their numbers.
+    ``signatures``: the numbers and bytes of what calls were called with.
     """
 
     def __init__(self, log: Log) -> None:
@@ -80,6 +80,7 @@ class Calls:
         self.of_thread = _OfThread()
         self.watchers: list[Watcher] = []
         self.works: dict[ref[Any], int] = {}
+        self.from_any: set[int] = set()
         self.to_end: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
         self.groups: dict[int, tuple[ref[Any], int]] = {}
         self._number_of_groups = 0
@@ -164,6 +165,8 @@ class Calls:
             self.log.rows.end(event, returned)
             return None
         self.may_be_waited(work, event)
+        if number == FROM_ANY:
+            self.from_any.add(event)
         if not (waits or OPERATIONS[number].is_message):  # a message ends when it is waited for
             self.to_end.put((event, work))
         return work
@@ -174,10 +177,15 @@ class Calls:
         # between two passes of backward, where Python finds its caches empty.
         self.works[ref(work, self.works.__delitem__)] = event
 
+    def received(self, event: int, work: Any) -> None:
+        """Write down the rank, within its group, that a call received from which may be any."""
+        self.from_any.discard(event)
+        self.log.note(event=event, source=compat.source_of(work))
+
     def waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         """The method ``wait`` of a class of Works, which writes down from when to when it waits."""
         log, rows, works, of_thread = self.log, self.log.rows, self.works, self.of_thread
-        watchers = self.watchers
+        watchers, from_any = self.watchers, self.from_any
 
         @compat.left_alone
         def noted(work: Any, *arguments: Any, **options: Any) -> Any:
@@ -209,6 +217,8 @@ class Calls:
             else:
                 rows.waited(event, begin, end)
                 rows.end(event, end)
+            if event in from_any:
+                self.received(event, work)
             return result
 
         if not in_c():

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from steptime.record.calls import Calls
-from steptime.record.operations import METHODS, OPERATIONS, Detail, Operation
+from steptime.record.operations import FROM_ANY, METHODS, OPERATIONS, Detail, Operation
 from steptime.world import compat
 
 _clock = time.perf_counter_ns
@@ -92,8 +92,12 @@ def _method(
             # Nobody need wait for it: what the call took was the waiting.
             rows.end(event, returned)
             rows.waited(event, rows.issued(event) if waits else returned, returned)
+            if number == FROM_ANY and work is not None:
+                calls.received(event, work)
             return work
         calls.may_be_waited(work, event)
+        if number == FROM_ANY:
+            calls.from_any.add(event)
         if (when_done := getattr(work, "when_done", None)) is not None:
             when_done(partial(_ended, calls, event))
         return work

@@ -140,3 +140,6 @@ METHODS = {
 
 Their tensors come first, in the order in which the operators take them.
 """
+
+FROM_ANY = METHODS["recv_anysource"]
+"""The number of the operation that receives from whichever rank sends first."""

@@ -166,10 +166,11 @@ def read_log(file: Path) -> ProcessLog:
     notes = [_note(line) for line in text.splitlines()]
     header = notes[0] if notes else {}
     events = np.frombuffer(content[: len(content) // EVENT.itemsize * EVENT.itemsize], EVENT)
-    events = events[events["kind"] != 0]
     groups = [note for note in notes if "group" in note]
     ends = [note for note in notes if "end" in note]
     with reading(file.with_suffix(NOTES), "notes of a recording", "record the script again"):
+        events = _with_sources(events, notes)
+        events = events[events["kind"] != 0]
         sites = {
             note["site"]: Site(note["file"], note["line"], note["function"])
             for note in notes
@@ -203,6 +204,16 @@ def read_log(file: Path) -> ProcessLog:
                 Observation(note["observed"], note) for note in notes if "observed" in note
             ),
         )
+
+
+def _with_sources(events: NDArray[np.void], notes: Sequence[Mapping[str, Any]]) -> NDArray[np.void]:
+    """Events by their numbers, with the peers of which is known only since they are done."""
+    sources = [(note["event"], note["source"]) for note in notes if "source" in note]
+    events = events.copy() if sources else events
+    for number, source in sources:
+        if 0 <= number < len(events):  # a recording that was cut short may lack the event
+            events["peer"][number] = source
+    return events
 
 
 def _note(line: bytes) -> dict[str, Any]:

@@ -196,6 +196,11 @@ def observe_new_groups(around: Callable[[Sequence[int]], AbstractContextManager[
     return end
 
 
+def source_of(work: Any) -> int:
+    """The rank, within its group, that a Work has received from."""
+    return int(work._source_rank())
+
+
 def is_default_store(store: Store) -> bool:
     """Whether a store is that of all ranks by which the default group was made, or a part of it."""
     if not dist.is_initialized():
