@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,17 @@ def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
     verdict = _check(fault, tmp_path)
     assert gallery.miss(fault, verdict) == "", verdict.output
     assert verdict.exit_code == 1
+
+
+@pytest.mark.slow
+def test_who_comes_late_to_a_call_that_others_failed_in_is_heard(tmp_path: Path) -> None:
+    (file,) = (file for file in FAULTS if file.name.startswith("58"))
+    code = file.read_text(encoding="utf-8")
+    late = "rank = dist.get_rank()\n__import__('time').sleep(0.7 * (rank == 1))\n"
+    (tmp_path / file.name).write_text(code.replace("rank = dist.get_rank()\n", late, 1))
+    fault = replace(gallery.expected(file), file=tmp_path / file.name)
+    verdict = _check(fault, tmp_path)
+    assert [one["ranks"] for one in verdict.findings if one["kind"] == "mismatch"] == [[2]]
 
 
 @pytest.mark.slow

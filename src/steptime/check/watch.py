@@ -178,6 +178,8 @@ class Watch:
         if finding.kind is FindingKind.DIED:
             first = min(_failures(job, ended), default=job.now_ns)
             return job.since_s(first) >= self._grace_s(job)
+        if finding.kind is FindingKind.MISMATCH and _may_be_joined(job):
+            return (finding.since_s or 0.0) >= _GRACE_S
         if finding.kind is FindingKind.MISSING and (
             _leaving(job, finding.ranks)
             or self._unnoted(job, ended, now).intersection(finding.ranks)
@@ -234,6 +236,16 @@ def _ask(processes: Sequence[Process], now: float) -> None:
     asked = [one for one in processes if one.asked_since == now]
     while time.monotonic() < now + _ANSWERS_S and not all(one.answer() for one in asked):
         time.sleep(_ANSWERS_S / 20)
+
+
+def _may_be_joined(job: Job) -> bool:
+    """Whether a rank may yet come to the call that others do not make alike.
+
+    Who is odd may change by that. The others may have failed before it comes.
+    """
+    parts = job.difference.parts if job.difference is not None else {}
+    members = {rank for part in parts.values() for rank in part.members}
+    return any(job.standings[rank].runs for rank in members - set(parts) if rank in job.standings)
 
 
 def _leaving(job: Job, ranks: Sequence[int]) -> bool:
