@@ -272,7 +272,7 @@ dist.barrier()
 folder = os.environ["FOLDER"]
 if dist.get_rank():
     store = dist.FileStore(folder + "/store", -1)
-    store.wait(["ready"], datetime.timedelta(seconds=20))  # here
+    store.wait(["ready"], datetime.timedelta(seconds=12))  # here
 dist.all_reduce(torch.ones(3))
 """
 """Who may set a key of a store of its own is not known."""

@@ -60,7 +60,7 @@ def _finding(job: Job, one: Standing, waiting: list[int]) -> Finding:
 def _mend(one: Standing, waiting: Sequence[int]) -> str:
     if not waiting:
         return "Mend what ended it."
-    if one.raised is not None and "wait timeout" in one.raised.message:
+    if one.raised is not None and "wait timeout" in one.raised.message.lower():
         return (
             "It waited for a key of the store: let whoever sets that key do so before it waits "
             "for this rank."
