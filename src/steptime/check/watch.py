@@ -178,8 +178,9 @@ class Watch:
         if finding.kind is FindingKind.DIED:
             first = min(_failures(job, ended), default=job.now_ns)
             return job.since_s(first) >= self._grace_s(job)
-        if finding.kind is FindingKind.MISMATCH and _may_be_joined(job):
-            return (finding.since_s or 0.0) >= _GRACE_S
+        young = (finding.since_s or 0.0) < _GRACE_S
+        if finding.kind is FindingKind.MISMATCH and young and _may_be_joined(job):
+            return False
         if finding.kind is FindingKind.MISSING and (
             _leaving(job, finding.ranks)
             or self._unnoted(job, ended, now).intersection(finding.ranks)
