@@ -10,7 +10,7 @@ from pathlib import Path
 
 from steptime.check.finding import CallSite
 from steptime.check.processes import Process
-from steptime.check.stacks import STACKS, handled_by, main_frames, script_place
+from steptime.check.stacks import STACKS, handled_by, has_other_threads, main_frames, script_place
 from steptime.record.events import EVENTS
 from steptime.record.start import FOLDER, OBSERVERS_VARIABLE, recording_environment
 
@@ -148,3 +148,15 @@ def test_a_file_that_took_the_number_of_the_pipe_is_not_written_to(tmp_path: Pat
         while not asked.answer() and time.monotonic() < now + _HANGS_AFTER_S:
             time.sleep(0.01)
         assert main_frames(asked.answer())[-1].function == "<module>"
+
+
+def test_threads_of_packages_and_of_our_backend_are_none_of_the_script() -> None:
+    def thread(number: int, *files: str) -> str:
+        frames = "".join(f'  File "{file}", line 1 in run\n' for file in files)
+        return f"Thread 0x{number:016x} (most recent call first):\n{frames}"
+
+    main = thread(1, "/job/train.py")
+    bar = thread(2, "/venv/lib/python3/site-packages/tqdm/_monitor.py")
+    ours = thread(3, "/src/steptime/backend/engine.py")
+    assert not has_other_threads(main + bar + ours)
+    assert has_other_threads(main + bar + thread(4, "/src/steptime/backend/work.py", "/job/io.py"))

@@ -68,10 +68,15 @@ def handled_by(text: str, rank: int) -> Handled | None:
 
 
 def has_other_threads(text: str) -> bool:
-    """Whether more than one thread runs code of the script; those of our backend are none."""
+    """Whether more than one thread runs code of the script's own.
+
+    Neither those of installed packages, as of a progress bar, nor those of our backend.
+    """
+    others = ("-packages/", "/steptime/backend/")
 
     def runs_script(frames: Sequence[Frame]) -> bool:
-        return any(one.of_script and "/steptime/backend/" not in one.file for one in frames)
+        own = (one for one in frames if not any(part in one.file for part in others))
+        return any(one.of_script for one in own)
 
     return sum(runs_script(_frames(lines)) for lines in _threads(text)) > 1
 
