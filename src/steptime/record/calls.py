@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 from weakref import ref
 
@@ -164,15 +165,18 @@ class Calls:
         if work is None:
             self.log.rows.end(event, returned)
             return None
-        self.may_be_waited(work, event)
-        if number == FROM_ANY:
-            self.from_any.add(event)
+        self.may_be_waited(work, event, number)
         if not (waits or OPERATIONS[number].is_message):  # a message ends when it is waited for
             self.to_end.put((event, work))
         return work
 
-    def may_be_waited(self, work: Any, event: int) -> None:
-        """Keep the event of a Work while that lives, or until it is waited for."""
+    def may_be_waited(self, work: Any, event: int, number: int) -> None:
+        """Keep the event of a Work while that lives, or until it is waited for.
+
+        ``number``: of the operation.
+        """
+        if number == FROM_ANY:
+            self.from_any.add(event)
         # As WeakKeyDictionary does, but no line of Python runs when the Work goes: that is often
         # between two passes of backward, where Python finds its caches empty.
         self.works[ref(work, self.works.__delitem__)] = event
@@ -180,7 +184,8 @@ class Calls:
     def received(self, event: int, work: Any) -> None:
         """Write down the rank, within its group, that a call received from which may be any."""
         self.from_any.discard(event)
-        self.log.note(event=event, source=compat.source_of(work))
+        with suppress(RuntimeError):  # who waits in the script need not ask for it
+            self.log.note(event=event, source=compat.source_of(work))
 
     def waiting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         """The method ``wait`` of a class of Works, which writes down from when to when it waits."""

@@ -95,9 +95,7 @@ def _method(
             if number == FROM_ANY and work is not None:
                 calls.received(event, work)
             return work
-        calls.may_be_waited(work, event)
-        if number == FROM_ANY:
-            calls.from_any.add(event)
+        calls.may_be_waited(work, event, number)
         if (when_done := getattr(work, "when_done", None)) is not None:
             when_done(partial(_ended, calls, event))
         return work

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.arrays import Ints
 from steptime.record.clocks import host_clocks
@@ -93,10 +94,16 @@ def step_bounds(log: ProcessLog) -> Ints:
     events = log.events
     ends = events["ended"][events["kind"] == Kind.STEP]
     if not len(ends):
-        ends = events["ended"][(events["kind"] == Kind.OPTIMIZER) & (events["peer"] == 0)]
+        ends = optimizer_steps(log)["ended"]
     if len(ends) > 1:
         return np.asarray(ends, np.int64)
     return np.array([events["issued"][0] if len(events) else log.last, log.last])
+
+
+def optimizer_steps(log: ProcessLog) -> NDArray[np.void]:
+    """The steps of the optimizer that stepped first, whose number is 0."""
+    events = log.events
+    return np.asarray(events[(events["kind"] == Kind.OPTIMIZER) & (events["peer"] == 0)])
 
 
 def _rows(

@@ -11,7 +11,7 @@ from steptime.errors import UsageError
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog, first_world, read_logs
-from steptime.record.timeline import recorded_timeline, step_bounds, waits
+from steptime.record.timeline import optimizer_steps, recorded_timeline, step_bounds, waits
 from steptime.runs.environment import here
 from steptime.runs.figures import StepFigures, measured_steps, sum_by
 from steptime.runs.record import Place, RunRecord, Timing, Work
@@ -59,10 +59,8 @@ def _steps_by(log: ProcessLog) -> str:
     kinds = set(log.events["kind"].tolist())
     if Kind.STEP in kinds:
         return "steptime.step"
-    of_first = (log.events["kind"] == Kind.OPTIMIZER) & (log.events["peer"] == 0)
-    return (
-        "the optimizer's step" if np.count_nonzero(of_first) > 1 else "nothing: the run is one step"
-    )
+    several = len(optimizer_steps(log)) > 1
+    return "the optimizer's step" if several else "nothing: the run is one step"
 
 
 def _figures(
