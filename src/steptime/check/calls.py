@@ -20,10 +20,8 @@ n-th message to a peer there is the n-th that this one receives of it.
 SETTING_UP = "setting up"
 """The name of the group in which calls that set up groups are counted."""
 
-KEYS = "keys"
-"""The name of the group in which waits for keys of a store are counted, each rank's alone."""
-
 MESSAGES = ("send", "recv")
+_KEYS = "keys"  # the name of the group in which waits for keys of a store are counted
 _WITHOUT_TAGS = ("nccl",)  # backends whose messages come in the order in which they are sent
 _NO_SIGNATURE = Signature("", (), True)
 
@@ -162,8 +160,8 @@ def _keys(log: ProcessLog) -> Iterator[Call]:
         yield Call(
             rank=log.rank,
             kind=facts["kind"],
-            key=(KEYS, tuple(range(facts["world"])), (log.rank,), 0),
-            group=KEYS,
+            key=(_KEYS, tuple(range(facts["world"])), (log.rank,), 0),
+            group=_KEYS,
             number=number,
             peer=-1,
             nbytes=0,

@@ -63,6 +63,7 @@ def sentence(text: str) -> str:
     return f"{begin}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
-def places_of(calls: Sequence[Call]) -> list[CallSite]:
-    """The places of calls, each once, without those that are not known."""
-    return list(dict.fromkeys(call.place for call in calls if call.place.file))
+def places_of(calls: Sequence[Call], *before: CallSite | None) -> list[CallSite]:
+    """Places, and those of calls behind them, each once, without those that are not known."""
+    places = [*before, *(call.place for call in calls)]
+    return list(dict.fromkeys(place for place in places if place and place.file))

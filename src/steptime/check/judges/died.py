@@ -44,13 +44,12 @@ def _finding(job: Job, one: Standing, waiting: list[int]) -> Finding:
     last = f", {'in' if one.within else 'after'} {called(own[-1])}" if own else ""
     others = ""
     calls = [job.standings[rank].within[-1] for rank in waiting]
-    place, known = [one.place] if one.place else [], places_of([*own[-1:], *calls])
     if waiting:
         others = f"; {do(waiting, 'waits')} for it in {called(calls[0])}"
     return Finding(
         kind=FindingKind.DIED,
         ranks=[one.rank],
-        places=list(dict.fromkeys([*place, *known])),
+        places=places_of([*own[-1:], *calls], one.place),
         what=f"rank {one.rank} {_how(one)}{last}{others}",
         mend=_mend(one, waiting),
         since_s=job.since_s(min(call.issued for call in calls)) if calls else None,

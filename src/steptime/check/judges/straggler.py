@@ -46,14 +46,13 @@ def straggler(job: Job) -> Iterator[Finding]:
         ):
             continue
         waiting = [call.rank for call in calls]
-        place = [one.place] if one.place else []
         thread = _thread(one)
         idle = ", and uses no processor" if rank in job.idle else ""
         doing = f"waits in {called(key)}" if key else f"still runs{idle}:{_doing(one, own)}"
         yield Finding(
             kind=FindingKind.STRAGGLER,
             ranks=[rank],
-            places=list(dict.fromkeys([*thread[1], *place, *places_of([*own, *calls])])),
+            places=places_of([*own, *calls], *thread[1], one.place),
             what=(
                 f"{do(waiting, 'waits')} for rank {rank} in {called(first)} for {since_s:.0f} s;"
                 f" rank {rank} {doing}{thread[0]}"
