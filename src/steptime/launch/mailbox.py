@@ -1,9 +1,14 @@
 """Mailbox: a folder through which ranks started by mpiexec talk to the steptime that started it.
 
-Rank r opens the FIFO ``r`` for writing, and steptime for reading, so that each sees when the other
-ends. Process p writes an error to ``p.error``.
+Rank r opens the FIFOs ``r.low`` and ``r.high`` for writing, and steptime for reading, so that each
+sees when the other ends. Process p writes an error to ``p.error``.
+
+There are two because mpiexec ends the other ranks as soon as one that dies drops its connection to
+it. Linux closes the files of a process from the lowest descriptor up or from the highest down, so
+with one below that connection and one above it, steptime sees first which rank died first.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -19,18 +24,22 @@ MAILBOX_VARIABLE = "STEPTIME_MAILBOX"
 """Set by steptime for the ranks that mpiexec starts: the path of the folder."""
 
 _LOOK_S = 0.1
+_HIGH = 500
+"""More descriptors than a rank has open, and fewer than the usual limit of 1,024."""
 
 
 @contextmanager
 def make_mailbox(folder: Path, ranks: int) -> Iterator[list[int]]:
     """Make ``folder`` this process's mailbox inside the ``with`` block.
 
-    Yields a list of the ranks that have ended, in the order in which they did.
+    Yields a list of the ranks that have ended, in the order in which they did; it is whole once the
+    block is over.
     """
     readers = {}
     for rank in range(ranks):
-        os.mkfifo(folder / str(rank))
-        readers[os.open(folder / str(rank), os.O_RDONLY | os.O_NONBLOCK)] = rank
+        for path in _ends(folder, rank):
+            os.mkfifo(path)
+            readers[os.open(path, os.O_RDONLY | os.O_NONBLOCK)] = rank
     ended: list[int] = []
     over = threading.Event()
     # mpiexec ends the others of a rank that died at once: only who looks all the time sees which
@@ -50,10 +59,14 @@ def _watch(readers: Mapping[int, int], ended: list[int], over: threading.Event) 
     with select.epoll() as ends:
         for reader in readers:
             ends.register(reader, select.EPOLLHUP)
-        while not over.is_set():
-            for reader, _ in ends.poll(_LOOK_S):
+        while True:
+            last = over.is_set()  # before the look: what ended by then is seen by this one
+            for reader, _ in ends.poll(0 if last else _LOOK_S):
                 ends.unregister(reader)
-                ended.append(readers[reader])
+                if (rank := readers[reader]) not in ended:
+                    ended.append(rank)
+            if last:
+                return
 
 
 def open_mailbox(environ: Mapping[str, str]) -> Callable[[], None] | None:
@@ -64,14 +77,21 @@ def open_mailbox(environ: Mapping[str, str]) -> Callable[[], None] | None:
     world = detect(environ)
     if MAILBOX_VARIABLE not in environ or world is None:
         return None
-    writer = os.open(Path(environ[MAILBOX_VARIABLE]) / str(world.rank), os.O_WRONLY)
+    folder = Path(environ[MAILBOX_VARIABLE])
+    low, high = (os.open(path, os.O_WRONLY) for path in _ends(folder, world.rank))
+    fcntl.fcntl(high, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    os.close(high)
     end = select.poll()
-    end.register(writer, 0)  # an error, which is what a FIFO without reader is, always counts
+    end.register(low, 0)  # an error, which is what a FIFO without reader is, always counts
 
     def wait() -> None:
         end.poll()
 
     return wait
+
+
+def _ends(folder: Path, rank: int) -> tuple[Path, Path]:
+    return folder / f"{rank}.low", folder / f"{rank}.high"
 
 
 def post_error(environ: Mapping[str, str], report: Mapping[str, object]) -> bool:

@@ -33,10 +33,7 @@ def run_mpi_ranks(
     Raises the error that a failing rank reported, SteptimeError that says how one died, and
     UsageError when there is no mpiexec. Must be called in the main thread.
     """
-    with (
-        TemporaryDirectory(prefix="steptime-") as folder,
-        make_mailbox(Path(folder), ranks) as ended,
-    ):
+    with TemporaryDirectory(prefix="steptime-") as folder:
         variables = {
             MAILBOX_VARIABLE: folder,
             "OMP_NUM_THREADS": str(threads),
@@ -45,18 +42,19 @@ def run_mpi_ranks(
         }
         if sys.stdout.isatty():
             variables["COLUMNS"] = str(shutil.get_terminal_size().columns)
-        process = subprocess.Popen(
-            [find_mpiexec(), "-n", str(ranks), *command],
-            env={**environ, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        with _left_segments_removed(), _stopping(process) as stopped_by:
-            _pass_on(process)
-            code = process.wait()
+        with make_mailbox(Path(folder), ranks) as ended:
+            process = subprocess.Popen(
+                [find_mpiexec(), "-n", str(ranks), *command],
+                env={**environ, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+            )
+            with _left_segments_removed(), _stopping(process) as stopped_by:
+                _pass_on(process)
+                code = process.wait()
         if stopped_by:
             return 128 + stopped_by[0]
         if code:
