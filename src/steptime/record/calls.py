@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import wraps
 from typing import Any, Protocol
 from weakref import ref
 
@@ -193,6 +194,7 @@ class Calls:
         watchers, from_any = self.watchers, self.from_any
 
         @compat.left_alone
+        @wraps(wait)
         def noted(work: Any, *arguments: Any, **options: Any) -> Any:
             for watcher in watchers:
                 watcher.waiting(work)

@@ -1,6 +1,7 @@
 /* Wait: the method by which torch waits for a synchronous call, as Calls.waiting describes it.
 
-   Any other wait is Python's to note. */
+   Any other wait is Python's to note, by ``otherwise``, whose name, documentation and other
+   attributes it has: programs ask them of every method that they wrap. */
 
 #include "recorder.h"
 
@@ -55,6 +56,13 @@ static PyObject *wait_get(Wait *self, PyObject *work, PyObject *type) {
     return PyObject_CallFunctionObjArgs(self->method, self, work, NULL);
 }
 
+static PyObject *wait_getattro(Wait *self, PyObject *name) {
+    PyObject *own = PyObject_GenericGetAttr((PyObject *)self, name);
+    if (own || !self->otherwise || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
+    PyErr_Clear();
+    return PyObject_GetAttr(self->otherwise, name);
+}
+
 static int wait_init(Wait *self, PyObject *given, PyObject *named) {
     static char *arguments[] = {"rows", "of_thread", "watchers", "wait", "otherwise", NULL};
     PyObject *rows, *of_thread, *watchers, *wait, *otherwise;
@@ -90,6 +98,7 @@ static PyType_Slot wait_slots[] = {
     {Py_tp_dealloc, wait_dealloc},
     {Py_tp_call, wait_call},
     {Py_tp_descr_get, wait_get},
+    {Py_tp_getattro, wait_getattro},
     {0, NULL},
 };
 
