@@ -348,6 +348,22 @@ def test_a_dump_of_nccl_tells_how_long_its_calls_took(tmp_path: Path) -> None:
     assert [(call.kind, call.peer, call.sequence) for call in rank.calls] == [("recv", 0, 8)]
 
 
+def test_a_dump_tells_the_line_of_the_script_and_that_of_the_package_which_calls(
+    tmp_path: Path,
+) -> None:
+    packages = "/usr/lib/python3.12/site-packages"
+    frames = [
+        (f"{packages}/torch/distributed/distributed_c10d.py", 2806, "all_reduce"),
+        (f"{packages}/deepspeed/comm/torch.py", 290, "all_reduce"),
+        ("/usr/lib/python3.12/contextlib.py", 81, "inner"),
+        (f"{packages}/deepspeed/runtime/engine.py", 2519, "step"),
+        ("/job/train.py", 18, "main"),
+    ]
+    named = [{"filename": file, "line": line, "name": name} for file, line, name in frames]
+    (rank,) = open_trace([write(tmp_path / "nccl_trace_rank_1.json", dump(frames=named))]).ranks
+    assert [str(call.site) for call in rank.calls] == ["train.py:18 via engine.py:2519"]
+
+
 def test_a_group_that_a_dump_does_not_describe_moves_no_bytes(tmp_path: Path) -> None:
     run = st.load(write(tmp_path / "rank0.json", dump() | {"pg_config": {}}))
     assert run.figures.bytes_sent_per_rank == [0]

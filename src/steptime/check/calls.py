@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from steptime.check.finding import CallSite
+from steptime.check.finding import CallSite, on_rank
 from steptime.record.events import ASYNC, Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog, Signature, Site
@@ -66,7 +66,7 @@ class Call:
     @property
     def place(self) -> CallSite:
         """Where in the script it stands; line 0 of no file where that is not known."""
-        return CallSite(self.rank, self.site.file, self.site.line) if self.site else NOWHERE
+        return on_rank(self.rank, self.site) if self.site else NOWHERE
 
 
 NOWHERE = CallSite(-1, "", 0)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from steptime.record.read import Site
+
 
 class FindingKind(StrEnum):
     """What sort of fault a finding is."""
@@ -38,11 +40,21 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True)
 class CallSite:
-    """A line of the script, as a rank ran it."""
+    """A line of the script, as a rank ran it.
+
+    ``via``: the line of an installed package that called for it, as in ``/…/engine.py:2519``; empty
+    where the script itself did.
+    """
 
     rank: int
     file: str
     line: int
+    via: str = ""
+
+
+def on_rank(rank: int, site: Site) -> CallSite:
+    """A place in the code, as a rank ran it."""
+    return CallSite(rank, site.file, site.line, site.via)
 
 
 @dataclass(frozen=True, kw_only=True)

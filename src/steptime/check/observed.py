@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steptime.check.finding import CallSite
+from steptime.check.finding import CallSite, on_rank
 from steptime.check.job import Job
 from steptime.record.read import Observation, ProcessLog, Site
 
@@ -24,13 +24,13 @@ class Seen:
         site = self.facts[name]
         if not isinstance(site, Site):
             return []
-        return [CallSite(rank, site.file, site.line) for rank in self.ranks]
+        return [on_rank(rank, site) for rank in self.ranks]
 
 
 def places_of(log: ProcessLog, number: int) -> list[CallSite]:
     """The line of a place in the code of a rank, by its number; none where it is not known."""
     site = log.sites.get(number)
-    return [CallSite(log.rank, site.file, site.line)] if site else []
+    return [on_rank(log.rank, site)] if site else []
 
 
 def seen(job: Job, what: str, names: Sequence[str]) -> Iterator[Seen]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steptime.check.finding import CallSite
+from steptime.record.packages import is_of_package, place_and_via
 
 SIGNAL = signal.SIGRTMAX - 5
 """A real-time signal, which scripts hardly use: launchers and schedulers take SIGUSR1 and 2."""
@@ -42,7 +43,12 @@ class Frame:
     def of_script(self) -> bool:
         """Whether it is none of PyTorch, Python and steptime."""
         ours = self.of_torch or self.of_recorder
-        return not ours and ("-packages/" in self.file or not self.file.startswith(_LIBRARIES))
+        return not ours and (self.of_package or not self.file.startswith(_LIBRARIES))
+
+    @property
+    def of_package(self) -> bool:
+        """Whether it is an installed package's."""
+        return is_of_package(self.file)
 
 
 @dataclass(frozen=True)
@@ -107,15 +113,17 @@ def _frames(lines: Sequence[str]) -> list[Frame]:
 
 
 def script_place(text: str, rank: int) -> CallSite | None:
-    """The innermost line of the script that a rank is in, before those of installed packages.
+    """The innermost line of the script that a rank is in, and that of a package inside it.
 
-    None where its stack tells of none.
+    As for places of calls: the package's alone where none of the script is in its stack; None where
+    neither is.
     """
-    of_script = [frame for frame in main_frames(text) if frame.of_script]
-    own = [frame for frame in of_script if "-packages/" not in frame.file]
-    for frame in own or of_script:
-        return CallSite(rank, frame.file, frame.line)
-    return None
+    of_user = (frame for frame in main_frames(text) if frame.of_script)
+    found = place_and_via(of_user, lambda frame: (frame.file, frame.function))
+    if found is None:
+        return None
+    place, via = found
+    return CallSite(rank, place.file, place.line, f"{via.file}:{via.line}" if via else "")
 
 
 def in_torch(text: str) -> bool:

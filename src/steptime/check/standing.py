@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steptime.check.calls import Call, Calls
-from steptime.check.finding import CallSite
+from steptime.check.finding import CallSite, on_rank
 from steptime.check.stacks import has_other_threads, in_torch, script_place
 from steptime.record.read import ProcessLog, Raised
 
@@ -95,7 +95,7 @@ def standings_of(
 def _place(log: ProcessLog, stack: str, within: Sequence[Call]) -> CallSite | None:
     """The line of the script that a rank is in, or that raised what ended it."""
     if log.raised is not None and log.raised.site is not None:
-        return CallSite(log.rank, log.raised.site.file, log.raised.site.line)
+        return on_rank(log.rank, log.raised.site)
     known = [call.place for call in within if call.site]
     return script_place(stack, log.rank) or (known[-1] if known else None)
 

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from steptime.arrays import Ints
-from steptime.check.finding import CallSite
+from steptime.check.finding import CallSite, on_rank
 from steptime.check.job import Job
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
@@ -92,7 +92,7 @@ class RankSteps:
 def places(ranks: Sequence[RankSteps], sites: Iterable[Site]) -> list[CallSite]:
     """Lines on all ranks, each once."""
     known = [site for site in dict.fromkeys(sites) if site.file]
-    return [CallSite(one.log.rank, site.file, site.line) for site in known for one in ranks]
+    return [on_rank(one.log.rank, site) for site in known for one in ranks]
 
 
 def steps_of(job: Job) -> list[RankSteps]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from math import prod
-from pathlib import Path
 
 from steptime.check.calls import MESSAGES, Call
 from steptime.check.finding import CallSite
+from steptime.record.read import line_named
 
 _LONGEST = 200  # characters of what an exception says
 
@@ -22,7 +22,7 @@ def ranks_named(ranks: Sequence[int]) -> str:
 
 def at(place: CallSite | None) -> str:
     """`` at train.py:12``; nothing where the place is not known."""
-    return f" at {Path(place.file).name}:{place.line}" if place and place.file else ""
+    return f" at {line_named(place.file, place.line, place.via)}" if place and place.file else ""
 
 
 def raised(kind: str, place: CallSite | None, message: str) -> str:

@@ -51,13 +51,13 @@ class Log:
     """The two files of this process, open for writing: ``rows`` go into one, notes into the other.
 
     Every method may be called from any thread. ``sites``: the numbers of places in the code, by the
-    identity of their code and the line.
+    identity of their code and the line, and those of the package's line where there is one.
     """
 
     def __init__(self, folder: Path) -> None:
         """Make the files in a folder; OSError where that cannot be."""
         self._folder = folder
-        self.sites: dict[tuple[int, int], int] = {}
+        self.sites: dict[tuple[int, ...], int] = {}
         self.rows = rows(self._grow)
         self.begin()
 
@@ -87,13 +87,19 @@ class Log:
         """Write a line to the file beside."""
         self._notes.write(json.dumps(facts).encode() + b"\n")
 
-    def site(self, code: CodeType, line: int) -> int:
-        """The number of a place in the code."""
-        number = self.sites.get((id(code), line))
+    def site(self, code: CodeType, line: int, via: tuple[CodeType, int] | None = None) -> int:
+        """The number of a place in the code, from which a call is made ``via`` a package's line."""
+        key = (id(code), line) if via is None else (id(code), line, id(via[0]), via[1])
+        number = self.sites.get(key)
         if number is None:
-            self._codes.append(code)  # or another would have its id
-            number = self.sites[id(code), line] = len(self.sites) + 1
-            self.note(site=number, file=code.co_filename, line=line, function=code.co_name)
+            self._codes += (
+                [code] if via is None else [code, via[0]]
+            )  # or others would have their ids
+            number = self.sites[key] = len(self.sites) + 1
+            note = {"file": code.co_filename, "line": line, "function": code.co_name}
+            if via is not None:
+                note["via"] = [via[0].co_filename, via[1]]
+            self.note(site=number, **note)
         return number
 
     def signature(self, **facts: Any) -> int:

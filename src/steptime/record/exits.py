@@ -73,11 +73,11 @@ def _note(
     log: Log, error: BaseException, trace: TracebackType | None, what: str = "raised"
 ) -> None:
     """Write down an exception and the innermost place of the user's own code that it came from."""
-    place = raised_at(trace)
+    where = raised_at(trace)
     facts = {
         what: type(error).__name__,
         "message": message_of(error),
-        "at": log.site(*place) if place else 0,
+        "at": log.site(*where[0], where[1]) if where else 0,
         "at_ns": time.perf_counter_ns(),
     }
     log.note(**facts)

@@ -36,14 +36,23 @@ class Group:
 
 @dataclass(frozen=True)
 class Site:
-    """A place in the code."""
+    """A place in the code, and the line of an installed package that called there for it, if any.
+
+    ``via``: that line, as in ``/lib/site-packages/deepspeed/runtime/engine.py:2519``.
+    """
 
     file: str
     line: int
     function: str
+    via: str = ""
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}"
+        return line_named(self.file, self.line, self.via)
+
+
+def line_named(file: str, line: int, via: str = "") -> str:
+    """A place in short: ``train.py:18``, or ``train.py:18 via engine.py:2519``."""
+    return f"{Path(file).name}:{line}{f' via {Path(via).name}' if via else ''}"
 
 
 @dataclass(frozen=True)
@@ -172,7 +181,12 @@ def read_log(file: Path) -> ProcessLog:
         events = _with_sources(events, notes)
         events = events[events["kind"] != 0]
         sites = {
-            note["site"]: Site(note["file"], note["line"], note["function"])
+            note["site"]: Site(
+                note["file"],
+                note["line"],
+                note["function"],
+                ":".join(map(str, note.get("via", ()))),
+            )
             for note in notes
             if "site" in note
         }

@@ -24,7 +24,8 @@ def print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> N
         console.print(head)
         console.print(Text(finding["what"]))
         for place in finding["places"]:
-            console.print(
-                Text(f"  rank {place['rank']}: {place['file']}:{place['line']}"), soft_wrap=True
-            )
+            rank = f"  rank {place['rank']}: "
+            console.print(Text(f"{rank}{place['file']}:{place['line']}"), soft_wrap=True)
+            if via := place.get("via"):
+                console.print(Text(f"{'via ':>{len(rank)}}{via}"), soft_wrap=True)
         console.print(Text(f"Mend: {finding['mend']}"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from steptime.check.calls import Call
-from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.finding import CallSite, Finding, FindingKind, on_rank
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.stacks import communicates
@@ -73,7 +73,7 @@ def _thread(one: Standing) -> tuple[str, list[CallSite]]:
     """Half a sentence about a thread of a rank that an exception has ended, and its place."""
     if (ended := one.thread_raised) is None:
         return "", []
-    place = CallSite(one.rank, ended.site.file, ended.site.line) if ended.site else None
+    place = on_rank(one.rank, ended.site) if ended.site else None
     said = f"; a thread of it raised {raised(ended.kind, place, ended.message)}"
     return said, [place] if place else []
 

@@ -74,8 +74,8 @@ def _lines(thread: int, innermost: FrameType, error: BaseException | None) -> It
     yield f"Thread 0x{thread:016x} (most recent call first):\n"
     for frame, line in islice(walk_stack(innermost), _FRAMES):
         yield f'  File "{frame.f_code.co_filename}", line {line or 0} in {frame.f_code.co_name}\n'
-    if error is not None and (place := raised_at(error.__traceback__)):
-        code, line = place
+    if error is not None and (where := raised_at(error.__traceback__)):
+        code, line = where[0]
         said = " ".join(message_of(error).split())
         yield f'  Handling {type(error).__name__} of "{code.co_filename}", line {line}: {said}\n'
 

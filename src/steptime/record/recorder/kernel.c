@@ -8,9 +8,9 @@
 
 /* The objects that a kernel holds, by the names of the arguments that give them. */
 #define HELD                                                                                    \
-    X(calls) X(log) X(of_thread) X(watchers) X(groups) X(signatures) X(sites) X(of_user)        \
-    X(is_of_user) X(reductions) X(reduction_name) X(vector) X(detail) X(unbox) X(redispatch)    \
-    X(below) X(otherwise)
+    X(calls) X(log) X(of_thread) X(watchers) X(groups) X(signatures) X(sites) X(origins)        \
+    X(origin) X(site_in_package) X(reductions) X(reduction_name) X(vector) X(detail) X(unbox)   \
+    X(redispatch) X(below) X(otherwise)
 
 typedef struct {
     PyObject_HEAD
@@ -119,15 +119,16 @@ static int signature(Kernel *self, const struct tensors *tensors, PyObject *name
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int of_user(Kernel *self, PyObject *code) {
+enum { OURS, SCRIPT, PACKAGE }; /* as places.py has them */
+
+static int64_t origin(Kernel *self, PyObject *code) {
     PyObject *file = PyObject_GetAttr(code, names.co_filename);
     if (!file) return -1;
-    PyObject *known = PyDict_GetItemWithError(self->of_user, file);
+    PyObject *known = PyDict_GetItemWithError(self->origins, file);
     Py_DECREF(file);
-    if (known) return known == Py_True;
-    PyObject *told = PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(self->is_of_user, code, NULL);
-    Py_XDECREF(told);
-    return told ? told == Py_True : -1;
+    if (known) return PyLong_AsLongLong(known);
+    if (PyErr_Occurred()) return -1;
+    return number_of(PyObject_CallFunctionObjArgs(self->origin, code, NULL));
 }
 
 static int64_t site_number(Kernel *self, PyObject *code, int line) {
@@ -140,17 +141,22 @@ static int64_t site_number(Kernel *self, PyObject *code, int line) {
     return number_of(PyObject_CallMethod(self->log, "site", "Oi", code, line));
 }
 
-/* The number of the innermost place outside torch and steptime, 0 where there is none. */
+/* The number of the innermost place of the script, 0 where there is none; places.py looks for it
+   where a package calls. */
 static int64_t site(Kernel *self) {
     PyObject *frame = (PyObject *)PyEval_GetFrame();
     Py_XINCREF(frame);
     int64_t found = 0;
     while (frame && frame != Py_None) {
         PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
-        int own = of_user(self, code);
-        if (own > 0) found = site_number(self, code, PyFrame_GetLineNumber((PyFrameObject *)frame));
+        int64_t whose = origin(self, code);
+        if (whose == SCRIPT)
+            found = site_number(self, code, PyFrame_GetLineNumber((PyFrameObject *)frame));
+        else if (whose == PACKAGE)
+            found = number_of(
+                PyObject_CallFunctionObjArgs(self->site_in_package, self->log, frame, NULL));
         Py_DECREF(code);
-        PyObject *back = own ? NULL : PyObject_GetAttr(frame, names.f_back);
+        PyObject *back = whose != OURS ? NULL : PyObject_GetAttr(frame, names.f_back);
         Py_DECREF(frame);
         frame = back;
     }
@@ -277,9 +283,13 @@ static int kernel_init(Kernel *self, PyObject *given, PyObject *named) {
 #define X(name) PyObject *name;
     HELD
 #undef X
-    if (!PyArg_ParseTupleAndKeywords(given, named, "$iiiiiippOOOOOOOOOOOOOOOOOO", arguments, &self->number,
-                                     &self->group, &self->peer, &self->waits, &self->tensors,
-                                     &self->depth, &self->reduces, &self->times_group, &rows
+    if (!PyArg_ParseTupleAndKeywords(given, named,
+#define X(name) "O"
+                                     "$iiiiiippO" HELD,
+#undef X
+                                     arguments, &self->number, &self->group, &self->peer,
+                                     &self->waits, &self->tensors, &self->depth, &self->reduces,
+                                     &self->times_group, &rows
 #define X(name) , &name
                                      HELD
 #undef X

@@ -6,13 +6,15 @@ torch/csrc/distributed/c10d/FlightRecorder.hpp, version 2.10.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from steptime.errors import UsageError
 from steptime.files import checked
+from steptime.record.packages import place_and_via
 from steptime.record.read import Group, Site
 from steptime.record.traces.document import Document
 from steptime.record.traces.format import Format
@@ -20,7 +22,10 @@ from steptime.record.traces.naming import elements, item_bytes, kind_of, vector_
 from steptime.record.traces.plain_pickle import unpickled
 from steptime.record.traces.trace import Call, RankTrace
 
-_OF_TORCH = re.compile(r"[/\\]torch[/\\]|[/\\]typing_extensions\.py$|^<")
+_OF_TORCH = re.compile(
+    r"[/\\]torch[/\\]|[/\\]typing_extensions\.py$|^<|[/\\]lib[/\\]python3\.\d+[/\\](?!\w+-packages)"
+)
+"""Of torch, of Python, or of what wraps torch's functions."""
 
 
 class _Entry(msgspec.Struct, kw_only=True):
@@ -114,7 +119,7 @@ def _call(entry: _Entry, groups: Mapping[str, Group]) -> Call:
         sequence=entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
         done=entry.retired or entry.state == "completed" or end > begin,
         issued=created,
-        site=next(_sites(entry.frames), None),
+        site=_site(entry.frames),
     )
 
 
@@ -126,12 +131,20 @@ def _kind_and_peer(entry: _Entry) -> tuple[str, int]:
     return kind_of(entry.profiling_name.partition(":")[2] or entry.profiling_name), -1
 
 
-def _sites(frames: Sequence[Mapping[str, Any]]) -> Iterator[Site]:
-    """The places of a call, innermost first, without those of torch itself."""
+def _site(frames: Sequence[Mapping[str, Any]]) -> Site | None:
+    """The place of a call, whose frames come innermost first."""
+    lines = []
     for frame in frames:
         file, line = str(frame.get("filename", "")), frame.get("line", 0)
         if file and not _OF_TORCH.search(file):
-            yield Site(file, line if isinstance(line, int) else 0, str(frame.get("name", "")))
+            lines.append(
+                Site(file, line if isinstance(line, int) else 0, str(frame.get("name", "")))
+            )
+    found = place_and_via(lines, lambda site: (site.file, site.function))
+    if found is None:
+        return None
+    place, via = found
+    return replace(place, via=f"{via.file}:{via.line}") if via else place
 
 
 FORMAT = Format("flight recorder dump", _is_dump, _read)
