@@ -1,5 +1,6 @@
 """``check`` on real ranks that hang, differ, die or are late: what, who, which lines, and when."""
 
+import io
 import json
 import os
 import signal
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import steptime as st
 from cli.command import Ended
 from forked import forked
+from steptime.report.findings import print_findings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import broken_scripts as scripts
@@ -309,6 +312,9 @@ def _is_ours(path: Path) -> bool:
 def test_a_script_keeps_its_exit_code(tmp_path: Path) -> None:
     done, answer = _check(tmp_path, "raise SystemExit(7)", options=())
     assert (done.code, answer["exit_code"], answer["findings"]) == (7, 7, [])
+    out = io.StringIO()
+    print_findings(Console(file=out), answer["findings"], answer["exit_code"])
+    assert out.getvalue() == "Nothing was found. The script left with 7 by itself.\n"
 
 
 def test_only_the_kinds_that_are_asked_for_fail(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class Checked:
         """Print a paragraph for each finding."""
         from steptime.report.findings import print_findings
 
-        print_findings(console, [asdict(finding) for finding in self.findings])
+        print_findings(console, [asdict(one) for one in self.findings], self.record.exit_code)
 
     def __repr__(self) -> str:
         return text_of(self.print)

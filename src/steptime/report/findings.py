@@ -7,10 +7,16 @@ from rich.console import Console
 from rich.text import Text
 
 
-def print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> None:
-    """Print what was found, as JSON has it; a sentence where nothing was."""
+def print_findings(
+    console: Console, findings: Sequence[Mapping[str, Any]], exit_code: int | None
+) -> None:
+    """Print what was found, as JSON has it; a sentence where nothing was.
+
+    ``exit_code``: that with which the script left, None where none was run.
+    """
     if not findings:
-        console.print("Nothing was found.")
+        left = f" The script left with {exit_code} by itself." if exit_code else ""
+        console.print(f"Nothing was found.{left}")
     for number, finding in enumerate(findings):
         if number:
             console.print()
