@@ -30,10 +30,21 @@ def call_rows(calls: Sequence[RecordedCall], places: int) -> list[Row]:
             f"{call.calls_per_step:.3g}",
             format_bytes(round(call.bytes_per_step)),
             format_seconds(call.exposed_s),
-            ", ".join(call.places[:places]),
+            _listed(call.places[:places]),
         )
         for call in calls
     ]
+
+
+def _listed(places: Sequence[str]) -> str:
+    """Places with commas; a line of the script via several lines of packages is named once."""
+    told: list[str] = []
+    before = ""
+    for place in places:
+        line, via, package = place.partition(" via ")
+        told.append(package if via and line == before else place)
+        before = line if via else ""
+    return ", ".join(told)
 
 
 def origin(script: RecordedScript) -> str:
