@@ -2,7 +2,7 @@
 
 Neither Python's ``dist.all_reduce`` nor C++ passes the dispatcher on its way to a method that such
 a class defines. So these methods are replaced, in the classes that there are and in those to come;
-likewise ``wait`` of every class of Works.
+likewise ``wait`` of every class of Works, and how their futures are had and waited for.
 """
 
 import time
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from steptime.record.calls import Calls
+from steptime.record.futures import Futures
 from steptime.record.operations import FROM_ANY, METHODS, OPERATIONS, Detail, Operation
 from steptime.world import compat
 
@@ -21,9 +22,10 @@ _clock = time.perf_counter_ns
 
 def watch_classes(calls: Calls) -> Callable[[], None]:
     """See the calls of groups that are Python classes, and every wait; the result ends that."""
-    replaced: list[tuple[type, str, Any]] = []
+    replaced: list[tuple[Any, str, Any]] = []
+    futures = Futures(calls)
 
-    def replace(kind: type, name: str, method: Callable[..., Any]) -> None:
+    def replace(kind: Any, name: str, method: Callable[..., Any]) -> None:
         replaced.append((kind, name, kind.__dict__[name]))
         setattr(kind, name, method)
 
@@ -35,7 +37,12 @@ def watch_classes(calls: Calls) -> Callable[[], None]:
     def of_work(kind: type) -> None:
         if callable(wait := kind.__dict__.get("wait")):
             replace(kind, "wait", calls.waiting(wait))
+        if callable(get_future := kind.__dict__.get("get_future")):
+            replace(kind, "get_future", futures.getting(get_future))
 
+    replace(compat.Future, "wait", futures.waiting(compat.Future.wait))
+    replace(compat.Future, "then", futures.following(compat.Future.then))
+    replace(torch._C, "_collect_all", futures.collecting(torch._C._collect_all))
     of_work(compat.Work)
     ends = [
         compat.each_subclass(compat.ProcessGroup, of_group),

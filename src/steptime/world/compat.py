@@ -24,6 +24,7 @@ Store = c10d.Store
 PrefixStore = c10d.PrefixStore
 HashStore = c10d.HashStore
 Work = c10d.Work
+Future: Any = torch._C.Future
 
 ReduceOp: Any = c10d.ReduceOp
 """The reduction as a caller names it; its ``op`` is one of the constants of RedOpType."""
