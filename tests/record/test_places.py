@@ -152,3 +152,5 @@ def test_a_stack_tells_the_same_place_as_a_call() -> None:
     stack = f"Current thread 0x{1:016x} (most recent call first):\n{lines}"
     assert script_place(stack, 2) == CallSite(2, "/job/train.py", 18, f"{lib}/f/engine.py:19")
     assert str(Site("/job/train.py", 18, "main")) == "train.py:18"
+    of_package = Site("/job/train.py", 18, "main", f"{lib}/f/distributed/__init__.py:133")
+    assert str(of_package) == "train.py:18 via distributed/__init__.py:133"

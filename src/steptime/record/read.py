@@ -52,7 +52,13 @@ class Site:
 
 def line_named(file: str, line: int, via: str = "") -> str:
     """A place in short: ``train.py:18``, or ``train.py:18 via engine.py:2519``."""
-    return f"{Path(file).name}:{line}{f' via {Path(via).name}' if via else ''}"
+    return f"{_short(file)}:{line}{f' via {_short(via)}' if via else ''}"
+
+
+def _short(file: str) -> str:
+    """The name of a file, with its folder's where packages have many of that name."""
+    path = Path(file)
+    return f"{path.parent.name}/{path.name}" if path.name.startswith("__init__") else path.name
 
 
 @dataclass(frozen=True)
