@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from steptime.check.finding import CallSite, on_rank
 from steptime.record.events import ASYNC, Kind
 from steptime.record.operations import OPERATIONS
@@ -34,7 +37,8 @@ class Call:
     ``ended`` are nanoseconds of the wall clock, 0 where that has not happened. ``waited``: the rank
     does nothing else before it is done. ``failed``: it was waited for, and that raised an error.
     ``makes``: the ranks of the group that it sets up. ``keys``: those of a store that it waits for,
-    which any rank of ``key[1]`` may set.
+    which any rank of ``key[1]`` may set. ``thread``: the thread of its rank for which it is made,
+    by a number from 1; 0 where that is not known.
     """
 
     rank: int
@@ -52,6 +56,7 @@ class Call:
     failed: bool
     makes: tuple[int, ...] = ()
     keys: tuple[str, ...] = ()
+    thread: int = 0
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -186,7 +191,7 @@ def _calls(log: ProcessLog) -> Iterator[Call]:
     shift = log.wall_ns - log.clock_ns
     events = log.calls
     last = _last_of_threads(log)
-    for row in events.tolist():
+    for row, thread in zip(events.tolist(), _threads(log).tolist(), strict=True):
         event = dict(zip(events.dtype.names or (), row, strict=True))
         kind, group = OPERATIONS[event["operation"]].kind, log.groups[event["group"]]
         peer = event["peer"]
@@ -217,7 +222,25 @@ def _calls(log: ProcessLog) -> Iterator[Call]:
             ended=event["ended"] + shift if event["ended"] else 0,
             waited=waits and not over,
             failed=waits and over,
+            thread=thread,
         )
+
+
+def _threads(log: ProcessLog) -> NDArray[np.uint16]:
+    """The number of the thread for which each call is made; 0 where that is not certain.
+
+    What a thread of autograd calls is for who waits for the backward. It is known when that is
+    over, and tensors of a CPU have no such threads.
+    """
+    calls, backward = log.calls, log.events[log.events["kind"] == Kind.BACKWARD]
+    found = calls["thread"] + np.uint16(1)
+    begins, ends = backward["issued"], backward["ended"]
+    at = np.searchsorted(begins, calls["issued"], side="right") - 1
+    within = (at >= 0) & (calls["issued"] < np.append(ends, 0)[at])
+    found[within] = np.append(backward["thread"], 0)[at[within]] + 1
+    devices = [number for number, group in log.groups.items() if "ccl" in group.backend]
+    found[np.isin(calls["group"], devices) & (calls["issued"] >= ends.max(initial=0))] = 0
+    return found
 
 
 def _last_of_threads(log: ProcessLog) -> dict[int, int]:

@@ -8,6 +8,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.parting import parting, parting_told
+from steptime.check.threads import between_threads
 from steptime.check.words import called, do, places_of
 
 _MENDS = {
@@ -22,6 +23,10 @@ _MENDS = {
     "size": "Make the tensors equally long on every rank, as by padding, or exchange the lengths "
     "first.",
 }
+_THREADS = (
+    "Give the thread a group of its own, which every rank makes by dist.new_group() (async_save "
+    "takes it as process_group), or let one thread make all calls of a group."
+)
 
 
 def mismatch(job: Job) -> Iterator[Finding]:
@@ -41,12 +46,18 @@ def mismatch(job: Job) -> Iterator[Finding]:
     pair = parting(job.calls, found.parts[odd[0]], other)
     if pair is not None and pair[0].number == first.number:
         pair = None  # it says the same once more
+    threads = between_threads(job.calls, found.parts)
+    order = ""
+    if threads:
+        order = (
+            f"; {do(threads, 'makes')} them in different threads, so which comes first is chance"
+        )
     yield Finding(
         kind=FindingKind.MISMATCH,
         ranks=odd,
         places=places_of([*(pair or ()), *found.parts.values()]),
-        what=f"{which} differs in its {found.what}: {told}{parting_told(pair)}",
-        mend=_MENDS[found.what],
+        what=f"{which} differs in its {found.what}: {told}{order or parting_told(pair)}",
+        mend=_THREADS if threads else _MENDS[found.what],
         since_s=job.since_s(max(part.issued for part in found.parts.values())),
     )
 
