@@ -10,10 +10,10 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.check.finding import CallSite, on_rank
 from steptime.check.job import Job
+from steptime.record.bounds import step_bounds
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog, Site
-from steptime.record.timeline import step_bounds
 from steptime.record.waits import awaited
 
 LEAST_GAIN = 0.05

@@ -9,10 +9,10 @@ from typing import TypeAlias
 import numpy as np
 
 from steptime.arrays import Ints
+from steptime.record.bounds import job_bounds
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import Group, ProcessLog, Signature
-from steptime.record.timeline import step_bounds
 
 CallKey: TypeAlias = tuple[str, Group, int, str, int]
 """Kind, group, bytes, dtype, and root or peer of a call."""
@@ -77,7 +77,7 @@ def chosen_step(logs: Sequence[ProcessLog]) -> ChosenStep:
 
     A step counts as long as on its slowest rank. A job without steps has one: the whole run.
     """
-    bounds = [step_bounds(log) for log in logs]
+    bounds = job_bounds(logs)
     steps = min(len(one) for one in bounds) - 1
     kinds = [_kinds(log, of_rank[: steps + 1]) for log, of_rank in zip(logs, bounds, strict=True)]
     together = list(zip(*kinds, strict=True))

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steptime.arrays import Ints
+from steptime.record.bounds import job_bounds
 from steptime.record.clocks import host_clocks
 from steptime.record.events import ASYNC, Kind
 from steptime.record.operations import OPERATIONS
@@ -41,7 +41,7 @@ def recorded_timeline(logs: Sequence[ProcessLog], name: str) -> Timeline:
     ahead = {clock.host: round(1e9 * clock.offset_s) for clock in clocks}
     begins = [log.events["issued"][0] + _to_common(log, ahead) for log in logs]
     zero = min(begins)
-    bounds = [step_bounds(log) for log in logs]
+    bounds = job_bounds(logs)
     steps = min(len(one) for one in bounds) - 1
     names: dict[str, int] = {}
     streams: dict[str, int] = {}
@@ -81,29 +81,6 @@ def _to_common(log: ProcessLog, ahead: Mapping[str, int]) -> int:
     ``ahead``: by how much the wall clocks of hosts are.
     """
     return log.wall_ns - log.clock_ns - ahead.get(log.host, 0)
-
-
-def step_bounds(log: ProcessLog) -> Ints:
-    """Where the steps of a rank begin and end, in nanoseconds of its clock, shape (steps + 1,).
-
-    A step ends where the script says so with ``steptime.step``, else where its first optimizer has
-    stepped; what comes before the first such end is no step, since setting up is in it. A script
-    with none, or one, of these is one step from its first event to its last; a rank without events
-    is one step of no length.
-    """
-    events = log.events
-    ends = events["ended"][events["kind"] == Kind.STEP]
-    if not len(ends):
-        ends = optimizer_steps(log)["ended"]
-    if len(ends) > 1:
-        return np.asarray(ends, np.int64)
-    return np.array([events["issued"][0] if len(events) else log.last, log.last])
-
-
-def optimizer_steps(log: ProcessLog) -> NDArray[np.void]:
-    """The steps of the optimizer that stepped first, whose number is 0."""
-    events = log.events
-    return np.asarray(events[(events["kind"] == Kind.OPTIMIZER) & (events["peer"] == 0)])
 
 
 def _rows(

@@ -8,10 +8,11 @@ import numpy as np
 from steptime.arrays import Floats, Ints
 from steptime.collectives.call_bytes import Traffic, member_bytes
 from steptime.errors import UsageError
+from steptime.record.bounds import job_bounds, optimizer_steps
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog, first_world, read_logs
-from steptime.record.timeline import optimizer_steps, recorded_timeline, step_bounds, waits
+from steptime.record.timeline import recorded_timeline, waits
 from steptime.runs.environment import here
 from steptime.runs.figures import StepFigures, measured_steps, sum_by
 from steptime.runs.record import Place, RunRecord, Timing, Work
@@ -27,11 +28,11 @@ def recorded(run: Path) -> tuple[RunRecord, Timeline]:
     logs = read_logs(run)
     name = script_name(logs[0].command)
     timeline = recorded_timeline(logs, name)
-    bounds = [step_bounds(log) for log in logs]
+    bounds = job_bounds(logs)
     steps = min(len(one) for one in bounds) - 1
     bounds = [one[: steps + 1] for one in bounds]
     script = RecordedScript(
-        command=logs[0].command, steps_by=_steps_by(logs[0]), calls=_calls(logs, bounds)
+        command=logs[0].command, steps_by=_steps_by(logs), calls=_calls(logs, bounds)
     )
     record = RunRecord(
         verb="record",
@@ -55,11 +56,10 @@ def script_name(command: Sequence[str]) -> str:
     return Path(command[0]).stem or "script"
 
 
-def _steps_by(log: ProcessLog) -> str:
-    kinds = set(log.events["kind"].tolist())
-    if Kind.STEP in kinds:
+def _steps_by(logs: Sequence[ProcessLog]) -> str:
+    if any(Kind.STEP in log.events["kind"] for log in logs):
         return "steptime.step"
-    several = len(optimizer_steps(log)) > 1
+    several = any(len(optimizer_steps(log)) > 1 for log in logs)
     return "the optimizer's step" if several else "nothing: the run is one step"
 
 
