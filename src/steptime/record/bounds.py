@@ -22,13 +22,12 @@ def job_bounds(logs: Sequence[ProcessLog]) -> list[Ints]:
     actor whose learner has, follows one of those: its step ends where it has made its part of all
     that the other has called in that step. The one that it shares most calls with is followed.
     """
-    leaders = {log.rank: _made(log) for log in logs if len(_ends(log)) > 1}
-    followed = leaders and len(leaders) < len(logs)
+    leaders = [log for log in logs if len(_ends(log)) > 1]
+    if len(leaders) in (0, len(logs)):
+        return [step_bounds(log) for log in logs]
+    made = {leader.rank: _made(leader) for leader in leaders}
     return [
-        _following(log, [one for one in logs if one.rank in leaders], leaders)
-        if followed and log.rank not in leaders
-        else step_bounds(log)
-        for log in logs
+        step_bounds(log) if log.rank in made else _following(log, leaders, made) for log in logs
     ]
 
 

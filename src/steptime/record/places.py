@@ -4,6 +4,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from pathlib import Path
 from traceback import walk_tb
 from types import CodeType, FrameType, TracebackType
 
@@ -109,15 +110,15 @@ def is_of_script(frame: FrameType | None) -> bool:
 
 _PACKAGES = tuple(module.__path__[0] + "/" for module in (torch, sys.modules["steptime"]))
 _BACKEND = _PACKAGES[1] + "backend/"
-_WRAPPERS = (
-    *(sysconfig.get_path(name) + "/" for name in ("stdlib", "scripts")),
-    "<frozen",
-    "<string>",
-)
-"""Where decorators and context managers of the standard library wrap what torch offers, and what
-pip installs to start programs by."""
+_WRAPPERS = (sysconfig.get_path("stdlib") + "/", "<frozen", "<string>")
+"""Where decorators and context managers of the standard library wrap what torch offers."""
+
+_COMMANDS = sysconfig.get_path("scripts") + "/"
+"""Where pip puts the files, without a suffix, by which installed programs are started."""
 
 
 def _is_ours(file: str) -> bool:
     wrapped = file.startswith(_WRAPPERS) and not is_of_package(file)
-    return wrapped or file.startswith(_PACKAGES) or file.endswith("/typing_extensions.py")
+    started = file.startswith(_COMMANDS) and not Path(file).suffix
+    ours = file.startswith(_PACKAGES) or file.endswith("/typing_extensions.py")
+    return wrapped or started or ours
