@@ -97,7 +97,7 @@ def test_a_call_of_a_package_is_told_at_the_line_of_the_script(tmp_path: Path, k
 def test_a_fault_within_a_package_is_told_at_the_line_of_the_script(tmp_path: Path) -> None:
     _installed(tmp_path)
     (tmp_path / "script.py").write_text(SCRIPT)
-    words = ("check", "--ranks", "2", "--json", "script.py", "differ")
+    words = ("check", "--ranks", "2", "--json", "--out", "run", "script.py", "differ")
     (finding,) = json.loads(forked(*words, folder=tmp_path).out.splitlines()[-1])["findings"]
     assert finding["kind"] == "mismatch"
     assert [(one["rank"], one["line"]) for one in finding["places"]] == [
@@ -108,6 +108,8 @@ def test_a_fault_within_a_package_is_told_at_the_line_of_the_script(tmp_path: Pa
     assert Path(finding["places"][0]["via"]).name == f"engine.py:{inside}"
     assert finding["places"][1]["via"] == ""
     assert f" via engine.py:{inside}" in finding["what"]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert f"via {finding['places'][0]['via']}</td>" in page
 
 
 def test_what_decides_to_call_is_told_and_not_what_hands_it_on() -> None:

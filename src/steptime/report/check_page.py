@@ -63,7 +63,7 @@ def _finding(one: _Run, stacks: Mapping[str, Any]) -> dict[str, Any]:
         "kind": one["kind"],
         "ranks": ", ".join([_ranks(one), *facts]),
         "what": one["what"],
-        "places": one["places"],
+        "places": [{"via": "", **place} for place in one["places"]],
         "mend": one["mend"],
         "stacks": [(rank, stacks[str(rank)]) for rank in one["ranks"] if str(rank) in stacks],
     }
