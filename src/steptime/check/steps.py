@@ -32,7 +32,8 @@ class StepCall:
 
     ``direct``: the script makes it itself, not DDP or FSDP for it. ``backwards_left``: how many
     backwards of the step follow the one that it is in before an optimizer steps, None outside of
-    any. ``before_update``: after the last backward of the step and before the optimizer steps.
+    any. ``before_update``: after the last backward of the step and before the optimizer steps;
+    ``within_update``: while it does.
     """
 
     step: int
@@ -45,6 +46,7 @@ class StepCall:
     direct: bool
     backwards_left: int | None
     before_update: bool
+    within_update: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +163,7 @@ def _calls(steps: RankSteps) -> Iterator[StepCall]:
             direct=(kind, number) in direct,
             backwards_left=_left(backwards[step], optimizers[step], issued),
             before_update=done <= issued < begun,
+            within_update=any(begin <= issued < end for begin, end, _ in optimizers[step]),
         )
 
 

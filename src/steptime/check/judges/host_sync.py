@@ -56,7 +56,8 @@ def _is_usual(ranks: list[RankSteps], site: object) -> bool:
 
 
 def _may(call: StepCall) -> bool:
-    if not call.direct or call.backwards_left is not None or call.before_update:
+    of_gradients = call.backwards_left is not None or call.before_update or call.within_update
+    if not call.direct or of_gradients:
         return False
     return call.kind == "barrier" or (
         call.kind in ("all_reduce", "all_gather", "reduce") and call.size <= _SCALAR_BYTES
