@@ -11,6 +11,7 @@ with one below that connection and one above it, steptime sees first which rank 
 import fcntl
 import json
 import os
+import resource
 import select
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +26,7 @@ MAILBOX_VARIABLE = "STEPTIME_MAILBOX"
 
 _LOOK_S = 0.1
 _HIGH = 500
-"""More descriptors than a rank has open, and fewer than the usual limit of 1,024."""
+"""More descriptors than a rank has open; half of the limit where that is lower than usual."""
 
 
 @contextmanager
@@ -79,7 +80,8 @@ def open_mailbox(environ: Mapping[str, str]) -> Callable[[], None] | None:
         return None
     folder = Path(environ[MAILBOX_VARIABLE])
     low, high = (os.open(path, os.O_WRONLY) for path in _ends(folder, world.rank))
-    fcntl.fcntl(high, fcntl.F_DUPFD_CLOEXEC, _HIGH)
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fcntl.fcntl(high, fcntl.F_DUPFD_CLOEXEC, min(_HIGH, most // 2))
     os.close(high)
     end = select.poll()
     end.register(low, 0)  # an error, which is what a FIFO without reader is, always counts
