@@ -78,10 +78,9 @@ def has_other_threads(text: str) -> bool:
 
     Neither those of installed packages, as of a progress bar, nor those of our backend.
     """
-    others = ("-packages/", "/steptime/backend/")
 
     def runs_script(frames: Sequence[Frame]) -> bool:
-        own = (one for one in frames if not any(part in one.file for part in others))
+        own = (one for one in frames if not one.of_package and "/steptime/backend/" not in one.file)
         return any(one.of_script for one in own)
 
     return sum(runs_script(_frames(lines)) for lines in _threads(text)) > 1

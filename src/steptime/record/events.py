@@ -92,12 +92,11 @@ class Log:
         key = (id(code), line) if via is None else (id(code), line, id(via[0]), via[1])
         number = self.sites.get(key)
         if number is None:
-            self._codes += (
-                [code] if via is None else [code, via[0]]
-            )  # or others would have their ids
             number = self.sites[key] = len(self.sites) + 1
             note = {"file": code.co_filename, "line": line, "function": code.co_name}
+            self._codes.append(code)  # or another would have its id
             if via is not None:
+                self._codes.append(via[0])
                 note["via"] = [via[0].co_filename, via[1]]
             self.note(site=number, **note)
         return number

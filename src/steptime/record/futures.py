@@ -89,17 +89,13 @@ class Futures:
                 rows.waited(one.event, begin, 0)
             try:
                 result = wait(future)
-            except BaseException:
-                end = _clock()
-                for one in left:
-                    rows.waited(one.event, begin, end)  # and it has no end: the call failed
-                raise
             finally:
                 of_thread.waiting = False
-            end = _clock()
+                end = _clock()
+                for one in left:
+                    rows.waited(one.event, begin, end)
             for one in left:
-                rows.waited(one.event, begin, end)
-                rows.end(one.event, end)
+                rows.end(one.event, end)  # what failed has none
             return result
 
         return noted

@@ -1,7 +1,7 @@
 /* Wait: the method by which torch waits for a synchronous call, as Calls.waiting describes it.
 
-   Any other wait is Python's to note, by ``otherwise``, whose name, documentation and other
-   attributes it has: programs ask them of every method that they wrap. */
+   Any other wait is Python's to note, by ``otherwise``, whose name and what else
+   attributes tell it has: programs ask every method that they wrap. */
 
 #include "recorder.h"
 
