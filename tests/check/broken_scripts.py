@@ -34,6 +34,41 @@ dist.send(torch.ones(4), 1 - rank)
 """
 )
 
+BOTH_POLL = (
+    START
+    + """
+import time
+received = torch.ones(4)
+work = dist.irecv(received, 1 - rank)  # here
+while not work.is_completed():
+    time.sleep(0.01)
+dist.send(torch.ones(4), 1 - rank)
+"""
+)
+
+POLLED = (
+    START
+    + """
+import time
+received = [torch.ones(4), torch.ones(4), torch.ones(4)]
+if rank == 0:
+    left = {source: dist.irecv(received[source], source) for source in (1, 2)}  # here
+    while left:  # it answers rank 1 when rank 2 has spoken
+        for source in [one for one, work in left.items() if work.is_completed()]:
+            left.pop(source).wait()
+            if source == 2:
+                dist.send(torch.ones(4), 1)
+        time.sleep(0.01)
+elif rank == 1:
+    dist.recv(received[0], 0)
+    dist.send(torch.ones(4), 0)
+else:
+    time.sleep(12)
+    dist.send(torch.ones(4), 0)  # there
+dist.barrier()
+"""
+)
+
 CROSSED = (
     START
     + """

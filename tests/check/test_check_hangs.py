@@ -90,6 +90,33 @@ def test_ranks_that_both_receive_first_stand_in_a_circle(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_ranks_that_poll_in_place_of_waiting_stand_in_a_circle(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.BOTH_POLL)[1])
+    assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])
+    assert "which it polls at script.py" in finding["what"]
+    for rank in (0, 1):
+        assert _at(finding, rank) == _lines(scripts.BOTH_POLL, "here")
+
+
+@pytest.mark.slow
+def test_a_message_that_is_polled_is_never_done_on_gloo(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.POLLED, options=("--ranks", "3"))[1])
+    assert (finding["kind"], finding["ranks"]) == ("deadlock", [0])
+    assert "on gloo no message says that it is done" in finding["what"]
+    assert _at(finding, 0) == _lines(scripts.POLLED, "here")
+    assert _at(finding, 2) == _lines(scripts.POLLED, "there")
+
+
+@pytest.mark.slow
+def test_who_polls_for_several_goes_on_when_any_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKEND", "steptime")
+    done, answer = _check(tmp_path, scripts.POLLED, options=("--ranks", "3"))
+    assert (done.code, answer["exit_code"], answer["ended_by_check"]) == (0, 0, False)
+
+
+@pytest.mark.slow
 def test_groups_used_in_different_orders_stand_in_a_circle(tmp_path: Path) -> None:
     finding = _one(_check(tmp_path, scripts.CROSSED)[1])
     assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])

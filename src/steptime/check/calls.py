@@ -29,6 +29,15 @@ _WITHOUT_TAGS = ("nccl",)  # backends whose messages come in the order in which 
 _NO_SIGNATURE = Signature("", (), True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Polls:
+    """Questions of a script whether a call is done: from when to when, by the wall clock."""
+
+    site: Site | None
+    first_ns: int
+    last_ns: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Call:
     """One rank's part of a call: ``number`` counts from 1 within ``key``.
@@ -38,7 +47,8 @@ class Call:
     does nothing else before it is done. ``failed``: it was waited for, and that raised an error.
     ``makes``: the ranks of the group that it sets up. ``keys``: those of a store that it waits for,
     which any rank of ``key[1]`` may set. ``thread``: the thread of its rank for which it is made,
-    by a number from 1; 0 where that is not known.
+    by a number from 1; 0 where that is not known. ``polls``: where the script asked again and again
+    whether it is done, and when first and last.
     """
 
     rank: int
@@ -57,6 +67,7 @@ class Call:
     makes: tuple[int, ...] = ()
     keys: tuple[str, ...] = ()
     thread: int = 0
+    polls: Polls | None = None
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -186,8 +197,23 @@ def _waits(log: ProcessLog) -> bool:
     return bool(len(last) and last["kind"] == Kind.WAIT and not last["ended"])
 
 
+def _polls(log: ProcessLog) -> dict[int, Polls]:
+    """What was asked for again and again, by when it was issued."""
+    found: dict[int, Polls] = {}
+    shift = log.wall_ns - log.clock_ns
+    for one in log.observed:
+        if one.what == "poll":
+            at = one.facts["at_ns"] + shift
+            known = found.get(one.facts["issued_ns"])
+            first = known.first_ns if known else at
+            place = log.sites.get(one.facts["at"])
+            found[one.facts["issued_ns"]] = Polls(site=place, first_ns=first, last_ns=at)
+    return found
+
+
 def _calls(log: ProcessLog) -> Iterator[Call]:
     counts: dict[Key, int] = {}
+    polls = _polls(log)
     shift = log.wall_ns - log.clock_ns
     events = log.calls
     last = _last_of_threads(log)
@@ -223,6 +249,7 @@ def _calls(log: ProcessLog) -> Iterator[Call]:
             waited=waits and not over,
             failed=waits and over,
             thread=thread,
+            polls=polls.get(event["issued"]),
         )
 
 

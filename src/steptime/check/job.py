@@ -41,7 +41,9 @@ class Job:
     @cached_property
     def standings(self) -> Mapping[int, Standing]:
         """What each rank does at this moment."""
-        return standings_of(self.logs, self.calls, self.exit_codes, self.stacks, self.idle)
+        return standings_of(
+            self.logs, self.calls, self.exit_codes, self.stacks, self.idle, self.now_ns
+        )
 
     def since_s(self, when_ns: int) -> float:
         """The seconds from a moment of the wall clock until now."""

@@ -9,6 +9,12 @@ from steptime.check.finding import CallSite, on_rank
 from steptime.check.stacks import has_other_threads, in_torch, script_place
 from steptime.record.read import ProcessLog, Raised
 
+_POLLS_S = 8.0
+"""Who has asked for so long whether a call is done does nothing else before it is."""
+
+_POLLED_WITHIN_S = 3.0
+"""Whoever still asks has done so within this time: it is noted each second."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
@@ -60,8 +66,9 @@ def standings_of(
     exit_codes: Mapping[int, int | None],
     stacks: Mapping[int, str],
     idle: frozenset[int],
+    now_ns: int,
 ) -> dict[int, Standing]:
-    """What each rank does; a rank of which only its exit code is known has ended."""
+    """What each rank does at a moment; one of which only its exit code is known has ended."""
     found = {
         rank: Standing(
             rank=rank, ended=True, exit_code=code, within=(), place=None, stopped=code is None
@@ -77,6 +84,9 @@ def standings_of(
         blocked = rank in calls.waiting or (rank in idle and in_torch(stack))
         if not within and (blocked or lost_contact(log.raised)):
             within = [call for call in own if not call.ended and calls.absent(call)]
+        may_act = asked and (not stack or has_other_threads(stack))
+        if not within and lives and not may_act:
+            within = _polled(own, now_ns)
         found[rank] = Standing(
             rank=rank,
             ended=not lives,
@@ -86,7 +96,7 @@ def standings_of(
             raised=log.raised,
             thread_raised=log.thread_raised,
             stopped=exit_codes.get(rank, 0) is None and not log.ended,
-            may_act=asked and (not stack or has_other_threads(stack)),
+            may_act=may_act,
             busy=asked and rank not in idle,
         )
     return found
@@ -113,6 +123,28 @@ def lost_contact(raised: Raised | None) -> bool:
     # DDP raises a RuntimeError in place of ours, whose name it quotes.
     lost = raised.kind in kinds and _LOST.search(raised.message) is not None
     return lost or raised.kind == "LostContactError"
+
+
+def _polled(calls: Sequence[Call], now_ns: int) -> list[Call]:
+    """The call of a rank that its script asks for, where it does nothing else meanwhile.
+
+    Who asks for several goes on when any of them is done, and who calls others may act.
+    """
+    asked = asks_for(calls, now_ns)
+    alone = [call for call in asked if call.polls and calls[-1].issued < call.polls.first_ns]
+    return alone if len(asked) == 1 else []
+
+
+def asks_for(calls: Sequence[Call], now_ns: int) -> list[Call]:
+    """The calls of a rank of which its script has asked for long whether they are done."""
+    return [
+        call
+        for call in calls
+        if call.polls
+        and not call.ended
+        and call.polls.last_ns >= now_ns - _POLLED_WITHIN_S * 1e9
+        and call.polls.last_ns - call.polls.first_ns >= _POLLS_S * 1e9
+    ]
 
 
 def _failed(calls: Sequence[Call]) -> list[Call]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from steptime.check.calls import MESSAGES, Call
-from steptime.check.finding import CallSite
+from steptime.check.finding import CallSite, on_rank
 from steptime.record.read import line_named
 
 _LONGEST = 200  # characters of what an exception says
@@ -45,7 +45,10 @@ def called(call: Call) -> str:
         of = f" of the {ranks_named(call.makes)}"
     if call.keys:
         of = f" of {', '.join(map(repr, call.keys))}"
-    return f"{call.kind}{of}{to}{at(call.place)}"
+    polled = ""
+    if call.polls and not call.waited and call.polls.site:
+        polled = f", which it polls{at(on_rank(call.rank, call.polls.site))}"
+    return f"{call.kind}{of}{to}{at(call.place)}{polled}"
 
 
 def do(ranks: Sequence[int], verb: str) -> str:
