@@ -107,6 +107,7 @@ def test_every_strategy_and_model_is_described():
     assert all(f"`{size}`" in text for size in SIZES)
 
 
+@pytest.mark.slow
 def test_the_page_on_collectives_shows_what_its_commands_print(tmp_path):
     text = (ROOT / "docs" / "collectives.md").read_text()
     for language, block in re.findall(r"^```(python|console)\n(.*?)^```", text, re.S | re.M):

@@ -6,6 +6,7 @@ import steptime as st
 from steptime.errors import UsageError
 
 
+@pytest.mark.slow
 def test_rows_come_home_checked() -> None:
     times = st.bench(ranks=2, minbytes="4KiB", maxbytes="64KiB", iters=2, algorithms="builtin,ring")
     assert [(row.size_bytes, row.algorithm) for row in times.measured] == [

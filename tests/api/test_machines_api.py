@@ -51,6 +51,7 @@ def measured() -> MeasuredCluster:
     return st.measure(ranks=2, calls=False)
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_a_cluster(measured: MeasuredCluster, tmp_path: Path) -> None:
     cluster = measured.cluster
     assert (cluster.hosts, cluster.devices) == (1, 2)
@@ -68,6 +69,7 @@ def test_what_was_measured_is_a_cluster(measured: MeasuredCluster, tmp_path: Pat
     assert step.step_s == again.step_s > 0
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_told(measured: MeasuredCluster) -> None:
     text = repr(measured)
     assert text.startswith(f"2 ranks on {measured.record['library']}")

@@ -8,6 +8,7 @@ import steptime as st
 from steptime.errors import UsageError
 
 
+@pytest.mark.slow
 def test_what_ranks_send_comes_home_and_stays_in_its_folder(tmp_path: Path) -> None:
     run = st.proxy(
         "gpt2-nano",

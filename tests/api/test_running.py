@@ -136,6 +136,7 @@ def test_a_rank_that_dies_in_a_collective_is_the_cause() -> None:
         st.run(dies, ranks=2)
 
 
+@pytest.mark.slow
 def test_ranks_that_wait_for_one_that_skipped_the_collective_are_named() -> None:
     import torch.distributed as dist
 

@@ -13,6 +13,7 @@ from steptime.runs.run_folder import read_record
 from steptime.timeline import read_chrome_trace
 
 
+@pytest.mark.slow
 def test_points_that_take_turns_come_home_and_lie_in_a_folder(tmp_path: Path) -> None:
     curve = st.scale(
         ranks=[1, 2], strategies=["replicated", "overlapped"], steps=3, warmup=1, batch=8
@@ -31,6 +32,7 @@ def test_points_that_take_turns_come_home_and_lie_in_a_folder(tmp_path: Path) ->
     assert [cell["ranks"] for cell in read_record(out)["cells"]] == [1, 2, 2]
 
 
+@pytest.mark.slow
 def test_on_a_cluster_it_is_the_answer_of_the_verb(tmp_path: Path) -> None:
     several = {"ranks": "8,16", "strategies": "overlapped", "kind": "strong"}
     curve = st.scale("gpt2", cluster="dgx-h100-pod", tensor=2, zero=None, **several)

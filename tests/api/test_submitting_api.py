@@ -115,6 +115,7 @@ def test_a_verb_is_sent_with_its_folder_and_its_run_comes_back(there: Path) -> N
     assert (elsewhere.left, elsewhere.record()["run"]) == (Path("mine"), None)
 
 
+@pytest.mark.slow
 def test_a_job_is_followed_to_its_end_and_cancelled(there: Path) -> None:
     job = st.submit("true", out="job")
     ends(there, "COMPLETED")

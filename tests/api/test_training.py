@@ -17,6 +17,7 @@ from steptime.train.options import (
 from steptime.train.parallel.options import ParallelOptions
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_stopped_to_the_same_loss(tmp_path: Path) -> None:
     shared = {"ranks": 2, "pipeline": 2, "batch": 4, "precision": "fp32", "log": False}
     whole = st.train(steps=4, lr_warmup=2, lr_schedule="constant", **shared)

@@ -19,6 +19,7 @@ def mine(ranks, root):
 """
 
 
+@pytest.mark.slow
 def test_the_selection_stands_on_its_contests() -> None:
     found = st.tune("all_gather", ranks=2, minbytes="64", maxbytes="64KiB", stepfactor=32, iters=6)
     assert [one.size_bytes for one in found.contests] == [64, 2 << 10, 64 << 10]
@@ -35,6 +36,7 @@ def test_the_selection_stands_on_its_contests() -> None:
     assert len(found.to_pandas()) == len(found.rows) == 3 * len(found.contests[0].names)
 
 
+@pytest.mark.slow
 def test_it_shows_a_line_for_each_size_and_how_the_backend_is_told() -> None:
     found = st.tune(
         ranks=2, algorithms="ring,builtin", minbytes="4", maxbytes="4KiB", turns=1, iters=2
@@ -51,6 +53,7 @@ def test_it_shows_a_line_for_each_size_and_how_the_backend_is_told() -> None:
     assert found.record["contests"][0]["level_with"]
 
 
+@pytest.mark.slow
 def test_an_algorithm_of_a_file_is_selected_by_the_files_name(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(OWN)

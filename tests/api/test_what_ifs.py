@@ -18,6 +18,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fidelity", ["collective", "message"])
 def test_each_row_is_the_answer_of_simulate_to_the_last_digit(fidelity) -> None:
     table = st.what_ifs("gpt2", "dgx-h100-pod", CHANGES, fidelity=fidelity, **STEP)

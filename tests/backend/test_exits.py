@@ -69,6 +69,7 @@ def test_a_script_that_leaves_nothing_in_order_ends_well(
     assert "left the group in barrier" in ended[0][0].splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_ranks_that_are_killed_or_stopped_are_named_in_whatever_waits_for_them(
     tmp_path: Path,
 ) -> None:
@@ -217,6 +218,7 @@ def _waiting_in_a_circle(name: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_a_receive_that_nobody_waits_for_makes_no_deadlock(tmp_path: Path) -> None:
     first, second = on_ranks(2, _receiving_meanwhile, tmp_path, backend="steptime")
     assert f"rank 0 reached the timeout of {SHORT_S:g} s waiting for rank 1 (pid" in first

@@ -24,7 +24,11 @@ CHECKED = ["-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=a
     params=[
         pytest.param(("gcc", CHECKED, []), id="checked"),
         # An emulator on x86-64 keeps its order of memory: this shows the rest to be right.
-        pytest.param(("aarch64-linux-gnu-gcc", ["-O1", "-static"], ["qemu-aarch64"]), id="arm64"),
+        pytest.param(
+            ("aarch64-linux-gnu-gcc", ["-O1", "-static"], ["qemu-aarch64"]),
+            id="arm64",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def program(
@@ -43,7 +47,7 @@ def program(
     return [*runner, program]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_random_calls_of_processes_are_right(program: list[str | Path], ranks: int) -> None:
     done = subprocess.run(
         [*program, str(ranks), "300"], capture_output=True, text=True, timeout=300

@@ -152,6 +152,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
+@pytest.mark.slow
 @needs_c
 @settings(
     max_examples=3,

@@ -294,6 +294,7 @@ def test_ranks_that_heed_no_interrupt_end_at_another(tmp_path: Path) -> None:
     assert process.returncode in {*ended, -signal.SIGINT}
 
 
+@pytest.mark.slow
 def test_a_hang_is_told_under_a_launcher_too(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(scripts.BRANCH)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from cli.command import HANG_S, Ended
 from observed_scripts import findings_of, marked
 from steptime.check.finding import FindingKind
@@ -127,6 +129,7 @@ def test_calls_that_are_waited_for_are_no_race(tmp_path: Path) -> None:
     assert [one.what for one in findings_of(tmp_path, TWINS) if one.kind is FindingKind.RACE] == []
 
 
+@pytest.mark.slow
 def test_to_watch_an_operator_needs_no_compiler(tmp_path: Path) -> None:
     found = [
         one for one in findings_of(tmp_path, LATE, start=_start) if one.kind is FindingKind.RACE

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from steptime.check.finding import CallSite
 from steptime.check.processes import Process
 from steptime.check.stacks import STACKS, handled_by, has_other_threads, main_frames, script_place
@@ -98,6 +100,7 @@ def _answered(asked: Process, process: subprocess.Popen[str]) -> str:
     return asked.answer()
 
 
+@pytest.mark.slow
 def test_a_process_that_calls_functions_without_pause_lives_through_all_questions(
     tmp_path: Path,
 ) -> None:
@@ -124,6 +127,7 @@ def test_an_operator_that_is_watched_is_told_as_the_scripts_own_line(tmp_path: P
         assert handled.place == CallSite(3, str(tmp_path / "script.py"), len(lines) - 2)
 
 
+@pytest.mark.slow
 def test_a_question_keeps_nothing_of_the_script_alive(tmp_path: Path) -> None:
     with _asked(_HOLDS_A_TENSOR, tmp_path) as (process, asked):
         assert [one.function for one in main_frames(_answered(asked, process))] == [
@@ -133,6 +137,7 @@ def test_a_question_keeps_nothing_of_the_script_alive(tmp_path: Path) -> None:
         assert process.communicate("\n", timeout=_HANGS_AFTER_S)[0] == "let go\n"
 
 
+@pytest.mark.slow
 def test_a_file_that_took_the_number_of_the_pipe_is_not_written_to(tmp_path: Path) -> None:
     with _asked(_TAKES_THE_NUMBER, tmp_path) as (process, asked):
         assert process.stdin and process.stdout

@@ -247,6 +247,7 @@ def own_clocks() -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (MPIEXEC and own_clocks()), reason="this kernel or user cannot shift a clock"
 )

@@ -83,6 +83,7 @@ def test_a_command_without_a_verb_shows_the_help(tmp_path: Path) -> None:
     assert "compare" in ended.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "environ", "escapes"),
     [([], {}, True), (["--no-color"], {}, False), ([], {"NO_COLOR": "1"}, False)],

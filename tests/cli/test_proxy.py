@@ -18,6 +18,7 @@ def on(backend: str, *words: str, folder: Path) -> Ended:
     return start(*words, "--out", "out", folder=folder)
 
 
+@pytest.mark.slow
 def test_the_plan_of_any_number_of_ranks_starts_none(tmp_path: Path) -> None:
     words = ("--ranks", "16384", "--tensor", "8", "--pipeline", "8", "--dry-run", "--json")
     told = here("proxy", "gpt3-175B", *words, folder=tmp_path).json

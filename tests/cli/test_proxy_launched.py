@@ -12,6 +12,7 @@ PIPELINE = ("proxy", "gpt2-124M", "--layers", "2", "--pipeline", "2", "--tokens"
 SHORT = ("--scale-bytes", "1/64", "--steps", "3", "--warmup", "1", "--json", "--out", "out")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MPIEXEC, reason="mpiexec (pip install mpich) is missing")
 def test_ranks_of_mpirun_need_little_beside_their_buffers(tmp_path: Path) -> None:
     words = (*PIPELINE, *SHORT, "--backend", "mpi")

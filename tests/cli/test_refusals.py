@@ -255,6 +255,7 @@ def test_a_disk_that_fills_up_leaves_whole_files(text: Path, tmp_path: Path) -> 
     assert json.loads((tmp_path / "run" / "run.json").read_text())["verb"] == "compare"
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves(text: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

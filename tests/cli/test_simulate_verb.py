@@ -207,6 +207,7 @@ def test_compare_refuses_a_cluster_that_can_run_no_strategy_asked_for(
 PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_its_commands_print(simulate: Callable[..., str]) -> None:
     blocks = re.findall(r"^```console\n\$ (.*)\n((?:.*\n)*?)```", PAGE.read_text(), re.MULTILINE)
     shown = dict(blocks)

@@ -53,6 +53,7 @@ def test_a_study_that_is_interrupted_ends_its_processes(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "run.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MPIEXEC, reason="mpiexec (pip install mpich) is missing")
 def test_ranks_of_mpi_give_the_same(alone: list[dict[str, Any]], tmp_path: Path) -> None:
     ended = run("scale", *STUDY, "--json", launcher=POOL, folder=tmp_path)

@@ -53,6 +53,8 @@ HERE = [
     "learn",
 ]
 """What starts no ranks, in a folder with two runs of compare, a and b."""
+SEARCH = ("plan", "scale")
+"""Those of them that take long."""
 
 ON_RANKS = [
     "bench all_reduce --ranks 2 -b 1K -e 32K -f 32 -n 2 --algorithms builtin,ring",
@@ -99,7 +101,10 @@ def check_object(ended: Ended, verb: str) -> None:
     assert "\x1b" not in ended.err
 
 
-@pytest.mark.parametrize("words", HERE)
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(one, marks=[pytest.mark.slow] if one.startswith(SEARCH) else []) for one in HERE],
+)
 def test_what_starts_no_ranks(words: str, live: Live) -> None:
     for columns in WIDTHS:
         check_lines(here(*shlex.split(words), folder=live.folder, columns=columns), columns)

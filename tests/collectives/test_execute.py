@@ -137,6 +137,7 @@ def test_every_algorithm_does_what_its_collective_says(ranks):
             check(one, data, carried_out(one, data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", (2, 5, 8))
 def test_messages_that_arrive_a_round_early_disturb_nothing(ranks):
     generator = np.random.default_rng(ranks)

@@ -102,6 +102,7 @@ def test_the_number_of_threads_changes_no_byte(tmp_path: Path) -> None:
     assert contents(outs[0]) == contents(outs[1]) == contents(outs[2])
 
 
+@pytest.mark.slow
 def test_what_is_killed_anywhere_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     sources, options = tmp_path / "sources", {"tokenizer": "bpe", "vocabulary": 300}
     write_every_kind(sources, stories(1000))
@@ -137,6 +138,7 @@ def test_what_is_whole_is_kept_and_what_is_damaged_is_made_again(tmp_path: Path)
     assert 0 < again.progress.new_tokens < first.progress.new_tokens
 
 
+@pytest.mark.slow
 def test_a_line_that_does_not_end_needs_less_memory_than_it_has_bytes(tmp_path: Path) -> None:
     size = 1 << 28
     with gzip.open(tmp_path / "line.txt.gz", "wb", 1) as file:

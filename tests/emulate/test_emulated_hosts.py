@@ -105,6 +105,7 @@ def test_hosts_have_the_congestion_control_that_is_asked_for(cluster: str) -> No
     assert 1e4 < int(limit) < 1e5
 
 
+@pytest.mark.slow
 def test_the_backend_takes_all_rails_of_a_host_and_each_carries_its_share(tmp_path: Path) -> None:
     """Rank 2, on host1, gets 4 MB from rank 0 over two rails of 8 MB/s: half on each, in 0.25 s."""
     file = tmp_path / "rails.toml"
@@ -153,6 +154,7 @@ def test_a_command_is_started_as_every_rank(cluster: str) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_launchers_start_ranks_on_all_hosts(cluster: str, tmp_path: Path) -> None:
     script = tmp_path / "who.py"
     script.write_text(
@@ -203,6 +205,7 @@ def test_links_are_shaped_and_their_bytes_counted(cluster: str, tmp_path: Path) 
     assert (found["hosts"], found["status"], found["started"]) == (3, 0, "once")
 
 
+@pytest.mark.slow
 def test_the_exit_status_is_the_commands(cluster: str) -> None:
     assert emulate(cluster, "sh", "-c", "exit 7").returncode == 7
     assert emulate(cluster, "sh", "-c", "kill -9 $$").returncode == 137
@@ -211,6 +214,7 @@ def test_the_exit_status_is_the_commands(cluster: str) -> None:
     assert emulate(cluster, *python(code), options="--ranks 5").returncode == 3
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_is_one_sentence(cluster: str, tmp_path: Path) -> None:
     fast = tmp_path / "fast.toml"
     fast.write_text(CLUSTER.replace("8MB/s", "900GB/s"))

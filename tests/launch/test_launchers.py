@@ -67,6 +67,7 @@ def test_under_torchrun_a_rank_that_fails_does_not_wait_for_its_collectives(tmp_
     assert "steptime: rank 1 holds Work and gives up\n" in ended.err
 
 
+@pytest.mark.slow
 @needs_mpiexec
 def test_mpirun_where_all_ranks_meet_through_a_file() -> None:
     jobs = [start(MPIEXEC, "-n", "2", *WORKER, "add") for _ in range(2)]
@@ -132,6 +133,7 @@ def test_mpirun_on_several_hosts_asks_mpi_where_to_meet() -> None:
         assert (code, lines, errors) == (0, greetings("mpirun", 2), "")
 
 
+@pytest.mark.slow
 def test_srun_on_two_hosts(slurm: list[str]) -> None:
     code, lines, _ = run(*slurm, "srun", "-N2", "-n3", *WORKER, "add")
     assert (code, lines) == (0, greetings("srun", 3))

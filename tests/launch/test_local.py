@@ -32,6 +32,7 @@ def test_ranks_get_the_contract_of_torchrun(capfd, monkeypatch) -> None:
     assert capfd.readouterr() == ("steptime 3 0 3 2 2\n\n", "")
 
 
+@pytest.mark.slow
 def test_ranks_train_and_leave_in_good_order(capfd) -> None:
     assert run("train") == 0
     assert capfd.readouterr() == ("steptime rank 0 of 2\n", "")

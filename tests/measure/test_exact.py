@@ -16,7 +16,7 @@ def numbers(of, origin, first=0, count=LONG):
     return np.concatenate([n for _, n in of.blocks([Segment(origin, first, count)])])
 
 
-@pytest.mark.parametrize("ranks", [1, 3, 32, 300])
+@pytest.mark.parametrize("ranks", [1, 3, 32, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduction", ["sum", "product"])
 def test_every_partial_result_in_every_order_is_exact(dtype, reduction, ranks):

@@ -44,6 +44,7 @@ def test_every_algorithm_is_right_over_gloo_and_a_wrong_one_is_found(ranks, tmp_
         check(swept, of_broken, ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MPIEXEC, reason="there is no mpiexec")
 def test_every_algorithm_is_right_over_mpi_without_torch():
     script = Path(__file__).with_name("sweep.py")

@@ -54,7 +54,16 @@ def asked(name: str, place: str, gpus: int, fixed: dict[str, Any], software: str
     return asked_of(name, cluster_named(place), of, (gpus,), PlanOptions(**fixed))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+TAKE_LONG = {"late host", "interleaved", "full recompute", "scores through memory"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow] if name in TAKE_LONG else [])
+        for name, case in CASES.items()
+    ],
+)
 def test_the_best_are_simulated_as_they_were_estimated(
     case: tuple[str, str, int, dict[str, Any], str],
 ) -> None:

@@ -125,6 +125,7 @@ def test_few_rows_are_told_one_by_one(found):
     assert told[0].endswith(f"{100 * (first['step_time_s'] / 8 - 1):+.1f}")
 
 
+@pytest.mark.slow
 def test_many_rows_are_not_told_one_by_one():
     assert not any(line.startswith("model, GPUs") for line in accuracy_lines(validate().json()))
 

@@ -12,9 +12,9 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fit_predictions.py"
 @pytest.mark.parametrize(
     "names",
     [
-        ("nemo", "mlperf", "megascale", "megatron-2023", "deepspeed-2021"),
+        ("mlperf", "megascale", "megatron-2023", "deepspeed-2021"),
         pytest.param(
-            ("nanotron", "llm-foundry", "megatron-2021", "megatron", "torchtitan"),
+            ("nanotron", "llm-foundry", "megatron-2021", "megatron", "torchtitan", "nemo"),
             marks=pytest.mark.slow,
         ),
     ],

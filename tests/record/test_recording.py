@@ -173,6 +173,7 @@ def test_a_step_of_ddp_is_told_by_its_parts_and_its_calls(tmp_path: Path) -> Non
     assert (tmp_path / "run" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_under_a_launcher_it_is_told_when_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(scripts.DDP)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -12,6 +12,7 @@ from steptime.report.history_page import write_history
 from steptime.study.history import history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_page_draws_a_line_for_the_runs_that_compare(
     open_html: Callable[..., Any], tmp_path: Path, width: int, scheme: str

@@ -449,6 +449,7 @@ def crowd(ranks: int, each: int) -> Timeline:
     )
 
 
+@pytest.mark.slow
 def test_a_large_timeline_is_held_whole_in_few_bytes() -> None:
     (one,) = traces({"s": (crowd(256, 2000), "s")})
     assert len(one.packed) <= MAX_BYTES

@@ -33,7 +33,7 @@ def test_a_ring_takes_what_other_simulators_say(ranks, milliseconds):
 
 
 @pytest.mark.parametrize("chosen", all_algorithms(), ids=lambda a: f"{a.collective.name}/{a.name}")
-@pytest.mark.parametrize("gamma", [0.0, 1e-10])
+@pytest.mark.parametrize("gamma", [pytest.param(0.0, marks=pytest.mark.slow), 1e-10])
 def test_the_time_is_the_price_where_no_rank_sends_two_messages_at_once(chosen, gamma):
     for ranks in RANKS if gamma == 0 else RANKS[::4]:
         if not chosen.serves(ranks):

@@ -145,6 +145,7 @@ def taking_turns(
         yield made(series(generator, 0.1)), made(series(generator, 0.1 * (1 + slower)))
 
 
+@pytest.mark.slow
 def test_pairs_come_until_they_would_show_what_is_looked_for() -> None:
     generator = np.random.default_rng(7)
     equal = [compared(taking_turns(generator, 0.0), 0.05) for _ in range(250)]

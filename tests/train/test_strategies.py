@@ -146,6 +146,7 @@ def run_reduced(reduce):
     return run_strategies(["sharded", "overlapped"], "bf16", 10, {"reduce": reduce})
 
 
+@pytest.mark.slow
 def test_gradients_can_be_reduced_in_bf16(tmp_path):
     found = on_ranks(2, run_reduced, tmp_path, "bf16")[0]
     for losses, _ in found.values():

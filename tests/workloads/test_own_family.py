@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 TOY = '''
 """A toy: GPT-2's blocks, and few of them."""
 
@@ -25,6 +27,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_the_package_leads_to_is_listed_and_simulated(tmp_path):
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "toy.py").write_text(TOY)

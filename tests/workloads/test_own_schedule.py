@@ -105,6 +105,7 @@ SIMULATE = (
 )
 
 
+@pytest.mark.slow
 def test_a_file_that_the_package_leads_to_is_shown_and_simulated(tmp_path):
     foreign = tmp_path / "foreign"
     foreign.mkdir()

@@ -151,6 +151,7 @@ def _used_by_others(group: HostGroup) -> None:
         del tensor
 
 
+@pytest.mark.slow
 def test_a_tensor_at_the_place_of_one_before_is_seen_by_all(tmp_path: Path) -> None:
     in_group(2, _used_by_others, tmp_path)
 
@@ -172,6 +173,7 @@ def _growing(group: HostGroup) -> int:
     return len(segments)
 
 
+@pytest.mark.slow
 def test_an_arena_grows_by_few_segments_and_uses_them_again(tmp_path: Path) -> None:
     assert all(2 <= segments <= 7 for segments in in_group(2, _growing, tmp_path))
 

@@ -49,6 +49,7 @@ def _growth(group: HostGroup, folder: Path) -> list[int]:
     return [after - earlier for after, earlier in zip(_held(), before, strict=True)]
 
 
+@pytest.mark.slow
 def test_groups_and_calls_leave_nothing(tmp_path: Path) -> None:
     for descriptors, maps, shared_kb in in_group(3, _growth, tmp_path, tmp_path):
         assert (descriptors, maps) == (0, 0)
