@@ -340,9 +340,21 @@ def _is_ours(path: Path) -> bool:
 def test_a_script_keeps_its_exit_code(tmp_path: Path) -> None:
     done, answer = _check(tmp_path, "raise SystemExit(7)", options=())
     assert (done.code, answer["exit_code"], answer["findings"]) == (7, 7, [])
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "said"),
+    [
+        (None, ""),
+        (0, ""),
+        (7, " The script left with 7 by itself."),
+        (143, " The script was ended by SIGTERM, exit code 143."),
+    ],
+)
+def test_nothing_found_says_how_a_script_ended(exit_code: int | None, said: str) -> None:
     out = io.StringIO()
-    print_findings(Console(file=out), answer["findings"], answer["exit_code"])
-    assert out.getvalue() == "Nothing was found. The script left with 7 by itself.\n"
+    print_findings(Console(file=out), [], exit_code)
+    assert out.getvalue() == f"Nothing was found.{said}\n"
 
 
 def test_only_the_kinds_that_are_asked_for_fail(tmp_path: Path) -> None:

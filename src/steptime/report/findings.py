@@ -1,10 +1,14 @@
 """The findings of a check as text: a paragraph each."""
 
+import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
+
+_SIGNALLED = 128  # what shells and launchers add to the number of the signal that ended a process
 
 
 def print_findings(
@@ -15,8 +19,7 @@ def print_findings(
     ``exit_code``: that with which the script left, None where none was run.
     """
     if not findings:
-        left = f" The script left with {exit_code} by itself." if exit_code else ""
-        console.print(f"Nothing was found.{left}")
+        console.print(f"Nothing was found.{_left(exit_code) if exit_code else ''}")
     for number, finding in enumerate(findings):
         if number:
             console.print()
@@ -35,3 +38,11 @@ def print_findings(
             if via := place.get("via"):
                 console.print(Text(f"{'via ':>{len(rank)}}{via}"), soft_wrap=True)
         console.print(Text(f"Mend: {finding['mend']}"))
+
+
+def _left(exit_code: int) -> str:
+    """How a script ended that nothing was found of: by itself or, as launchers say it, a signal."""
+    with suppress(ValueError):
+        name = signal.Signals(exit_code - _SIGNALLED).name
+        return f" The script was ended by {name}, exit code {exit_code}."
+    return f" The script left with {exit_code} by itself."
