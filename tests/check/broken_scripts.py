@@ -69,6 +69,22 @@ dist.barrier()
 """
 )
 
+POLLED_WHILE_IT_COMPUTES = (
+    START
+    + """
+import time
+received, other = torch.ones(4), torch.ones(400, 400)
+if rank == 0:
+    work, until = dist.irecv(received, 1), time.monotonic() + 14
+    while time.monotonic() < until and not work.is_completed():
+        other = (other @ other).tanh()
+    work.wait()
+else:
+    dist.send(received, 0)
+dist.barrier()
+"""
+)
+
 CROSSED = (
     START
     + """

@@ -108,6 +108,12 @@ def test_a_message_that_is_polled_is_never_done_on_gloo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_who_computes_between_its_questions_is_not_stuck(tmp_path: Path) -> None:
+    done, answer = _check(tmp_path, scripts.POLLED_WHILE_IT_COMPUTES)
+    assert (done.code, answer["exit_code"], answer["ended_by_check"]) == (0, 0, False)
+
+
+@pytest.mark.slow
 def test_who_polls_for_several_goes_on_when_any_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,9 +31,13 @@ _NO_SIGNATURE = Signature("", (), True)
 
 @dataclass(frozen=True, kw_only=True)
 class Polls:
-    """Questions of a script whether a call is done: from when to when, by the wall clock."""
+    """Questions of a script whether a call is done: from when to when, by the wall clock.
+
+    ``a_second``: how many it asks.
+    """
 
     site: Site | None
+    a_second: float
     first_ns: int
     last_ns: int
 
@@ -207,7 +211,9 @@ def _polls(log: ProcessLog) -> dict[int, Polls]:
             known = found.get(one.facts["issued_ns"])
             first = known.first_ns if known else at
             place = log.sites.get(one.facts["at"])
-            found[one.facts["issued_ns"]] = Polls(site=place, first_ns=first, last_ns=at)
+            found[one.facts["issued_ns"]] = Polls(
+                site=place, a_second=one.facts["a_second"], first_ns=first, last_ns=at
+            )
     return found
 
 

@@ -12,6 +12,9 @@ from steptime.record.read import ProcessLog, Raised
 _POLLS_S = 8.0
 """Who has asked for so long whether a call is done does nothing else before it is."""
 
+_ASKS_ALONE = 5_000.0
+"""So many questions a second leave no time for anything else: each takes microseconds."""
+
 _POLLED_WITHIN_S = 3.0
 """Whoever still asks has done so within this time: it is noted each second."""
 
@@ -86,7 +89,7 @@ def standings_of(
             within = [call for call in own if not call.ended and calls.absent(call)]
         may_act = asked and (not stack or has_other_threads(stack))
         if not within and lives and not may_act:
-            within = _polled(own, now_ns)
+            within = _polled(own, now_ns, idle=rank in idle)
         found[rank] = Standing(
             rank=rank,
             ended=not lives,
@@ -125,23 +128,27 @@ def lost_contact(raised: Raised | None) -> bool:
     return lost or raised.kind == "LostContactError"
 
 
-def _polled(calls: Sequence[Call], now_ns: int) -> list[Call]:
+def _polled(calls: Sequence[Call], now_ns: int, *, idle: bool) -> list[Call]:
     """The call of a rank that its script asks for, where it does nothing else meanwhile.
 
     Who asks for several goes on when any of them is done, and who calls others may act.
     """
-    asked = asks_for(calls, now_ns)
+    asked = asks_for(calls, now_ns, idle=idle)
     alone = [call for call in asked if call.polls and calls[-1].issued < call.polls.first_ns]
     return alone if len(asked) == 1 else []
 
 
-def asks_for(calls: Sequence[Call], now_ns: int) -> list[Call]:
-    """The calls of a rank of which its script has asked for long whether they are done."""
+def asks_for(calls: Sequence[Call], now_ns: int, *, idle: bool) -> list[Call]:
+    """The calls of a rank of which its script has asked for long whether they are done.
+
+    ``idle``: it uses no processor. A rank that uses one, and asks now and then, computes meanwhile.
+    """
     return [
         call
         for call in calls
         if call.polls
         and not call.ended
+        and (idle or call.polls.a_second >= _ASKS_ALONE)
         and call.polls.last_ns >= now_ns - _POLLED_WITHIN_S * 1e9
         and call.polls.last_ns - call.polls.first_ns >= _POLLS_S * 1e9
     ]

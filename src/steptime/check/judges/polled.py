@@ -18,15 +18,19 @@ _MEND = (
     "is_completed() tells of collectives alone on gloo."
 )
 
+_MADE_S = 2.0
+"""Who still asks so long after the other end was made would have had its answer."""
+
 
 def polled(job: Job) -> Iterator[Finding]:
     """One finding for each rank that asks in vain for a message that its peer has made, too."""
     for log in job.logs:
         on_gloo = {one.torch_name for one in log.groups.values() if "gloo" in one.backend}
         lives = log.rank in job.standings and not job.standings[log.rank].ended
-        for call in asks_for(job.calls.of_rank[log.rank], job.now_ns) if lives else ():
+        own = job.calls.of_rank[log.rank] if lives else ()
+        for call in asks_for(own, job.now_ns, idle=log.rank in job.idle):
             peer = _peer(job, call) if call.key[0] in on_gloo else None
-            if peer and call.polls:
+            if peer and call.polls and job.since_s(peer.issued) >= _MADE_S:
                 yield Finding(
                     kind=FindingKind.DEADLOCK,
                     ranks=[log.rank],

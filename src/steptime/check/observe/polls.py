@@ -30,7 +30,9 @@ class _Polls:
 
     def __init__(self, log: Log, calls: Calls) -> None:
         self._log, self._calls = log, calls
-        self._noted: dict[int, int] = {}
+        self._noted: dict[int, tuple[int, int]] = {}
+        """When each was noted last, and how often it was asked for since."""
+
         self._methods: dict[type, Callable[[Any], bool]] = {}
 
     def issued(
@@ -74,10 +76,17 @@ class _Polls:
         now = time.perf_counter_ns()
         if event not in self._noted and len(self._noted) >= _MOST:
             self._noted.clear()
-        if now - self._noted.setdefault(event, now) >= _EVERY_NS:
-            self._noted[event] = now
-            issued = self._calls.log.rows.issued(event)
-            self._log.note(observed=POLL, issued_ns=issued, at=site(self._log), at_ns=now)
+        since, times = self._noted.get(event, (now, 0))
+        self._noted[event] = since, times + 1
+        if now - since >= _EVERY_NS:
+            self._noted[event] = now, 0
+            self._log.note(
+                observed=POLL,
+                issued_ns=self._calls.log.rows.issued(event),
+                at=site(self._log),
+                at_ns=now,
+                a_second=times * 1e9 / (now - since),
+            )
 
     def end(self) -> None:
         """Give the classes their methods back."""
