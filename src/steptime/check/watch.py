@@ -242,11 +242,13 @@ def _ask(processes: Sequence[Process], now: float) -> None:
 def _may_be_joined(job: Job) -> bool:
     """Whether a rank may yet come to the call that others do not make alike.
 
-    Who is odd may change by that. The others may have failed before it comes.
+    Who is odd may change by that. The others may have failed before it comes, and it may still be
+    setting up its groups, which it has not written down then.
     """
     parts = job.difference.parts if job.difference is not None else {}
     members = {rank for part in parts.values() for rank in part.members}
-    return any(job.standings[rank].runs for rank in members - set(parts) if rank in job.standings)
+    absent = [job.standings.get(rank) for rank in members - set(parts)]
+    return any(one is None or not (one.ended or one.raised) for one in absent)
 
 
 def _leaving(job: Job, ranks: Sequence[int]) -> bool:
