@@ -26,8 +26,7 @@ def polled(job: Job) -> Iterator[Finding]:
     """One finding for each rank that asks in vain for a message that its peer has made, too."""
     for log in job.logs:
         on_gloo = {one.torch_name for one in log.groups.values() if "gloo" in one.backend}
-        lives = log.rank in job.standings and not job.standings[log.rank].ended
-        own = job.calls.of_rank[log.rank] if lives else ()
+        own = () if job.standings[log.rank].ended else job.calls.of_rank[log.rank]
         for call in asks_for(own, job.now_ns, idle=log.rank in job.idle):
             peer = _peer(job, call) if call.key[0] in on_gloo else None
             if peer and call.polls and job.since_s(peer.issued) >= _MADE_S:

@@ -17,7 +17,7 @@ def install(log: Log, calls: Calls) -> Callable[[], None]:
     leave = [one.observe(log, calls) for one in members(__name__, "OBSERVER", Observer)]
 
     def remove() -> None:
-        for function in reversed(leave):  # what two of them replace has its first self again
+        for function in leave:
             function()
 
     return remove

@@ -13,6 +13,7 @@ import torch
 from steptime.check.observe.accesses import Accesses
 from steptime.check.observe.buffers import Span, read_and_written, span, spans
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.polls import Polls
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -71,8 +72,9 @@ class _Call:
 class Races:
     """The calls of this process's script under way, and what was noted of them."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, polls: Polls) -> None:
         self._log = log
+        self._polls = polls
         self._under_way: dict[int, _Call] = {}
         self._of_thread = threading.local()
         self._noted: set[tuple[Any, ...]] = set()
@@ -146,8 +148,11 @@ class Races:
     def _asking(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def asking(work: Any) -> Any:
             answer = method(work)
-            if (answer or name != "is_completed") and not is_ours(sys._getframe(1)):
-                self.waiting(work)
+            if not is_ours(sys._getframe(1)):
+                if answer or name != "is_completed":
+                    self.waiting(work)
+                else:
+                    self._polls.asked(work)
             return answer
 
         return asking
@@ -225,7 +230,7 @@ def _is_coalesced(frame: FrameType | None) -> bool:
 
 
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
-    races = Races(log)
+    races = Races(log, Polls(log, calls))
     calls.watchers.append(races)
     backward = torch.autograd.backward
 
