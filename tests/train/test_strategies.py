@@ -20,6 +20,7 @@ from steptime.train.options import DataOptions, ModelOptions, TrainOptions
 from steptime.train.precision import precision_of
 from steptime.train.tokens import load_tokens
 from steptime.train.training import Training, build_training, new_model
+from steptime.world import compat
 
 STEPS = 20
 HALF_STEPS = 5  # half precision is emulated on many CPUs
@@ -195,7 +196,9 @@ def _spy(calls):
         "reduce_scatter_single": lambda _, vector, **__: ("reduce_scatter", vector, 0),
         "all_gather_single": lambda vector, *_, **__: ("all_gather", vector, 0),
     }
-    originals = {kind: getattr(dist, kind) for kind in kinds}
+    # torch has some of them by another name before 2.13, for which compat stands.
+    where = {kind: compat if kind.endswith("_single") else dist for kind in kinds}
+    originals = {kind: getattr(where[kind], kind) for kind in kinds}
 
     def watch(kind):
         def called(*args, **kwargs):
@@ -206,8 +209,8 @@ def _spy(calls):
         return called
 
     for kind in kinds:
-        setattr(dist, kind, watch(kind))
-    return lambda: [setattr(dist, kind, f) for kind, f in originals.items()]
+        setattr(where[kind], kind, watch(kind))
+    return lambda: [setattr(where[kind], kind, f) for kind, f in originals.items()]
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

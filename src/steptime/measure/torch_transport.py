@@ -12,6 +12,7 @@ from torch import Tensor
 from steptime.dtypes import Dtype
 from steptime.measure.neighbours import shifted
 from steptime.measure.transport import Call, Run
+from steptime.world import compat
 
 _OPS = {
     "sum": dist.ReduceOp.SUM,
@@ -78,9 +79,9 @@ class TorchTransport:
             case "reduce":
                 return copied(lambda: dist.reduce(receive, root, op))
             case "all_gather":
-                return lambda: dist.all_gather_single(receive, send)
+                return lambda: compat.all_gather_single(receive, send)
             case "reduce_scatter":
-                return lambda: dist.reduce_scatter_single(receive, send, op)
+                return lambda: compat.reduce_scatter_single(receive, send, op)
             case "gather":
                 parts = list(receive.chunk(self.ranks)) if here else None
                 return lambda: dist.gather(send, parts, root)
@@ -147,7 +148,7 @@ class TorchTransport:
         """Every rank's numbers, shape (ranks, *shape of numbers), on every rank."""
         own = torch.from_numpy(np.ascontiguousarray(numbers, float).reshape(-1)).to(self.device)
         every = torch.empty(self.ranks * own.numel(), dtype=own.dtype, device=self.device)
-        dist.all_gather_single(every, own)
+        compat.all_gather_single(every, own)
         return every.cpu().numpy().reshape(self.ranks, *np.shape(numbers))
 
 

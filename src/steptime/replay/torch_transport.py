@@ -14,6 +14,7 @@ from steptime.arrays import Ints
 from steptime.dtypes import BY_SHORT_NAME, Dtype
 from steptime.measure.torch_transport import TorchTransport
 from steptime.replay.transport import Begin, GroupCall, Pending
+from steptime.world import compat
 
 _MOST_AT_ONCE = 64
 
@@ -85,9 +86,9 @@ class TorchReplayTransport:
             case "reduce":
                 return dist.reduce, (whole, root)
             case "all_gather":
-                return dist.all_gather_single, (whole, part)
+                return compat.all_gather_single, (whole, part)
             case "reduce_scatter":
-                return dist.reduce_scatter_single, (part, whole)
+                return compat.reduce_scatter_single, (part, whole)
             case "all_to_all":
                 return dist.all_to_all_single, (part, whole)
             case "gather":

@@ -10,6 +10,7 @@ from torch import Tensor
 from steptime.clock import COMPUTING
 from steptime.collectives.call_bytes import Traffic, member_bytes
 from steptime.timeline import Phase, Recorder, recording
+from steptime.world import compat
 
 
 class Called(NamedTuple):
@@ -112,7 +113,7 @@ class Communicator:
             "reduce_scatter",
             tensor,
             0,
-            lambda: dist.reduce_scatter_single(shard, tensor, group=self.group, async_op=True),
+            lambda: compat.reduce_scatter_single(shard, tensor, group=self.group, async_op=True),
         )
 
     def all_gather(self, tensor: Tensor) -> Work:
@@ -122,7 +123,7 @@ class Communicator:
             "all_gather",
             tensor,
             0,
-            lambda: dist.all_gather_single(tensor, shard, group=self.group, async_op=True),
+            lambda: compat.all_gather_single(tensor, shard, group=self.group, async_op=True),
         )
 
     def exchange(

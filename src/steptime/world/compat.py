@@ -1,6 +1,7 @@
 """Compat: all private interfaces of torch.distributed that steptime uses, in one place.
 
-They are as in torch 2.13; a new release of torch should need changes in this file alone.
+They are as in torch 2.13; a new release of torch should need changes in this file alone. With 2.11
+and 2.12 all runs but the backend ``steptime``, of whose calls torch has other names there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,12 @@ RedOpType: Any = c10d.ReduceOp.RedOpType
 
 GroupOptions = c10d._DistributedBackendOptions
 """What torch passes to the creator of a group: store, rank, size, timeout, global ranks."""
+
+all_gather_single: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single: Any = (
+    getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+)
+"""What torch called ``all_gather_into_tensor`` and ``reduce_scatter_tensor`` before 2.13."""
 
 UNSET_TIMEOUT = timedelta(milliseconds=-1)
 """The timeout in a call's options where the caller gave none."""
