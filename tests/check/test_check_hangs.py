@@ -66,7 +66,7 @@ def test_a_sound_script_keeps_its_output_and_nothing_is_found(tmp_path: Path) ->
     done, answer = _check(tmp_path, scripts.SOUND, "--json", "x")
     assert done.code == 0, done.err
     assert (answer["ok"], answer["findings"], answer["exit_code"]) == (True, [], 0)
-    assert done.out.count("sound ['--json', 'x']") == 2
+    assert done.err.count("sound ['--json', 'x']") == 2
 
 
 def test_ranks_that_both_send_first_stand_in_a_circle(tmp_path: Path) -> None:

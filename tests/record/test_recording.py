@@ -12,6 +12,7 @@ import pytest
 import recorded_scripts as scripts
 import steptime as st
 from cli.command import run
+from forked import forked
 from recorded import HANGS_AFTER_S, calls_of, program_calls, record
 from steptime.program import Compute, Wait
 from steptime.program.stored import read_programs
@@ -122,6 +123,15 @@ def test_a_script_keeps_its_output_its_arguments_its_result_and_its_code(tmp_pat
     assert "['3', '--json']" in plain.stdout
     # What two ranks print at once may be mixed, with steptime and without.
     assert sorted(done.out[: len(plain.stdout)]) == sorted(plain.stdout)
+
+
+@pytest.mark.parametrize("verb", ["record", "check"])
+def test_json_stands_alone_on_stdout(tmp_path: Path, verb: str) -> None:
+    file = tmp_path / "prints.py"
+    file.write_text("import torch, torch.distributed as dist\nprint('heard')\n" + scripts.ALONE)
+    done = forked(verb, "--ranks", "1", "--json", "--out", "run", str(file), folder=tmp_path)
+    assert json.loads(done.out)["verb"] == verb
+    assert "heard" in done.err
 
 
 @pytest.mark.parametrize("backend", ["gloo", pytest.param("steptime", marks=pytest.mark.slow)])

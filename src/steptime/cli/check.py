@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions
-from steptime.cli.printing import say, say_json, writing
+from steptime.cli.printing import json_alone, say, say_json, writing
 
 if TYPE_CHECKING:
     from steptime.check.finding import Finding
@@ -48,7 +48,8 @@ def check(
 
     begun = time.time()
     kinds = [word.strip() for word in fail_on.split(",")] if fail_on is not None else None
-    found = checked(target, *arguments, ranks=ranks, out=output.out, fail_on=kinds, tell=_tell)
+    with json_alone(output.json):
+        found = checked(target, *arguments, ranks=ranks, out=output.out, fail_on=kinds, tell=_tell)
     run = Path(found.record.run)
     if not found.told:
         if found.exit_code:

@@ -36,6 +36,26 @@ def say_json(content: Mapping[str, Any]) -> None:
     say(json_text(content))
 
 
+@contextmanager
+def json_alone(asked: bool) -> Iterator[None]:
+    """Have what is printed inside, by processes that are started there too, go to stderr.
+
+    ``asked``: --json was given, which promises stdout to one JSON object.
+    """
+    if not asked:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def _silence(stream: TextIO) -> None:
     """Let go of what is left in the buffer, which would raise once more when the process ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

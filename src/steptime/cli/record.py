@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from steptime.cli.options import Flat, OutputOptions
-from steptime.cli.printing import say, say_json, writing
+from steptime.cli.printing import json_alone, say, say_json, writing
 from steptime.cli.ranks import check_torch
 from steptime.errors import UsageError, shell_status
 from steptime.launch.process import stops
@@ -98,7 +98,8 @@ def _live_run(
         environ = recording_environment(os.environ, out, profile)
         if ranks is not None and ranks > 1:
             environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does too, and tells at length
-        code = _run(command, environ)
+        with json_alone(output.json):
+            code = _run(command, environ)
         _answer(out, output, code)
     return code
 
@@ -128,7 +129,8 @@ def _dry_run(
             place = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": "0"}
             alone = {"LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
             one = {**environ, **place, **alone, DRY_VARIABLE: "1"}
-            code = _run([sys.executable, *command], one) or code
+            with json_alone(output.json):
+                code = _run([sys.executable, *command], one) or code
         _answer(out, output, code)
     if not output.json:
         say(
