@@ -84,6 +84,7 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
             watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
         more = detail(arguments) if detail is not None else ()
         event = calls.begin(number, operation, reduces, group, vector(arguments), waits, peer, more)
+        of_thread.event = event
         result = redispatch(keyset & _below, *arguments)
         returned = _clock()
         if waits and not watchers:
@@ -137,19 +138,24 @@ def _kernel_in_c(
 
 
 def _wait_kernel(calls: Calls) -> Callable[..., Any]:
-    log, rows, of_thread = calls.log, calls.log.rows, calls.of_thread
+    log, rows, of_thread, watchers = calls.log, calls.log.rows, calls.of_thread, calls.watchers
     redispatch = compat.redispatch("_c10d_functional", "wait_tensor")
 
     def wait_tensor(keyset: Any, *arguments: Any) -> Any:
         if of_thread.waiting or arguments[0].is_meta:  # the compiler asks for its shape alone
             return redispatch(keyset & _below, *arguments)
         of_thread.waiting = True
+        for watcher in watchers:
+            watcher.waiting(None)
         event = rows.write(Kind.WAIT, _clock(), site=site(log), address=address(arguments))
         try:
-            return redispatch(keyset & _below, *arguments)
+            result = redispatch(keyset & _below, *arguments)
         finally:
             of_thread.waiting = False
             rows.end(event, _clock())
+        for watcher in watchers:
+            watcher.waited(event)
+        return result
 
     return wait_tensor
 

@@ -30,6 +30,9 @@ class _OfThread(threading.local):
     work: Any = None
     """The Work of its last asynchronous call; held, so that Python gets this very object."""
 
+    event = -1
+    """The event of its last call, where Python wrote it down."""
+
     at_once = -1
     """The event of its last call where that was synchronous, until it is waited for."""
 
@@ -63,7 +66,10 @@ class Watcher(Protocol):
         """The call that began last in this thread came back, with its Work or None."""
 
     def waiting(self, work: Any) -> None:
-        """The script is about to wait for a Work."""
+        """The script is about to wait for a Work, or for the tensor of one; None is told then."""
+
+    def waited(self, event: int) -> None:
+        """The wait that began last in this thread came back; it was for the call of this event."""
 
 
 class Calls:
@@ -74,7 +80,8 @@ class Calls:
     theirs out when a Work goes. ``from_any``: those of them that receive from any rank. ``to_end``:
     the events and Works of asynchronous calls, in the order of their issue. ``groups``: of those
     that were met, by their identity, what tells whether they live, and their numbers.
-    ``signatures``: the numbers and bytes of what calls were called with.
+    ``signatures``: the numbers and bytes of what calls were called with. ``on_gpu``: the process
+    uses a GPU; ``meets_group`` is called as it meets a group.
     """
 
     def __init__(self, log: Log) -> None:
@@ -87,6 +94,8 @@ class Calls:
         self.groups: dict[int, tuple[ref[Any], int]] = {}
         self._number_of_groups = 0
         self.signatures: dict[Any, tuple[int, int]] = {}
+        self.on_gpu = False
+        self.meets_group: Callable[[], object] = lambda: None
         self._wait = compat.Work.wait
         self.attend()
 
@@ -167,7 +176,9 @@ class Calls:
             self.log.rows.end(event, returned)
             return None
         self.may_be_waited(work, event, number)
-        if not (waits or OPERATIONS[number].is_message):  # a message ends when it is waited for
+        # A message ends when it is waited for. Who waits for a call of NCCL makes its stream wait,
+        # and ours would be the one that the script computes on.
+        if not (waits or OPERATIONS[number].is_message or self.on_gpu):
             self.to_end.put((event, work))
         return work
 
@@ -226,6 +237,8 @@ class Calls:
                 rows.end(event, end)
             if event in from_any:
                 self.received(event, work)
+            for watcher in watchers:
+                watcher.waited(event)
             return result
 
         if not in_c():
@@ -279,6 +292,7 @@ class Calls:
 
     def new_group(self, group: Any) -> int:
         """Write down a group that was not met before; its number."""
+        self.meets_group()
         self._number_of_groups += 1
         number = self._number_of_groups
         self.groups[id(group)] = ref(group), number

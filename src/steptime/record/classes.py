@@ -83,6 +83,7 @@ def _method(
         event = calls.begin(
             number, operation, operation.reduces, group, tensors, waits, peer, detail
         )
+        of_thread.event = event
         of_thread.inside = True
         try:
             work = method(group, *arguments, **options)

@@ -13,9 +13,12 @@ import sys
 import threading
 import time
 from enum import IntEnum
+from io import RawIOBase
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+import numpy as np
 
 from steptime.record.rows import EVENT, rows
 
@@ -24,8 +27,9 @@ _CHUNK = 1 << 14
 MOST_EVENTS = 1 << 24
 """So many are kept, 1.3 GB of them; what comes later is counted alone."""
 
-EVENTS, NOTES, OPERATORS = ".events", ".notes", ".operators"
-"""How the files of a process end; the last is there where operators were profiled."""
+EVENTS, NOTES, OPERATORS, DEVICE = ".events", ".notes", ".operators", ".device"
+"""How the files of a process end; the last two are there where operators were profiled, and where
+a GPU was used."""
 
 
 class Kind(IntEnum):
@@ -38,6 +42,30 @@ class Kind(IntEnum):
     DATA = 5
     STEP = 6
     """The end of a step, as ``steptime.step`` has it."""
+
+
+class Time(IntEnum):
+    """Which of an event's times, in their order in EVENT."""
+
+    ISSUED = 0
+    RETURNED = 1
+    ENDED = 2
+    WAIT_BEGIN = 3
+    WAIT_END = 4
+
+
+TIMES = ("issued", "returned", "ended", "wait_begin", "wait_end")
+"""Their names there."""
+
+MARK = np.dtype(
+    [
+        ("event", np.uint32),  # which of the log's events, from 0
+        ("time", np.uint8),  # a Time
+        ("stream", np.uint64),  # of the GPU, by its address; 0: the default one
+        ("at", np.int64),  # when the GPU came there, in nanoseconds of perf_counter
+    ]
+)
+"""When a GPU came to where the script was at one of an event's times; without gaps in the file."""
 
 
 WITHIN_STEP = -1
@@ -82,6 +110,10 @@ class Log:
             clock_ns=time.perf_counter_ns(),
             wall_ns=time.time_ns(),
         )
+
+    def marks(self) -> RawIOBase:
+        """The file of what a GPU came to, opened anew."""
+        return self.path.with_suffix(DEVICE).open("wb", buffering=0)
 
     def note(self, **facts: Any) -> None:
         """Write a line to the file beside."""

@@ -6,7 +6,8 @@ that costs nothing: it is what lies before a backward and is none of the others.
 
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch.optim.optimizer import (
@@ -16,32 +17,60 @@ from torch.optim.optimizer import (
 from torch.utils.data import dataloader
 
 from steptime.record.closures import Given, once_made
-from steptime.record.events import WITHIN_STEP, Kind, Log
+from steptime.record.device import DeviceMarks, Mark
+from steptime.record.events import WITHIN_STEP, Kind, Log, Time
 from steptime.record.places import site
 
 _clock = time.perf_counter_ns
 
 
-def install(log: Log, step_ended: Callable[[], None]) -> Callable[[], None]:
+@dataclass(frozen=True)
+class Parts:
+    """Parts of the step, written into ``log``, with where the GPU's stream was in ``marks``."""
+
+    log: Log
+    marks: DeviceMarks
+
+    def begin(self) -> "Begun":
+        """A part begins now."""
+        mark = self.marks.take()
+        return Begun(_clock(), mark)
+
+    def end(self, begun: "Begun", kind: Kind, *, peer: int = -1, site: int = 0) -> None:
+        """And ends now."""
+        number = self.log.rows.write(kind, begun.when, 0, _clock(), peer=peer, site=site)
+        self.marks.keep(number, Time.ISSUED, begun.mark)
+        self.marks.keep(number, Time.ENDED, self.marks.take())
+
+
+class Begun(NamedTuple):
+    """When a part of the step began, by the script and by the GPU."""
+
+    when: int
+    mark: Mark | None
+
+
+def install(parts: Parts, step_ended: Callable[[], None]) -> Callable[[], None]:
     """Write down these parts of every step from now on; the result ends that.
 
     ``step_ended`` is called whenever the first optimizer has stepped.
     """
-    begun: dict[int, int] = {}
+    begun: dict[int, Begun] = {}
 
     def before(optimizer: Any, arguments: Any, options: Any) -> Given | None:
         def made() -> None:
-            begun[id(optimizer)] = _clock()
+            begun[id(optimizer)] = parts.begin()
 
         def asked() -> None:
-            if begin := begun.pop(id(optimizer), 0):
-                log.rows.write(Kind.OPTIMIZER, begin, 0, _clock(), peer=WITHIN_STEP)
+            if begin := begun.pop(id(optimizer), None):
+                parts.end(begin, Kind.OPTIMIZER, peer=WITHIN_STEP)
 
         return once_made(arguments, options, made, asked)
 
     def after(optimizer: Any, *_: Any) -> None:
         number = numbers.setdefault(id(optimizer), len(numbers))
-        log.rows.write(Kind.OPTIMIZER, begun.pop(id(optimizer), _clock()), 0, _clock(), peer=number)
+        begin = begun.pop(id(optimizer), None) or parts.begin()
+        parts.end(begin, Kind.OPTIMIZER, peer=number)
         if number == 0:
             step_ended()
 
@@ -49,8 +78,8 @@ def install(log: Log, step_ended: Callable[[], None]) -> Callable[[], None]:
     handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
     loader: Any = dataloader._BaseDataLoaderIter
     backward, following = torch.autograd.backward, loader.__next__
-    torch.autograd.backward = _timed(log, Kind.BACKWARD, backward)
-    loader.__next__ = _timed(log, Kind.DATA, following)
+    torch.autograd.backward = _timed(parts, Kind.BACKWARD, backward)
+    loader.__next__ = _timed(parts, Kind.DATA, following)
 
     def remove() -> None:
         torch.autograd.backward = backward
@@ -61,12 +90,12 @@ def install(log: Log, step_ended: Callable[[], None]) -> Callable[[], None]:
     return remove
 
 
-def _timed(log: Log, kind: Kind, function: Callable[..., Any]) -> Callable[..., Any]:
+def _timed(parts: Parts, kind: Kind, function: Callable[..., Any]) -> Callable[..., Any]:
     def timed(*arguments: Any, **options: Any) -> Any:
-        begin = _clock()
+        begin = parts.begin()
         try:
             return function(*arguments, **options)
         finally:
-            log.rows.write(kind, begin, 0, _clock(), site=site(log))
+            parts.end(begin, kind, site=site(parts.log))
 
     return timed

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from steptime.errors import UsageError
 from steptime.files import bounded_bytes, parsed_json, reading
-from steptime.record.events import EVENTS, MOST_EVENTS, NOTES, OPERATORS, Kind
+from steptime.record.device_times import device_times, read_marks
+from steptime.record.events import DEVICE, EVENTS, MARK, MOST_EVENTS, NOTES, OPERATORS, TIMES, Kind
 from steptime.record.rows import EVENT
 from steptime.record.start import FOLDER
 
@@ -141,12 +142,13 @@ class ProcessLog:
     thread_raised: Raised | None = None
     operators: Sequence[ProfiledOperator] = ()
     observed: tuple[Observation, ...] = ()
+    marks: NDArray[np.void] = field(default_factory=lambda: np.empty(0, MARK))
+    """When its GPU came to what is in ``events``, which go by the clock of the script."""
 
     @property
     def last(self) -> int:
         """The last moment that it wrote down, in nanoseconds of its clock; 0 where it did not."""
-        fields = ("issued", "returned", "ended", "wait_begin", "wait_end")
-        return int(max(self.events[field].max(initial=0) for field in fields))
+        return int(max(self.events[time].max(initial=0) for time in TIMES))
 
     @property
     def calls(self) -> NDArray[np.void]:
@@ -158,9 +160,10 @@ class ProcessLog:
 def read_logs(run: Path) -> list[ProcessLog]:
     """The logs of a recorded run by rank; of a run with nothing distributed, that of its script.
 
-    Of a rank that was started anew the last one counts. Raises UsageError where there is none.
+    Of a rank that was started anew the last one counts. What a GPU did is told by its own clock.
+    Raises UsageError where there is none.
     """
-    logs = [read_log(file) for file in sorted((run / FOLDER).glob(f"*{EVENTS}"))]
+    logs = [_by_gpu(read_log(file)) for file in sorted((run / FOLDER).glob(f"*{EVENTS}"))]
     logs = [log for log in logs if len(log.events)]
     ranks = [log for log in logs if log.groups] or logs[:1]
     if not ranks:
@@ -169,6 +172,11 @@ def read_logs(run: Path) -> list[ProcessLog]:
         )
     by_rank = {log.rank: log for log in sorted(ranks, key=lambda log: log.wall_ns)}
     return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def _by_gpu(log: ProcessLog) -> ProcessLog:
+    events = device_times(log.events, log.marks)
+    return replace(log, events=events[np.argsort(events["issued"], kind="stable")])
 
 
 def read_log(file: Path) -> ProcessLog:
@@ -185,6 +193,7 @@ def read_log(file: Path) -> ProcessLog:
     ends = [note for note in notes if "end" in note]
     with reading(file.with_suffix(NOTES), "notes of a recording", "record the script again"):
         events = _with_sources(events, notes)
+        events["number"] = np.arange(len(events))
         events = events[events["kind"] != 0]
         sites = {
             note["site"]: Site(
@@ -216,6 +225,7 @@ def read_log(file: Path) -> ProcessLog:
             events=events[np.argsort(events["issued"], kind="stable")],
             groups={note["group"]: _group(note) for note in groups},
             sites=sites,
+            marks=read_marks(file.with_suffix(DEVICE)),
             operators=_operators(file.with_suffix(OPERATORS)),
             signatures={
                 note["signature"]: _signature(note) for note in notes if "signature" in note
@@ -229,7 +239,7 @@ def read_log(file: Path) -> ProcessLog:
 def _with_sources(events: NDArray[np.void], notes: Sequence[Mapping[str, Any]]) -> NDArray[np.void]:
     """Events by their numbers, with the peers of which is known only since they are done."""
     sources = [(note["event"], note["source"]) for note in notes if "source" in note]
-    events = events.copy() if sources else events
+    events = events.copy()
     for number, source in sources:
         if 0 <= number < len(events):  # a recording that was cut short may lack the event
             events["peer"][number] = source

@@ -85,10 +85,14 @@ def start(folder: Path) -> None:
         return
     from steptime.record import c10d, exits, hooks
     from steptime.record.calls import Calls
+    from steptime.record.device import DeviceMarks
     from steptime.record.events import Kind, Log
 
     log = Log(folder / FOLDER)
     calls = Calls(log)
+    marks = DeviceMarks(calls)
+    calls.meets_group = marks.look
+    parts = hooks.Parts(log, marks)
     by_script: list[bool] = []
     at_end = _at_end_of_steps(log)
 
@@ -98,22 +102,23 @@ def start(folder: Path) -> None:
 
     def end_step() -> None:
         by_script[:] = [True]
-        now = time.perf_counter_ns()
-        log.rows.write(Kind.STEP, now, 0, now)
+        parts.end(parts.begin(), Kind.STEP)
         at_end()
 
-    ends = [hooks.install(log, optimizer_stepped), c10d.install(calls), exits.install(log)]
+    ends = [hooks.install(parts, optimizer_stepped), c10d.install(calls), exits.install(log)]
     if observers := os.environ.get(OBSERVERS_VARIABLE):
         ends.insert(0, import_module(observers).install(log, calls))
 
     def stop() -> None:
         for end in ends:
             end()
+        marks.close()
         calls.close()
         log.note(end=True, at_ns=time.perf_counter_ns())
 
     def in_child() -> None:
         log.begin()
+        marks.begin()
         calls.attend()
 
     if not _at_exit:

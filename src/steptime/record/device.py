@@ -1,0 +1,199 @@
+"""When a GPU comes to what a script asks of it: events of CUDA beside the recording's own clock.
+
+A script on a GPU runs ahead of it: by the clock of the script a backward is over once its kernels
+are queued. So an event of CUDA is recorded on the script's stream wherever the script does what is
+written down: as it begins a call or a wait, comes back from one, begins or ends a part of its
+step. Once the GPU has passed an event, its time goes into a file beside those of the log.
+
+Nothing here waits for the GPU, keeps a Work or a tensor, or touches a stream that is captured into
+a graph. Of a process that uses no GPU, no file is made.
+"""
+
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import torch
+
+from steptime.record.calls import Calls
+from steptime.record.events import Time
+from steptime.record.operations import Operation
+
+_ORIGIN_EVERY_NS = 1_000_000_000
+"""The GPU's clock is read as often: it has half a microsecond's resolution for so long, no more."""
+
+_ORIGIN_WITHIN_S = 200e-6
+_LATE_AT_MOST_S = 2.0
+_PACK = struct.Struct("<IBQq")
+_WRITTEN_AT_ONCE = 64 * _PACK.size
+_clock = time.perf_counter_ns
+
+
+class Mark(NamedTuple):
+    """An event of CUDA that was recorded on a stream of a device."""
+
+    event: Any
+    stream: int
+    device: int
+
+
+class _Origin(NamedTuple):
+    """An event of CUDA, and when it was by the clock of the script."""
+
+    event: Any
+    at_ns: int
+
+
+class DeviceMarks:
+    """The marks of this process, from the moment at which it uses a GPU; a Watcher of its calls.
+
+    Every method may be called from any thread.
+    """
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._of_thread = _OfThread()
+        self._lock = threading.Lock()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with no marks, as a forked child must, which has no GPU."""
+        self._pending: deque[tuple[int, Time, Mark]] = deque()
+        self._free: dict[int, list[Any]] = {}
+        self._origins: dict[int, _Origin] = {}
+        self._sides: dict[int, Any] = {}
+        self._file: Any = None
+        self._passed = bytearray()
+        self._calls.on_gpu = False
+
+    def look(self) -> bool:
+        """Begin to mark where the process uses a GPU by now; whether it does."""
+        if self._calls.on_gpu:
+            return True
+        if not torch.cuda.is_initialized():
+            return False
+        self._file = self._calls.log.marks()
+        self._calls.on_gpu = True
+        if self not in self._calls.watchers:
+            self._calls.watchers.append(self)  # which has calls come by Python, and not by C
+        return True
+
+    def take(self) -> Mark | None:
+        """Mark where this thread is on its stream; None without a GPU, or within a graph."""
+        if not self.look() or torch.cuda.is_current_stream_capturing():
+            return None
+        stream = torch.cuda.current_stream()
+        device = stream.device_index
+        if device not in self._origins:
+            self._find_origin(device)
+        free = self._free.setdefault(device, [])
+        try:
+            event = free.pop()
+        except IndexError:
+            event = torch.cuda.Event(enable_timing=True)
+        event.record(stream)
+        return Mark(event, stream.cuda_stream, device)
+
+    def keep(self, number: int, time_of: Time, mark: Mark | None) -> None:
+        """Write a mark down, once the GPU has passed it, as that of a time of an event."""
+        if mark is not None:
+            self._pending.append((number, time_of, mark))
+            self._drain()
+
+    def issued(
+        self,
+        operation: Operation,
+        group: Any,
+        arguments: Sequence[Any],
+        *,
+        peer: int,
+        asynchronous: bool,
+    ) -> None:
+        """A call begins."""
+        del operation, group, arguments, peer
+        self._of_thread.mark = self.take()
+        self._of_thread.waits = not asynchronous
+
+    def returned(self, work: Any) -> None:
+        """That call came back; a synchronous one is waited for next, unless it has no Work."""
+        event, at_once = self._calls.of_thread.event, self._of_thread.waits and work is None
+        self.keep(event, Time.ISSUED, self._of_thread.mark)
+        if at_once:
+            self.keep(event, Time.RETURNED, self.take())
+            self._of_thread.waits = False
+
+    def waiting(self, work: Any) -> None:
+        """A wait begins."""
+        del work
+        self._of_thread.wait = None if self._of_thread.waits else self.take()
+
+    def waited(self, event: int) -> None:
+        """The wait for the call of an event came back: the stream goes on once it is done."""
+        self.keep(event, Time.WAIT_BEGIN, self._of_thread.wait)
+        self.keep(event, Time.WAIT_END, self.take())
+        self._of_thread.waits = False
+
+    def close(self) -> None:
+        """Write down what the GPU passes within a moment; the rest is lost."""
+        if not self._calls.on_gpu:
+            return
+        deadline = time.monotonic() + _LATE_AT_MOST_S
+        while self._pending and time.monotonic() < deadline:
+            self._drain()
+            time.sleep(1e-3)
+        self._calls.on_gpu = False
+        with suppress(ValueError):
+            self._calls.watchers.remove(self)
+        self._write()
+        self._file.close()
+
+    def _drain(self) -> None:
+        """Write down the marks that the GPU has passed, in the order in which they were made."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            while self._pending and self._pending[0][2].event.query():
+                number, time_of, mark = self._pending.popleft()
+                origin = self._origins[mark.device]
+                past_ns = round(1e6 * origin.event.elapsed_time(mark.event))
+                at_ns = origin.at_ns + past_ns
+                self._passed += _PACK.pack(number, time_of, mark.stream, at_ns)
+                self._free[mark.device].append(mark.event)
+                if past_ns > _ORIGIN_EVERY_NS:
+                    self._find_origin(mark.device)
+            if len(self._passed) >= _WRITTEN_AT_ONCE:
+                self._write()
+        finally:
+            self._lock.release()
+
+    def _write(self) -> None:
+        self._file.write(self._passed)
+        self._passed.clear()
+
+    def _find_origin(self, device: int) -> None:
+        """Read the GPU's clock beside the script's: by an event on a stream with nothing else."""
+        side = self._sides.get(device)
+        if side is None:
+            side = self._sides[device] = torch.cuda.Stream(device)
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(side)
+        deadline = time.monotonic() + _ORIGIN_WITHIN_S
+        done = event.query()
+        while not done and time.monotonic() < deadline:
+            done = event.query()
+        if done or device not in self._origins:
+            self._origins[device] = _Origin(event, _clock())
+
+
+class _OfThread(threading.local):
+    """The marks of the call, and of the wait, that a thread is in."""
+
+    mark: Mark | None = None
+    wait: Mark | None = None
+
+    waits = False
+    """Whether that call is synchronous: its wait begins where it did."""
