@@ -78,9 +78,9 @@ class ShardedAdamW:
             else:
                 for segment in segments:
                     self._update_in_pieces(segment, how)
-            for segment in segments:
-                if segment.compute is not segment.weight:
-                    segment.compute.copy_(segment.weight)
+            cast = [segment for segment in segments if segment.compute is not segment.weight]
+            if cast:
+                torch._foreach_copy_([one.compute for one in cast], [one.weight for one in cast])
 
     def _update_in_pieces(self, segment: Segment, how: "_How") -> None:
         """Update in fp32 what is kept in less; so much at a time that fp32 takes no memory."""

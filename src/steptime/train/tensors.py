@@ -15,5 +15,12 @@ def mean_over_ranks(value: Tensor) -> float:
 
 
 def to_device(rows: NDArray[np.int64], device: torch.device) -> Tensor:
-    """``rows`` as a tensor on ``device``."""
-    return torch.from_numpy(rows).to(device, non_blocking=True)
+    """``rows`` as a tensor on ``device``.
+
+    From memory that may be paged out a GPU would be waited for, since it copies after all that it
+    has to do.
+    """
+    here = torch.from_numpy(rows)
+    if device.type == "cuda":
+        here = here.pin_memory()
+    return here.to(device, non_blocking=True)

@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from steptime.train.fp8 import product
@@ -16,6 +17,14 @@ from steptime.train.parallel.context import attend_to_row, whole_row
 from steptime.train.parallel.movements import enter, leave
 from steptime.workloads.mesh import CONTEXT
 from steptime.workloads.models import Transformer
+
+_FASTEST_FIRST = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+"""On an H200 cuDNN's takes two thirds of the time of flash attention, which torch prefers."""
 
 
 class Attention(nn.Module):
@@ -73,7 +82,8 @@ class Attention(nn.Module):
         context, shared = self._axes.comm(CONTEXT), self.heads != self.kv_heads
         if context:
             return attend_to_row(q, k, v, context.rank, context.ranks)
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
+        with sdpa_kernel(_FASTEST_FIRST, set_priority=True):
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of ``x``, shape (B, T, C): each (B, heads, T, D)."""

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from steptime.train.model.loss import made_in_place, mean_loss
 from steptime.train.model.norm import norm
 from steptime.train.parallel.axes import ALONE, Axes
 from steptime.train.parallel.movements import enter, leave
@@ -98,8 +99,7 @@ class Head(nn.Module):
 
         ``table``: the embedding's, shape (Vr, C), where the head has none of its own.
         """
-        own = next(one for one in (self.weight, self.wte, table) if one is not None)
-        real = max(0, min(self.words.stop, self.vocabulary) - self.words.start)
+        own, real = self._own(table), self._real()
         return F.linear(enter(self.ln(x), self._axes), own)[..., :real].float()
 
     def forward(self, x: Tensor, table: Tensor | None, targets: Tensor) -> Tensor:
@@ -108,7 +108,20 @@ class Head(nn.Module):
         Along ``context`` each rank has the mean over its own tokens, as many as any other has. With
         sequence parallelism T of ``x`` is this rank's share, and that of ``targets`` is not.
         """
-        logits, tensor = self.logits(x, table).flatten(0, 1), self._axes.comm(TENSOR)
+        tensor = self._axes.comm(TENSOR)
+        if not tensor and made_in_place(x):
+            normed = self.ln(x).flatten(0, 1)
+            loss: Tensor = mean_loss(normed, self._own(table), targets.flatten(), self._real())
+            return loss
+        logits = self.logits(x, table).flatten(0, 1)
         if tensor:
             return loss_of_words(logits, targets.flatten(), self.words.start, tensor)
         return F.cross_entropy(logits, targets.flatten())
+
+    def _own(self, table: Tensor | None) -> Tensor:
+        """The words' rows, shape (Vr, C), wherever they are."""
+        return next(one for one in (self.weight, self.wte, table) if one is not None)
+
+    def _real(self) -> int:
+        """How many of these rows are of words, and no padding."""
+        return max(0, min(self.words.stop, self.vocabulary) - self.words.start)
