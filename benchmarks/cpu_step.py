@@ -69,7 +69,7 @@ class PlainGPT2(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.ln_f(x), self.wte.weight)
@@ -93,18 +93,20 @@ def step_of(
     *,
     bf16: bool,
     fused: bool,
+    micro_batches: int = 1,
 ) -> Callable[[], None]:
-    """A step on one batch; ``forward``: the loss of the model, which may be compiled."""
+    """A step on one batch, so many times; ``forward``: the model's loss, which may be compiled."""
     decayed = [p for p in model.parameters() if p.dim() == 2]
     others = [p for p in model.parameters() if p.dim() != 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), fused=fused)
-    context = torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext()
+    context = torch.autocast(x.device.type, torch.bfloat16) if bf16 else contextlib.nullcontext()
 
     def step() -> None:
-        with context:
-            loss = forward(x, y)
-        loss.backward()
+        for _ in range(micro_batches):
+            with context:
+                loss = forward(x, y) / micro_batches
+            loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,103 @@
+"""Steps of GPT-2 that steptime trains on one GPU, beside what ``simulate`` says of them.
+
+    python benchmarks/gpu_rows.py
+
+Given is the kind of the GPU alone: of the predictions nothing was fitted to these steps. Of each
+model and batch one step of ``steptime train`` is timed, in bf16 and compiled, the median of blocks
+of steps; and the most memory that its tensors took stands beside the model's, as computed.
+"""
+
+import gc
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from cpu_step import VOCABULARY
+from gpu_step import WARMUP, Case, block, own, peak_gb, wait
+
+import steptime as st
+from steptime.cluster.known_gpus import gpu_named
+from steptime.train.options import ModelOptions
+from steptime.workloads.model_memory import memory_of_replica
+
+CLUSTERS = {"H100": "dgx-h100", "H200": "hgx-h200-pod"}
+ROWS = [
+    ("124M", 4, 1024),
+    ("124M", 16, 1024),
+    ("124M", 64, 1024),
+    ("124M", 64, 256),
+    ("355M", 8, 1024),
+    ("355M", 32, 1024),
+    ("774M", 8, 1024),
+]
+BLOCKS, STEPS = 3, 8
+
+
+def predicted(size: str, rows: int, row: int, cluster: str) -> tuple[float, float]:
+    """Milliseconds and GB of a step."""
+    strategy = "overlapped_sharded"
+    model = st.model(f"gpt2-{size}")
+    run = st.simulate(
+        model, st.cluster(cluster), ranks=1, batch=rows, tokens=row, strategy=strategy
+    )
+    config = ModelOptions(model=size, tokens=row).config(VOCABULARY)
+    memory = memory_of_replica(
+        config, strategy, ranks=1, rows=rows, row=row, dtype="bf16", reduce_dtype="fp32"
+    )
+    return 1e3 * run.record.strategies[strategy].step_time_s.median, memory.total / 1e9
+
+
+def measured(size: str, rows: int, row: int, device: torch.device) -> tuple[float, float]:
+    """The same of one that runs."""
+    config = ModelOptions(model=size, tokens=row).config(VOCABULARY)
+    step = own(Case(config, rows, 1, row), device)
+    for _ in range(WARMUP):
+        step()
+    wait()
+    memory = peak_gb(step)
+    seconds = [block(step, STEPS) for _ in range(BLOCKS)]
+    del step
+    gc.collect()
+    torch.cuda.empty_cache()
+    return 1e3 * float(np.median(seconds)), memory
+
+
+def main() -> None:
+    if not torch.cuda.is_available():
+        print("skipped: no GPU is at hand")
+        return
+    device = torch.device("cuda", 0)
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=device)
+    name = torch.cuda.get_device_name(device)
+    known = gpu_named(name)
+    assert known, f"{name} is no GPU that steptime knows"
+    cluster = next(one for part, one in CLUSTERS.items() if part in name)
+    print(f"{name}, torch {torch.__version__}; predicted on {cluster}\n")
+    print("model   rows  tokens   predicted  measured    off   MFU    predicted  measured     off")
+    errors = []
+    for size, rows, row in ROWS:
+        torch._dynamo.reset()
+        (ms, gb), (took, most) = (
+            predicted(size, rows, row, cluster),
+            measured(size, rows, row, device),
+        )
+        case = Case(ModelOptions(model=size, tokens=row).config(VOCABULARY), rows, 1, row)
+        errors.append((ms / took - 1, gb / most - 1))
+        print(
+            f"{size:<6}{rows:6}{row:8}{ms:9.1f} ms{took:7.1f} ms{errors[-1][0]:+7.0%}"
+            f"{100 * case.mfu(took / 1e3, known.flops['bf16']):5.1f} %"
+            f"{gb:10.1f} GB{most:7.1f} GB{errors[-1][1]:+7.0%}",
+            flush=True,
+        )
+    off = np.abs(np.array(errors))
+    (time, memory), (most_time, most_memory) = off.mean(0), off.max(0)
+    print(
+        f"\noff by {time:.0%} on average in time, {memory:.0%} in memory; at most {most_time:.0%} "
+        f"and {most_memory:.0%}"
+    )
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
