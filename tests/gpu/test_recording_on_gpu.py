@@ -95,6 +95,7 @@ def test_a_step_takes_what_the_gpu_takes(tmp_path: Path) -> None:
     by_script, queued = told(output)
     step = of_script(answer)["step_time_s"]["median"] * 1e3
 
+    assert answer["script"]["by_gpu"]
     assert queued < by_script / 2, "the script does not run ahead, and the test proves nothing"
     assert step == pytest.approx(by_script, rel=0.05)
 

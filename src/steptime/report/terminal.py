@@ -219,6 +219,7 @@ def _provenance(run: RunRecord) -> str:
         "measured on "
         f"{_count(place.world_size, 'rank')} of {_count(place.threads or 1, 'thread')} "
         f"({', '.join(filter(None, (place.backend, run.work.precision)))})"
+        f"{', by the clock of its GPU' * bool(run.script and run.script.by_gpu)}"
         f"{played_by(run.environment)}; bytes are those of one step, computed from the calls."
     )
 

@@ -33,11 +33,13 @@ class RecordedScript:
 
     ``program``: which of its steps its Program is of, or why it has none. Of one that steptime did
     not run ``read_from`` says which traces tell of it, and ``untold`` what these do not tell.
+    ``by_gpu``: its times go by the clock of the GPUs that it used.
     """
 
     command: Sequence[str] = field(default=(), metadata=ALWAYS)
     read_from: str = ""
     untold: Sequence[str] = ()
     steps_by: str
+    by_gpu: bool = False
     calls: Sequence[RecordedCall] = field(default=(), metadata=ALWAYS)
     program: str = ""

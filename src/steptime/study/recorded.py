@@ -32,7 +32,10 @@ def recorded(run: Path) -> tuple[RunRecord, Timeline]:
     steps = min(len(one) for one in bounds) - 1
     bounds = [one[: steps + 1] for one in bounds]
     script = RecordedScript(
-        command=logs[0].command, steps_by=_steps_by(logs), calls=_calls(logs, bounds)
+        command=logs[0].command,
+        steps_by=_steps_by(logs),
+        by_gpu=any(len(log.marks) for log in logs),
+        calls=_calls(logs, bounds),
     )
     record = RunRecord(
         verb="record",
