@@ -8,6 +8,7 @@ import steptime as st
 from steptime.errors import UsageError
 
 
+@pytest.mark.slow
 def test_strategies_are_trained_and_their_figures_come_home(tmp_path: Path) -> None:
     run = st.compare(ranks=2, strategies="replicated,sharded", steps=2, warmup=1, batch=2)
     assert list(run.strategies) == ["replicated", "sharded"]

@@ -40,7 +40,7 @@ def test_a_rank_that_is_killed_is_named(rank: int, text: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_command_that_is_stopped_stops_its_ranks(
     ranks: int, number: signal.Signals, text: Path, tmp_path: Path
 ) -> None:

@@ -235,6 +235,7 @@ def test_a_model_that_no_memory_holds(text: Path, tmp_path: Path) -> None:
     refused(ended, 2, "of memory are free here: choose a smaller model", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_leaves_whole_files(text: Path, tmp_path: Path) -> None:
     words = tiny(text, **(GIVEN | {"ranks": 1, "strategies": "server"}))
     limit = (8192, 8192)  # bytes of a file: less than the report's

@@ -28,6 +28,7 @@ def kept(run: Path) -> list[str]:
     return sorted(path.name for path in run.glob("*checkpoint*"))
 
 
+@pytest.mark.slow
 def test_sigterm_ends_in_a_checkpoint_and_auto_goes_on_from_it(text: Path, tmp_path: Path) -> None:
     ended = stopped(text, tmp_path, ranks=2)
     assert ended.code == 128 + signal.SIGTERM

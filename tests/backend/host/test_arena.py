@@ -196,6 +196,7 @@ def _with_few_addresses() -> list[float]:
     return sums
 
 
+@pytest.mark.slow
 def test_addresses_are_taken_as_tensors_need_them(tmp_path: Path) -> None:
     with gigabytes(3):
         sums = on_ranks(2, _with_few_addresses, tmp_path)

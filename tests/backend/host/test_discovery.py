@@ -29,6 +29,7 @@ def _can_isolate() -> bool:
     return not subprocess.run(_isolating("true"), capture_output=True, check=False).returncode
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _can_isolate(), reason="namespaces of processes are not permitted here")
 def test_ranks_that_do_not_see_each_others_memory_are_on_different_hosts(tmp_path: Path) -> None:
     script, store = str(Path(__file__).with_name("meeting.py")), str(tmp_path / "store")

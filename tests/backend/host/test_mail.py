@@ -204,6 +204,7 @@ def _never_sent(group: HostGroup, told: Path) -> str | None:
     return str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_message_that_does_not_come_names_who_should_have_sent_it(tmp_path: Path) -> None:
     _, sentence = in_group(2, _never_sent, tmp_path, tmp_path / "told", timeout_s=8)
     assert sentence.startswith("rank 1 reached the timeout of 8 s waiting for rank 0 (pid ")

@@ -3,6 +3,7 @@
 Shapes: B rows, T positions, C channels, H heads of this rank of width D.
 """
 
+from contextlib import nullcontext
 from functools import lru_cache
 
 import torch
@@ -82,7 +83,8 @@ class Attention(nn.Module):
         context, shared = self._axes.comm(CONTEXT), self.heads != self.kv_heads
         if context:
             return attend_to_row(q, k, v, context.rank, context.ranks)
-        with sdpa_kernel(_FASTEST_FIRST, set_priority=True):
+        chosen = sdpa_kernel(_FASTEST_FIRST, set_priority=True) if q.is_cuda else nullcontext()
+        with chosen:
             return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=shared)
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
