@@ -33,6 +33,10 @@ NONE = Software(
     ),
 )
 """No framework: what simulate counts."""
+NONE_SHARES_WORDS = replace(
+    NONE, footprint=replace(NONE.footprint, logit_bytes=2, logit_kept_bytes=2)
+)
+"""The same where no ranks share the words: logits stay in the 16 bits in which they are made."""
 FRAMEWORKS = ("megatron", "megatron-2021", "nemo")
 
 MODELS = [
@@ -84,7 +88,7 @@ def count_the_same(
     """Hold every category of both against each other; how many layouts were."""
     compared = 0
     for what, of, layout, _, stages in both(name, clusters, NONE, fixed):
-        found = memory(of.model, layout, of.software)
+        found = memory(of.model, layout, NONE if layout["tensor"][0] > 1 else NONE_SHARES_WORDS)
         kept = {part: float(values[0]) for part, values in found.categories.items()}
         own = stages[int(found.stage[0])]
         assert kept["framework"] == 0

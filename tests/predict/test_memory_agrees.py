@@ -27,6 +27,8 @@ PLAIN = Software(
     ),
 )
 """What the simulated step assumes: no framework, and attention that is fused."""
+ALONE = replace(PLAIN, footprint=replace(PLAIN.footprint, logit_bytes=2, logit_kept_bytes=2))
+"""The same where no ranks share the words: logits stay in the 16 bits in which they are made."""
 
 SHARED = [
     {"tensor": 2, "sequence_parallel": True},
@@ -56,16 +58,18 @@ def test_both_ways_count_the_same(name: str) -> None:
             stages = memory_of_step(spec, model)
         except UsageError:
             continue
-        found = memory(model, one_of(spec, model), PLAIN)
+        found = memory(model, one_of(spec, model), PLAIN if "tensor" in shared else ALONE)
         simulated = stages[int(found.stage[0])]
         most = max(one.total - one.passing for one in stages)
         kept = {name: float(one[0]) for name, one in found.categories.items()}
         told = f"{shared} {recompute} ZeRO-{zero}"
-        assert found.total[0] - kept["buffers"] == pytest.approx(most, rel=2e-3), told
+        # The closed form takes all chunks of a stage to be alike.
+        close = 1e-2 if "interleave" in shared else 2e-3
+        assert found.total[0] - kept["buffers"] == pytest.approx(most, rel=close), told
         assert kept["parameters"] == pytest.approx(simulated.parameters, rel=2e-3), told
         assert kept["optimizer"] == pytest.approx(simulated.optimizer, rel=2e-3), told
         activations = kept["activations"] + kept["logits"]
-        assert activations == pytest.approx(simulated.activations, rel=2e-3), told
+        assert activations == pytest.approx(simulated.activations, rel=close), told
         compared += 1
     assert compared > 60
 

@@ -100,7 +100,7 @@ def test_a_stage_keeps_the_micro_batches_that_are_in_flight(schedule, interleave
     each = Activations(model=step.model, cut=step.cut).of_unit(step.model.units[1]) * 8
     found = [memory.activations / each for memory in step.memory]
     assert found[:3] == pytest.approx(kept[:3])
-    logits = 4 * 4096 * 32000 + 2 * 4096 * 4096 * 2
+    logits = 2 * 4096 * 32000 + 2 * 4096 * 4096 * 2
     assert step.memory[3].activations == kept[3] * (each + logits)
 
 

@@ -18,7 +18,7 @@ from steptime.workloads.segment import Cut, Recompute
 from steptime.workloads.stage import Stage
 from steptime.workloads.sync import Sync, sync_named
 
-_LOGIT_BYTES = 4  # the loss is computed in fp32
+_SHARED_LOGIT_BYTES = 4  # ranks that share the words keep their chances in fp32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,9 @@ class Activations:
             return self._block(unit)
         if unit.name == "embedding":
             return cut.tokens_held * model.hidden * model.architecture.dropout
-        logits = cut.tokens * model.vocabulary * _LOGIT_BYTES // cut.mesh.tensor
+        # Else the logits stay as they were multiplied, or their gradient is made in their place.
+        of_logit = _SHARED_LOGIT_BYTES if cut.mesh.tensor > 1 else element_bytes(cut.dtype)
+        logits = cut.tokens * model.vocabulary * of_logit // cut.mesh.tensor
         return 2 * cut.activation_bytes(cut.tokens_held) + logits
 
     def passing(self, units: Iterable[Unit]) -> int:
