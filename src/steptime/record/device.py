@@ -95,7 +95,10 @@ class DeviceMarks:
             event = free.pop()
         except IndexError:
             event = torch.cuda.Event(enable_timing=True)
-        event.record(stream)
+        try:
+            event.record(stream)
+        except RuntimeError:  # a kernel failed, of which the script hears by a call of its own
+            return None
         return Mark(event, stream.cuda_stream, device)
 
     def keep(self, number: int, time_of: Time, mark: Mark | None) -> None:
@@ -156,37 +159,50 @@ class DeviceMarks:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            while self._pending and self._pending[0][2].event.query():
-                number, time_of, mark = self._pending.popleft()
-                origin = self._origins[mark.device]
-                past_ns = round(1e6 * origin.event.elapsed_time(mark.event))
-                at_ns = origin.at_ns + past_ns
-                self._passed += _PACK.pack(number, time_of, mark.stream, at_ns)
-                self._free[mark.device].append(mark.event)
-                if past_ns > _ORIGIN_EVERY_NS:
-                    self._find_origin(mark.device)
+            while self._pending and self._passed_by(self._pending[0][2]):
+                self._note(*self._pending.popleft())
             if len(self._passed) >= _WRITTEN_AT_ONCE:
                 self._write()
+        except RuntimeError:  # likewise
+            self._pending.clear()
         finally:
             self._lock.release()
+
+    def _passed_by(self, mark: Mark) -> bool:
+        return bool(mark.event.query() and self._origins[mark.device].event.query())
+
+    def _note(self, number: int, time_of: Time, mark: Mark) -> None:
+        """Note when the GPU passed a mark."""
+        origin = self._origins[mark.device]
+        past_ns = round(1e6 * origin.event.elapsed_time(mark.event))
+        at_ns = origin.at_ns + past_ns
+        self._passed += _PACK.pack(number, time_of, mark.stream, at_ns)
+        if past_ns > _ORIGIN_EVERY_NS and not self._find_origin(mark.device):
+            self._origins[mark.device] = _Origin(mark.event, at_ns)
+        else:
+            self._free[mark.device].append(mark.event)
 
     def _write(self) -> None:
         self._file.write(self._passed)
         self._passed.clear()
 
-    def _find_origin(self, device: int) -> None:
-        """Read the GPU's clock beside the script's: by an event on a stream with nothing else."""
+    def _find_origin(self, device: int) -> bool:
+        """Read the GPU's clock beside the script's: by an event on a stream with nothing else.
+
+        False where the GPU does not come to that at once, as one whose streams all share a queue.
+        """
         side = self._sides.get(device)
         if side is None:
             side = self._sides[device] = torch.cuda.Stream(device)
         event = torch.cuda.Event(enable_timing=True)
         event.record(side)
         deadline = time.monotonic() + _ORIGIN_WITHIN_S
-        done = event.query()
+        done = bool(event.query())
         while not done and time.monotonic() < deadline:
-            done = event.query()
+            done = bool(event.query())
         if done or device not in self._origins:
             self._origins[device] = _Origin(event, _clock())
+        return done
 
 
 class _OfThread(threading.local):
