@@ -6,12 +6,14 @@ its gradient. Here one kernel of Triton does both, a row at a time, so that the 
 finds it in the GPU's cache; after Hsu et al., "Liger Kernel" (arXiv 2410.10989), section 3.
 """
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+_HAS_TRITON = find_spec("triton") is not None
 _MOST_BLOCK = 2048
 """Columns that a row's kernel reads at once: few, so that a GPU has several rows at a time to wait
 for, and not so few that more rows are at work than its cache holds."""
@@ -20,9 +22,10 @@ for, and not so few that more rows are at work than its cache holds."""
 def made_in_place(x: Tensor) -> bool:
     """Whether ``mean_loss`` can be had of these activations.
 
-    Of fp16 it cannot: gradients that no loss scaling lifts would vanish.
+    Of fp16 it cannot: gradients that no loss scaling lifts would vanish. Triton comes with most of
+    torch's builds for GPUs, and not with all.
     """
-    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float32)
+    return x.is_cuda and x.dtype in (torch.bfloat16, torch.float32) and _HAS_TRITON
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # it would copy what is written in place
@@ -56,7 +59,7 @@ def loss_and_gradient(logits: Tensor, targets: Tensor, real: int) -> Tensor:
 
     ``logits`` has shape (N, V), its rows one after the other; columns from ``real`` on are padding.
     """
-    from steptime.train.model.loss_kernel import kernel  # Triton comes with torch for GPUs alone
+    from steptime.train.model.loss_kernel import kernel
 
     rows, columns = logits.shape
     losses = torch.empty(rows, dtype=torch.float32, device=logits.device)
