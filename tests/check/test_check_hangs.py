@@ -288,9 +288,10 @@ def test_a_rank_that_holds_the_interpreters_lock_is_seen(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_ranks_that_heed_no_interrupt_end_at_another(tmp_path: Path) -> None:
     heeded = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
-    with _started(tmp_path, scripts.BLOCKED, stdout=subprocess.PIPE, preexec_fn=heeded) as process:
-        assert process.stdout
-        lines = [next(process.stdout) for _ in range(2)]
+    with _started(tmp_path, scripts.BLOCKED, stderr=subprocess.PIPE, preexec_fn=heeded) as process:
+        assert process.stderr  # stdout is for the JSON alone
+        blocked = (line for line in process.stderr if line == "blocks\n")
+        lines = [next(blocked) for _ in range(2)]
         while process.poll() is None:
             time.sleep(1)  # the first time for what is between the line that it writes and the wait
             process.send_signal(signal.SIGINT)
