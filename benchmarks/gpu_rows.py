@@ -11,9 +11,9 @@ import gc
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from cpu_step import VOCABULARY
-from gpu_step import WARMUP, Case, block, own, peak_gb, wait
+from gpu_step import WARMUP, Case, block, own, peak_gb
+from one_gpu import on_one_gpu
 
 import steptime as st
 from steptime.cluster.known_gpus import gpu_named
@@ -33,27 +33,24 @@ ROWS = [
 BLOCKS, STEPS = 3, 8
 
 
-def predicted(size: str, rows: int, row: int, cluster: str) -> tuple[float, float]:
+def predicted(case: Case, cluster: str) -> tuple[float, float]:
     """Milliseconds and GB of a step."""
-    strategy = "overlapped_sharded"
-    model = st.model(f"gpt2-{size}")
+    strategy, rows, row = "overlapped_sharded", case.rows, case.context
     run = st.simulate(
-        model, st.cluster(cluster), ranks=1, batch=rows, tokens=row, strategy=strategy
+        case.config, st.cluster(cluster), ranks=1, batch=rows, tokens=row, strategy=strategy
     )
-    config = ModelOptions(model=size, tokens=row).config(VOCABULARY)
     memory = memory_of_replica(
-        config, strategy, ranks=1, rows=rows, row=row, dtype="bf16", reduce_dtype="fp32"
+        case.config, strategy, ranks=1, rows=rows, row=row, dtype="bf16", reduce_dtype="fp32"
     )
     return 1e3 * run.record.strategies[strategy].step_time_s.median, memory.total / 1e9
 
 
-def measured(size: str, rows: int, row: int, device: torch.device) -> tuple[float, float]:
+def measured(case: Case, device: torch.device) -> tuple[float, float]:
     """The same of one that runs."""
-    config = ModelOptions(model=size, tokens=row).config(VOCABULARY)
-    step = own(Case(config, rows, 1, row), device)
+    torch._dynamo.reset()
+    step = own(case, device)
     for _ in range(WARMUP):
         step()
-    wait()
     memory = peak_gb(step)
     seconds = [block(step, STEPS) for _ in range(BLOCKS)]
     del step
@@ -62,13 +59,8 @@ def measured(size: str, rows: int, row: int, device: torch.device) -> tuple[floa
     return 1e3 * float(np.median(seconds)), memory
 
 
-def main() -> None:
-    if not torch.cuda.is_available():
-        print("skipped: no GPU is at hand")
-        return
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=device)
+def judge(device: torch.device) -> None:
+    """Print each row, and how far the predictions are off."""
     name = torch.cuda.get_device_name(device)
     known = gpu_named(name)
     assert known, f"{name} is no GPU that steptime knows"
@@ -77,12 +69,9 @@ def main() -> None:
     print("model   rows  tokens   predicted  measured    off   MFU    predicted  measured     off")
     errors = []
     for size, rows, row in ROWS:
-        torch._dynamo.reset()
-        (ms, gb), (took, most) = (
-            predicted(size, rows, row, cluster),
-            measured(size, rows, row, device),
-        )
         case = Case(ModelOptions(model=size, tokens=row).config(VOCABULARY), rows, 1, row)
+        ms, gb = predicted(case, cluster)
+        took, most = measured(case, device)
         errors.append((ms / took - 1, gb / most - 1))
         print(
             f"{size:<6}{rows:6}{row:8}{ms:9.1f} ms{took:7.1f} ms{errors[-1][0]:+7.0%}"
@@ -96,8 +85,7 @@ def main() -> None:
         f"\noff by {time:.0%} on average in time, {memory:.0%} in memory; at most {most_time:.0%} "
         f"and {most_memory:.0%}"
     )
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    on_one_gpu(judge)

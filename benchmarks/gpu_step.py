@@ -20,12 +20,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from cpu_step import VOCABULARY, PlainGPT2, step_of
+from one_gpu import on_one_gpu
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -75,8 +76,9 @@ def plain(case: Case, device: torch.device) -> Step:
     with device:
         model = PlainGPT2(case.config)
         x, y = (torch.randint(VOCABULARY, (case.rows, case.context)) for _ in range(2))
-    forward = torch.compile(model) if device.type == "cuda" else model
-    return step_of(model, forward, x, y, bf16=True, fused=True, micro_batches=case.accumulate)
+    return step_of(
+        model, torch.compile(model), x, y, bf16=True, fused=True, micro_batches=case.accumulate
+    )
 
 
 def own(case: Case, device: torch.device) -> Step:
@@ -95,7 +97,7 @@ def own(case: Case, device: torch.device) -> Step:
         TrainOptions(batch=batch, accumulate=case.accumulate),
         peak_learning_rate=6e-4,
         steps=1_000_000,
-        compiled=device.type == "cuda",
+        compiled=True,
         recorder=recorder_for(device),
     )
     steps = training_steps(training, 0)
@@ -104,27 +106,19 @@ def own(case: Case, device: torch.device) -> Step:
 
 def block(step: Step, steps: int) -> float:
     """Seconds of a step, of so many one after the other."""
-    wait()
+    torch.cuda.synchronize()
     start = time.perf_counter()
     for _ in range(steps):
         step()
-    wait()
+    torch.cuda.synchronize()
     return (time.perf_counter() - start) / steps
 
 
-def wait() -> None:
-    """Wait for the GPU."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def peak_gb(step: Step) -> float:
-    """The most memory that tensors take in a step, in GB; 0 on a CPU."""
-    if not torch.cuda.is_available():
-        return 0.0
+    """The most memory that tensors take in a step, in GB."""
     torch.cuda.reset_peak_memory_stats()
     step()
-    wait()
+    torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() / 1e9
 
 
@@ -132,11 +126,11 @@ def parts(step: Step, shown: int = 40) -> str:
     """Kernels of a step by their time."""
     for _ in range(WARMUP):
         step()
-    wait()
+    torch.cuda.synchronize()
     kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=kinds) as profile:
         step()
-        wait()
+        torch.cuda.synchronize()
     table: str = profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=shown)
     return table
 
@@ -210,14 +204,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    asked = arguments()
-    if not torch.cuda.is_available():
-        print("skipped: no GPU is at hand")
-        return
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=device)
+def measure(asked: argparse.Namespace, device: torch.device) -> None:
     config = ModelOptions(model=asked.model, tokens=asked.context).config(VOCABULARY)
     case = Case(config, asked.rows, asked.accumulate, asked.context)
     name = torch.cuda.get_device_name(device)
@@ -235,7 +222,6 @@ def main() -> None:
         print(parts(own(case, device)))
     else:
         contest(case, device, asked, peak)
-    dist.destroy_process_group()
 
 
 def contest(case: Case, device: torch.device, asked: argparse.Namespace, peak: float) -> None:
@@ -255,4 +241,4 @@ def contest(case: Case, device: torch.device, asked: argparse.Namespace, peak: f
 
 
 if __name__ == "__main__":
-    main()
+    on_one_gpu(partial(measure, arguments()))

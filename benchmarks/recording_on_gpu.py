@@ -13,12 +13,14 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from cpu_step import VOCABULARY, PlainGPT2, step_of
+from one_gpu import on_one_gpu
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -104,17 +106,8 @@ def measured(name: str, work: Step, pairs: int, seconds: float, folder: Path) ->
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=0.5)
-    asked = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("skipped: no GPU is at hand")
-        return
-    device = torch.device("cuda", 0)
-    torch.cuda.set_device(device)
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, device_id=device)
+def compare(asked: argparse.Namespace, device: torch.device) -> None:
+    """Measure each kind of work with a recording and without."""
     print(f"{torch.cuda.get_device_name(device)}, torch {torch.__version__}")
     one = torch.zeros(1, device=device)
     with tempfile.TemporaryDirectory() as folder:
@@ -125,8 +118,10 @@ def main() -> None:
             "FSDP2 124M": lambda: large(sharded),
         }.items():
             measured(name, made(), asked.pairs, asked.seconds, Path(folder))
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    on_one_gpu(partial(compare, parser.parse_args()))
