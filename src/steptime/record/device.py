@@ -5,8 +5,9 @@ are queued. So an event of CUDA is recorded on the script's stream wherever the 
 written down: as it begins a call or a wait, comes back from one, begins or ends a part of its
 step. Once the GPU has passed an event, its time goes into a file beside those of the log.
 
-Nothing here waits for the GPU, keeps a Work or a tensor, or touches a stream that is captured into
-a graph. Of a process that uses no GPU, no file is made.
+Nothing here keeps a Work or a tensor, touches a stream that is captured into a graph, or waits for
+the GPU, but for the fifth of a millisecond in a second in which its clock is read, and at the end.
+Of a process that uses no GPU, no file is made.
 """
 
 import struct
@@ -76,10 +77,12 @@ class DeviceMarks:
             return True
         if not torch.cuda.is_initialized():
             return False
-        self._file = self._calls.log.marks()
-        self._calls.on_gpu = True
-        if self not in self._calls.watchers:
-            self._calls.watchers.append(self)  # which has calls come by Python, and not by C
+        with self._lock:
+            if not self._calls.on_gpu:
+                self._file = self._calls.log.marks()
+                self._calls.on_gpu = True
+                if self not in self._calls.watchers:
+                    self._calls.watchers.append(self)  # which has calls come by Python, not by C
         return True
 
     def take(self) -> Mark | None:

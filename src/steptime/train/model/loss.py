@@ -33,7 +33,6 @@ def mean_loss(x: Tensor, table: Tensor, targets: Tensor, real: int) -> Tensor:
     """Mean cross-entropy in nats, shape (), of ``x``, shape (N, C), against ``targets``, (N,).
 
     ``table``, shape (V, C), has a row for each word and then padding, which begins at ``real``.
-    Backward may run once.
     """
     loss: Tensor = _MeanLoss.apply(x, table, targets, real)  # type: ignore[no-untyped-call]
     return loss
