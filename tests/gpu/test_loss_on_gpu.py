@@ -9,7 +9,9 @@ from steptime.train.model.loss import mean_loss
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")
 
 
-@pytest.mark.parametrize(("real", "padded"), [(256, 256), (257, 384), (9000, 9088), (50257, 50304)])
+@pytest.mark.parametrize(
+    ("real", "padded"), [(256, 256), (257, 384), (1020, 1152), (9000, 9088), (50257, 50304)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_loss_and_gradients_are_those_of_torch(real: int, padded: int, dtype: torch.dtype) -> None:
     generator = torch.Generator("cuda").manual_seed(0)

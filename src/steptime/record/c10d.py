@@ -19,7 +19,7 @@ import torch
 from steptime.record import places
 from steptime.record.calls import Calls, address
 from steptime.record.classes import watch_classes
-from steptime.record.events import Kind
+from steptime.record.events import Kind, Time
 from steptime.record.operations import OPERATIONS, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
@@ -82,15 +82,19 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
         group, peer = unbox(arguments[at_group]), arguments[at_peer] if at_peer >= 0 else -1
         for watcher in watchers:
             watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
+        marks = calls.marks
+        mark = marks.take() if marks else None
         more = detail(arguments) if detail is not None else ()
         event = calls.begin(number, operation, reduces, group, vector(arguments), waits, peer, more)
         of_thread.event = event
         result = redispatch(keyset & _below, *arguments)
         returned = _clock()
-        if waits and not watchers:
+        if marks:
+            marks.keep(event, Time.ISSUED, mark)
+        if waits and not (watchers or marks):
             calls.awaits(event, returned)
             return result
-        work = calls.went(event, returned, result, number, waits=waits)
+        work = calls.went(event, returned, result, number, waits)
         for watcher in watchers:
             watcher.returned(work)
         return result
@@ -138,23 +142,26 @@ def _kernel_in_c(
 
 
 def _wait_kernel(calls: Calls) -> Callable[..., Any]:
-    log, rows, of_thread, watchers = calls.log, calls.log.rows, calls.of_thread, calls.watchers
+    log, rows, of_thread = calls.log, calls.log.rows, calls.of_thread
     redispatch = compat.redispatch("_c10d_functional", "wait_tensor")
 
     def wait_tensor(keyset: Any, *arguments: Any) -> Any:
         if of_thread.waiting or arguments[0].is_meta:  # the compiler asks for its shape alone
             return redispatch(keyset & _below, *arguments)
         of_thread.waiting = True
-        for watcher in watchers:
+        for watcher in calls.watchers:
             watcher.waiting(None)
+        marks = calls.marks
+        mark = marks.take() if marks else None
         event = rows.write(Kind.WAIT, _clock(), site=site(log), address=address(arguments))
         try:
             result = redispatch(keyset & _below, *arguments)
         finally:
             of_thread.waiting = False
             rows.end(event, _clock())
-        for watcher in watchers:
-            watcher.waited(event)
+        if marks:
+            marks.keep(event, Time.ISSUED, mark)
+            marks.keep(event, Time.ENDED, marks.take())
         return result
 
     return wait_tensor

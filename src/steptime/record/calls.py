@@ -12,7 +12,7 @@ from weakref import ref
 import torch
 import torch.distributed as dist
 
-from steptime.record.events import ASYNC, Kind, Log
+from steptime.record.events import ASYNC, Kind, Log, Time
 from steptime.record.operations import FROM_ANY, OPERATIONS, Detail, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
@@ -68,8 +68,15 @@ class Watcher(Protocol):
     def waiting(self, work: Any) -> None:
         """The script is about to wait for a Work, or for the tensor of one; None is told then."""
 
-    def waited(self, event: int) -> None:
-        """The wait that began last in this thread came back; it was for the call of this event."""
+
+class Marks(Protocol):
+    """Who marks on a GPU where the script is on its stream, for times that are written down."""
+
+    def take(self) -> Any:
+        """A mark of where this thread is now; None where it can have none."""
+
+    def keep(self, number: int, time_of: int, mark: Any) -> None:
+        """Keep a mark, unless it is None, as that of a ``Time`` of the event of a number."""
 
 
 class Calls:
@@ -80,8 +87,8 @@ class Calls:
     theirs out when a Work goes. ``from_any``: those of them that receive from any rank. ``to_end``:
     the events and Works of asynchronous calls, in the order of their issue. ``groups``: of those
     that were met, by their identity, what tells whether they live, and their numbers.
-    ``signatures``: the numbers and bytes of what calls were called with. ``on_gpu``: the process
-    uses a GPU; ``meets_group`` is called as it meets a group.
+    ``signatures``: the numbers and bytes of what calls were called with. ``marks``: those of a GPU,
+    from when the process uses one; ``meets_group`` is called as it meets a group.
     """
 
     def __init__(self, log: Log) -> None:
@@ -94,7 +101,7 @@ class Calls:
         self.groups: dict[int, tuple[ref[Any], int]] = {}
         self._number_of_groups = 0
         self.signatures: dict[Any, tuple[int, int]] = {}
-        self.on_gpu = False
+        self.marks: Marks | None = None
         self.meets_group: Callable[[], object] = lambda: None
         self._wait = compat.Work.wait
         self.attend()
@@ -162,9 +169,7 @@ class Calls:
         self.of_thread.at_once, self.of_thread.returned = event, returned
         self.log.rows.waited_at_once(event, returned, 0)
 
-    def went(
-        self, event: int, returned: int, result: Any, number: int, *, waits: bool = False
-    ) -> Any:
+    def went(self, event: int, returned: int, result: Any, number: int, waits: bool) -> Any:
         """Say that a call came back with a result; its Work, None where it has none.
 
         ``number``: of its operation. ``waits``: it is synchronous.
@@ -172,13 +177,15 @@ class Calls:
         self.log.rows.returned(event, returned)
         boxed = result[-1] if isinstance(result, tuple) else result
         work = self.of_thread.work = None if boxed is None else compat.Work.unbox(boxed)
-        if work is None:
+        if work is None:  # as a synchronous call of NCCL, which is on the script's own stream
             self.log.rows.end(event, returned)
+            if waits and self.marks:
+                self.marks.keep(event, Time.RETURNED, self.marks.take())
             return None
         self.may_be_waited(work, event, number)
         # A message ends when it is waited for. Who waits for a call of NCCL makes its stream wait,
         # and ours would be the one that the script computes on.
-        if not (waits or OPERATIONS[number].is_message or self.on_gpu):
+        if not (waits or OPERATIONS[number].is_message or self.marks):
             self.to_end.put((event, work))
         return work
 
@@ -216,6 +223,8 @@ class Calls:
             event = works.pop(ref(work), None) if at_once < 0 else at_once
             of_thread.work = None
             of_thread.waiting = True
+            marks = self.marks
+            mark = marks.take() if marks else None
             begin = _clock()
             # Said before it begins, for whoever looks at a process that never comes back from it.
             if event is None:
@@ -237,8 +246,9 @@ class Calls:
                 rows.end(event, end)
             if event in from_any:
                 self.received(event, work)
-            for watcher in watchers:
-                watcher.waited(event)
+            if marks:
+                marks.keep(event, Time.WAIT_BEGIN, mark)
+                marks.keep(event, Time.WAIT_END, marks.take())
             return result
 
         if not in_c():

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from steptime.record.calls import Calls
+from steptime.record.events import Time
 from steptime.record.futures import Futures
 from steptime.record.operations import FROM_ANY, METHODS, OPERATIONS, Detail, Operation
 from steptime.world import compat
@@ -78,6 +79,8 @@ def _method(
             of_thread.reduction = getattr(last, "reduceOp", None)
         for watcher in watchers:
             watcher.issued(operation, group, arguments, peer=peer, asynchronous=not waits)
+        marks = calls.marks
+        mark = marks.take() if marks else None
         tensors = _tensors(operation, arguments)
         detail = _detail(operation, group, arguments)
         event = calls.begin(
@@ -94,10 +97,14 @@ def _method(
             of_thread.inside = False
             returned = _clock()
             rows.returned(event, returned)
+        if marks:
+            marks.keep(event, Time.ISSUED, mark)
         for watcher in watchers:
             watcher.returned(work)
         if work is None or work.is_completed():
             # Nobody need wait for it: what the call took was the waiting.
+            if marks:
+                marks.keep(event, Time.RETURNED, marks.take())
             rows.end(event, returned)
             rows.waited(event, rows.issued(event) if waits else returned, returned)
             if number == FROM_ANY and work is not None:

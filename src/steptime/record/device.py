@@ -14,15 +14,12 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
 
 from steptime.record.calls import Calls
-from steptime.record.events import Time
-from steptime.record.operations import Operation
+from steptime.world import compat
 
 _ORIGIN_EVERY_NS = 1_000_000_000
 """The GPU's clock is read as often: it has half a microsecond's resolution for so long, no more."""
@@ -30,6 +27,7 @@ _ORIGIN_EVERY_NS = 1_000_000_000
 _ORIGIN_WITHIN_S = 200e-6
 _LATE_AT_MOST_S = 2.0
 _PACK = struct.Struct("<IBQq")
+_LOOKED_AT_ONCE = 32
 _WRITTEN_AT_ONCE = 64 * _PACK.size
 _clock = time.perf_counter_ns
 
@@ -43,54 +41,55 @@ class Mark(NamedTuple):
 
 
 class _Origin(NamedTuple):
-    """An event of CUDA, and when it was by the clock of the script."""
+    """An event of CUDA, when it was by the clock of the script, and whether that is over surely."""
 
     event: Any
     at_ns: int
+    passed: bool
 
 
 class DeviceMarks:
-    """The marks of this process, from the moment at which it uses a GPU; a Watcher of its calls.
+    """The marks of this process, which its calls have from the moment at which it uses a GPU.
 
     Every method may be called from any thread.
     """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._of_thread = _OfThread()
         self._lock = threading.Lock()
         self.begin()
 
     def begin(self) -> None:
         """Begin with no marks, as a forked child must, which has no GPU."""
-        self._pending: deque[tuple[int, Time, Mark]] = deque()
+        self._pending: deque[tuple[int, int, Mark]] = deque()
         self._free: dict[int, list[Any]] = {}
+        self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
         self._origins: dict[int, _Origin] = {}
         self._sides: dict[int, Any] = {}
         self._file: Any = None
         self._passed = bytearray()
-        self._calls.on_gpu = False
+        self._calls.marks = None
 
     def look(self) -> bool:
         """Begin to mark where the process uses a GPU by now; whether it does."""
-        if self._calls.on_gpu:
+        if self._calls.marks:
             return True
         if not torch.cuda.is_initialized():
             return False
         with self._lock:
-            if not self._calls.on_gpu:
+            if not self._calls.marks:
                 self._file = self._calls.log.marks()
-                self._calls.on_gpu = True
-                if self not in self._calls.watchers:
-                    self._calls.watchers.append(self)  # which has calls come by Python, not by C
+                self._calls.marks = self
         return True
 
     def take(self) -> Mark | None:
         """Mark where this thread is on its stream; None without a GPU, or within a graph."""
         if not self.look() or torch.cuda.is_current_stream_capturing():
             return None
-        stream = torch.cuda.current_stream()
-        device = stream.device_index
+        device, number = compat.current_stream()
+        stream = self._streams.get((device, number))
+        if stream is None:
+            stream = self._streams[device, number] = torch.cuda.current_stream()
         if device not in self._origins:
             self._find_origin(device)
         free = self._free.setdefault(device, [])
@@ -102,58 +101,24 @@ class DeviceMarks:
             event.record(stream)
         except RuntimeError:  # a kernel failed, of which the script hears by a call of its own
             return None
-        return Mark(event, stream.cuda_stream, device)
+        return Mark(event, number, device)
 
-    def keep(self, number: int, time_of: Time, mark: Mark | None) -> None:
+    def keep(self, number: int, time_of: int, mark: Mark | None) -> None:
         """Write a mark down, once the GPU has passed it, as that of a time of an event."""
         if mark is not None:
             self._pending.append((number, time_of, mark))
-            self._drain()
-
-    def issued(
-        self,
-        operation: Operation,
-        group: Any,
-        arguments: Sequence[Any],
-        *,
-        peer: int,
-        asynchronous: bool,
-    ) -> None:
-        """A call begins."""
-        del operation, group, arguments, peer
-        self._of_thread.mark = self.take()
-        self._of_thread.waits = not asynchronous
-
-    def returned(self, work: Any) -> None:
-        """That call came back; a synchronous one is waited for next, unless it has no Work."""
-        event, at_once = self._calls.of_thread.event, self._of_thread.waits and work is None
-        self.keep(event, Time.ISSUED, self._of_thread.mark)
-        if at_once:
-            self.keep(event, Time.RETURNED, self.take())
-            self._of_thread.waits = False
-
-    def waiting(self, work: Any) -> None:
-        """A wait begins."""
-        del work
-        self._of_thread.wait = None if self._of_thread.waits else self.take()
-
-    def waited(self, event: int) -> None:
-        """The wait for the call of an event came back: the stream goes on once it is done."""
-        self.keep(event, Time.WAIT_BEGIN, self._of_thread.wait)
-        self.keep(event, Time.WAIT_END, self.take())
-        self._of_thread.waits = False
+            if len(self._pending) >= _LOOKED_AT_ONCE:
+                self._drain()
 
     def close(self) -> None:
         """Write down what the GPU passes within a moment; the rest is lost."""
-        if not self._calls.on_gpu:
+        if not self._calls.marks:
             return
         deadline = time.monotonic() + _LATE_AT_MOST_S
         while self._pending and time.monotonic() < deadline:
             self._drain()
             time.sleep(1e-3)
-        self._calls.on_gpu = False
-        with suppress(ValueError):
-            self._calls.watchers.remove(self)
+        self._calls.marks = None
         self._write()
         self._file.close()
 
@@ -172,16 +137,17 @@ class DeviceMarks:
             self._lock.release()
 
     def _passed_by(self, mark: Mark) -> bool:
-        return bool(mark.event.query() and self._origins[mark.device].event.query())
+        origin = self._origins[mark.device]
+        return bool(mark.event.query() and (origin.passed or origin.event.query()))
 
-    def _note(self, number: int, time_of: Time, mark: Mark) -> None:
+    def _note(self, number: int, time_of: int, mark: Mark) -> None:
         """Note when the GPU passed a mark."""
         origin = self._origins[mark.device]
         past_ns = round(1e6 * origin.event.elapsed_time(mark.event))
         at_ns = origin.at_ns + past_ns
         self._passed += _PACK.pack(number, time_of, mark.stream, at_ns)
         if past_ns > _ORIGIN_EVERY_NS and not self._find_origin(mark.device):
-            self._origins[mark.device] = _Origin(mark.event, at_ns)
+            self._origins[mark.device] = _Origin(mark.event, at_ns, passed=True)
         else:
             self._free[mark.device].append(mark.event)
 
@@ -204,15 +170,5 @@ class DeviceMarks:
         while not done and time.monotonic() < deadline:
             done = bool(event.query())
         if done or device not in self._origins:
-            self._origins[device] = _Origin(event, _clock())
+            self._origins[device] = _Origin(event, _clock(), passed=done)
         return done
-
-
-class _OfThread(threading.local):
-    """The marks of the call, and of the wait, that a thread is in."""
-
-    mark: Mark | None = None
-    wait: Mark | None = None
-
-    waits = False
-    """Whether that call is synchronous: its wait begins where it did."""

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from steptime.strategies import Strategy, Work
 from steptime.train.flat import FlatModel
-from steptime.train.layout import Slot
 from steptime.world.communicator import Communicator
 
 
@@ -40,7 +39,7 @@ class GradientSync:
             bucket = flat.layout.bucket_of(slot_of[name])
             self._slots_of_bucket[bucket] += 1
             parameter.register_post_accumulate_grad_hook(
-                partial(self._on_gradient, slot_of[name], bucket)
+                partial(self._on_gradient, flat.gradient_of(slot_of[name]), bucket)
             )
         if strategy.overlapped:
             name_of = {parameter: name for name, parameter in model.named_parameters()}
@@ -77,12 +76,12 @@ class GradientSync:
         for bucket in sorted(self._sharing):
             self._wait_for_share(bucket)
 
-    def _on_gradient(self, slot: Slot, bucket: int, parameter: Tensor) -> None:
+    def _on_gradient(self, total: Tensor, bucket: int, parameter: Tensor) -> None:
         assert parameter.grad is not None  # noqa: S101 - autograd calls this once it is there
         if self._first:
-            self._flat.gradient_of(slot).copy_(parameter.grad)
+            total.copy_(parameter.grad)
         else:
-            self._flat.gradient_of(slot).add_(parameter.grad)
+            total.add_(parameter.grad)
         parameter.grad = None
         self._missing[bucket] -= 1
         if self._last and self._strategy.overlapped:

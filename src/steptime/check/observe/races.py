@@ -133,9 +133,6 @@ class Races:
             del self._under_way[id(work)]
         self._accesses.attend()
 
-    def waited(self, event: int) -> None:
-        """Nothing more than that it began."""
-
     def attend(self) -> None:
         """Watch what the script does next, where backward has ended that."""
         self._accesses.attend()

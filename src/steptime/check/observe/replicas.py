@@ -90,9 +90,6 @@ class Replicas:
     def waiting(self, work: Any) -> None:
         """Nothing of a wait concerns replicas."""
 
-    def waited(self, event: int) -> None:
-        """Nothing more than that it began."""
-
     def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
         """Tell of models whose gradients were not reduced since the last step."""
         return once_made(arguments, options, lambda: self._made(optimizer))

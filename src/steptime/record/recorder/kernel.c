@@ -235,23 +235,49 @@ static PyObject *below(Kernel *self, PyObject *given) {
     return result;
 }
 
+/* Where a GPU is now, by ``marks``: a new reference, None where that or ``marks`` is None. */
+static PyObject *mark_taken(PyObject *marks) {
+    if (marks == Py_None) return Py_NewRef(Py_None);
+    return PyObject_CallMethodObjArgs(marks, names.take, NULL);
+}
+
+/* Keep it, unless it is None, as that of a time of an event. */
+static int mark_kept(PyObject *marks, int64_t event, int time, PyObject *mark) {
+    if (mark == Py_None) return 0;
+    PyObject *number = PyLong_FromLongLong(event), *which = PyLong_FromLong(time);
+    PyObject *kept = NULL;
+    if (number && which)
+        kept = PyObject_CallMethodObjArgs(marks, names.keep, number, which, mark, NULL);
+    Py_XDECREF(number);
+    Py_XDECREF(which);
+    Py_XDECREF(kept);
+    return kept ? 0 : -1;
+}
+
 static PyObject *recorded(Kernel *self, PyObject *given, PyObject *arguments) {
     int waits = 0;
     // torch leaves out trailing arguments that have their default, which is asynchronous.
     if (self->waits >= 0 && PyTuple_Size(arguments) > self->waits)
         waits = !PyObject_IsTrue(PyTuple_GetItem(arguments, self->waits));
-    int64_t event = begin(self, arguments, waits);
+    PyObject *marks = PyObject_GetAttr(self->calls, names.marks);
+    PyObject *mark = marks ? mark_taken(marks) : NULL;
+    int64_t event = mark ? begin(self, arguments, waits) : -1;
     PyObject *result = event < 0 ? NULL : below(self, given);
-    if (!result) return NULL;
     int64_t returned = now();
+    if (result && mark_kept(marks, event, ISSUED, mark)) Py_CLEAR(result);
+    int on_gpu = marks != Py_None;
+    Py_XDECREF(marks);
+    Py_XDECREF(mark);
+    if (!result) return NULL;
     int failed;
-    if (waits) {
+    if (waits && !on_gpu) {
         rows_waited_at_once(self->rows, event, returned, 0);
         failed = set_long(self->of_thread, names.at_once, event) ||
                  set_long(self->of_thread, names.returned, returned);
     } else {
-        PyObject *work = PyObject_CallMethod(self->calls, "went", "LLOi", (long long)event,
-                                             (long long)returned, result, self->number);
+        PyObject *work = PyObject_CallMethod(self->calls, "went", "LLOiO", (long long)event,
+                                             (long long)returned, result, self->number,
+                                             waits ? Py_True : Py_False);
         Py_XDECREF(work);
         failed = !work;
     }

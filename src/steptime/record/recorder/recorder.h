@@ -35,7 +35,7 @@ typedef struct {
 /* The names of attributes, each once. */
 #define NAMES                                                                                        \
     X(inside) X(waiting) X(work) X(at_once) X(returned) X(reduction) X(dtype) X(shape)               \
-    X(is_contiguous) X(data_ptr) X(co_filename) X(f_back)
+    X(is_contiguous) X(data_ptr) X(co_filename) X(f_back) X(marks) X(take) X(keep)
 
 extern struct names {
 #define X(name) PyObject *name;
@@ -43,7 +43,7 @@ extern struct names {
 #undef X
 } names;
 
-enum { CALL = 1, ASYNC = 1 }; /* as events.py has them */
+enum { CALL = 1, ASYNC = 1, ISSUED = 0 }; /* as events.py has them */
 
 extern PyType_Spec rows_spec, kernel_spec, wait_spec;
 

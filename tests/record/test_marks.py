@@ -1,0 +1,125 @@
+"""Where calls and waits are marked on a GPU: by any other marks, since this needs none of it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recorded import HANGS_AFTER_S
+from steptime.record.events import Time
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from steptime.record import c10d
+from steptime.record.calls import Calls
+from steptime.record.events import Log
+from steptime.world import compat
+
+class Marks:
+    def __init__(self):
+        self.taken, self.kept = 0, []
+    def take(self):
+        self.taken += 1
+        return self.taken
+    def keep(self, number, time_of, mark):
+        if mark is not None:
+            self.kept.append((number, time_of, mark))
+
+backend, calls_made, folder = sys.argv[1:]
+log = Log(Path(folder))
+calls = Calls(log)
+end = c10d.install(calls)
+if backend == "steptime":
+    import steptime.backend
+dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+one, group = torch.ones(1), dist.group.WORLD.group_name
+dist.all_reduce(one)  # of this nothing is marked: there is no GPU yet
+calls.marks = marks = Marks()
+exec(calls_made)
+calls.marks = None
+dist.all_reduce(one)
+end()
+calls.close()
+dist.destroy_process_group()
+print(json.dumps(marks.kept))
+"""
+
+OF_EACH_KIND = """
+dist.all_reduce(one)
+dist.all_reduce(one, async_op=True).wait()
+functional = torch.ops._c10d_functional
+functional.wait_tensor(functional.all_reduce(one, "sum", group))
+"""
+# As a synchronous call of NCCL has none.
+WITHOUT_WORK = """
+later = dist.all_gather_into_tensor(torch.ones(1), one, async_op=True)
+unbox, compat.Work.unbox = compat.Work.unbox, lambda boxed: None
+options = dist.AllreduceOptions()
+options.asyncOp = False
+dist.group.WORLD.allreduce([one], options)
+compat.Work.unbox = unbox
+later.wait()
+"""
+
+
+def _marked(kernel: str, backend: str, calls: str, folder: Path) -> list[tuple[int, int]]:
+    """Times of events, by their numbers; on gloo the second call has number 1."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, backend, calls, str(folder)],
+        env={**os.environ, "STEPTIME_KERNEL": kernel},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_AFTER_S,
+    )
+    assert done.returncode == 0, done.stderr
+    kept = json.loads(done.stdout)
+    assert [mark for *_, mark in kept] == list(range(1, 1 + len(kept)))
+    return [(number, time_of) for number, time_of, _ in kept]
+
+
+@pytest.mark.parametrize("kernel", ["c", "python"])
+class TestEveryKernel:
+    def test_marks_where_calls_and_waits_begin_and_where_the_stream_goes_on(
+        self, kernel: str, tmp_path: Path
+    ) -> None:
+        assert _marked(kernel, "gloo", OF_EACH_KIND, tmp_path) == [
+            (1, Time.ISSUED),
+            (1, Time.WAIT_BEGIN),
+            (1, Time.WAIT_END),
+            (2, Time.ISSUED),
+            (2, Time.WAIT_BEGIN),
+            (2, Time.WAIT_END),
+            (3, Time.ISSUED),
+            (4, Time.ISSUED),  # a wait for the tensor of 3
+            (4, Time.ENDED),
+        ]
+
+    def test_marks_the_end_of_a_call_that_has_no_work_and_takes_no_other_wait_for_its_own(
+        self, kernel: str, tmp_path: Path
+    ) -> None:
+        assert _marked(kernel, "gloo", WITHOUT_WORK, tmp_path) == [
+            (1, Time.ISSUED),
+            (2, Time.ISSUED),
+            (2, Time.RETURNED),
+            (1, Time.WAIT_BEGIN),
+            (1, Time.WAIT_END),
+        ]
+
+    def test_marks_the_calls_of_a_group_that_is_a_python_class(
+        self, kernel: str, tmp_path: Path
+    ) -> None:
+        # Whether its second call is done by the time it returns is by chance.
+        assert _marked(kernel, "steptime", OF_EACH_KIND, tmp_path)[:4] == [
+            (2, Time.ISSUED),
+            (2, Time.RETURNED),  # by then it is done
+            (3, Time.WAIT_BEGIN),  # and who waits for it all the same waits for no call
+            (3, Time.WAIT_END),
+        ]
