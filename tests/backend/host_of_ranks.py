@@ -1,7 +1,7 @@
 """One host of a test with several: a few ranks in a process namespace of their own.
 
-Run as ``python host_of_ranks.py FOLDER RANKS RANK...``; what ``backend.test_hosts.run`` writes on a
-rank, or its traceback, is then in ``FOLDER/rank.json``.
+Run as ``python host_of_ranks.py WORK FOLDER RANKS RANK...``; ``WORK`` is a function of
+``backend.test_hosts``. What it writes on a rank, or its traceback, is in ``FOLDER/rank.json``.
 """
 
 import json
@@ -14,10 +14,11 @@ from pathlib import Path
 
 
 def main() -> None:
-    folder, ranks, *mine = sys.argv[1:]
+    work, folder, ranks, *mine = sys.argv[1:]
     context = multiprocessing.get_context("spawn")
     processes = [
-        context.Process(target=_rank, args=(Path(folder), int(ranks), int(rank))) for rank in mine
+        context.Process(target=_rank, args=(work, Path(folder), int(ranks), int(rank)))
+        for rank in mine
     ]
     for process in processes:
         process.start()
@@ -25,7 +26,7 @@ def main() -> None:
         process.join()
 
 
-def _rank(folder: Path, ranks: int, rank: int) -> None:
+def _rank(work: str, folder: Path, ranks: int, rank: int) -> None:
     import torch
     import torch.distributed as dist
 
@@ -45,7 +46,7 @@ def _rank(folder: Path, ranks: int, rank: int) -> None:
             world_size=ranks,
             timeout=timedelta(seconds=300),
         )
-        test_hosts.run(write)
+        getattr(test_hosts, work)(write)
     except BaseException:
         write(traceback.format_exc())
     os._exit(0)

@@ -195,6 +195,7 @@ def _ddp_disagreement() -> list[str]:
 # Ranks that do not come
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_come_is_named_at_the_timeout(tmp_path: Path) -> None:
     found = on_ranks(2, _late, tmp_path)
     assert "rank 1" in found[0]

@@ -168,6 +168,7 @@ def _disagreements() -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_ranks_that_wait_for_each_other_are_told_of_the_deadlock(tmp_path: Path) -> None:
     recv = "rank {0} waits for rank {1} in recv of float32[3] from rank {1}, tag 0"
     send = "rank {0} waits for rank {1} in send of float32[1000000] to rank {1}, tag 0"

@@ -38,10 +38,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _on_hosts(folder: Path) -> dict[int, Any]:
-    """What each rank writes."""
+def _on_hosts(folder: Path, work: Callable[..., None]) -> dict[int, Any]:
+    """What each rank writes of some work."""
     script = Path(__file__).with_name("host_of_ranks.py")
-    arguments = [sys.executable, str(script), str(folder), "4"]
+    arguments = [sys.executable, str(script), work.__name__, str(folder), "4"]
     hosts = [
         subprocess.Popen([*_NAMESPACE, *arguments, *map(str, ranks)], env=os.environ)
         for ranks in HOSTS
@@ -58,7 +58,12 @@ def _on_hosts(folder: Path) -> dict[int, Any]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
-    return _on_hosts(tmp_path_factory.mktemp("hosts"))
+    return _on_hosts(tmp_path_factory.mktemp("hosts"), calls)
+
+
+@pytest.fixture(scope="module")
+def long_waits(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Any]:
+    return _on_hosts(tmp_path_factory.mktemp("hosts"), waits)
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -83,9 +88,10 @@ def test_every_rank_learns_of_a_disagreement_between_hosts_and_within(
         assert "disagree" in within
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place", "ranks"), [(0, 2), (1, 4)])
 def test_ranks_of_several_hosts_that_receive_first_are_told_of_the_deadlock(
-    answers: dict[int, Any], place: int, ranks: int
+    long_waits: dict[int, Any], place: int, ranks: int
 ) -> None:
     """One at least: whoever is the last to say for whom it waited finds the whole circle."""
     circle = "; ".join(
@@ -93,26 +99,28 @@ def test_ranks_of_several_hosts_that_receive_first_are_told_of_the_deadlock(
         f"{(r + 1) % ranks}, tag 0"
         for r in range(ranks)
     )
-    told = [answers[rank]["deadlocks"][place] for rank in range(ranks)]
+    told = [long_waits[rank]["deadlocks"][place] for rank in range(ranks)]
     assert f"deadlock, at the timeout of {SHORT_S:g} s: {circle}" in told
 
 
+@pytest.mark.slow
 def test_ranks_of_several_hosts_that_send_first_are_told_of_the_deadlock(
-    answers: dict[int, Any],
+    long_waits: dict[int, Any],
 ) -> None:
     circle = "; ".join(
         f"rank {r} waits for rank {1 - r} in send of float32[{LONG}] to rank {1 - r}, tag 0"
         for r in range(2)
     )
-    told = [answers[rank]["sent first"] for rank in range(2)]
+    told = [long_waits[rank]["sent first"] for rank in range(2)]
     assert f"deadlock, at the timeout of {SHORT_S:g} s: {circle}" in told
 
 
-def test_a_receiver_that_is_late_is_no_deadlock(answers: dict[int, Any]) -> None:
+@pytest.mark.slow
+def test_a_receiver_that_is_late_is_no_deadlock(long_waits: dict[int, Any]) -> None:
     """The other rank reads nothing because it computes, and sends nothing."""
     for rank in range(2):
-        assert "deadlock" not in answers[rank]["late"]
-    assert "reached the timeout" in answers[0]["late"]
+        assert "deadlock" not in long_waits[rank]["late"]
+    assert "reached the timeout" in long_waits[0]["late"]
 
 
 def test_a_killed_rank_is_named_on_every_host(answers: dict[int, Any]) -> None:
@@ -124,10 +132,15 @@ def test_a_killed_rank_is_named_on_every_host(answers: dict[int, Any]) -> None:
         assert seconds < 200  # and not the timeout's 300
 
 
-def run(write: Callable[[dict[str, Any]], None]) -> None:
-    """What every rank does; it writes its answers before one of them is killed."""
-    answers = parity() | {"disagreements": disagreements(), "deadlocks": deadlocks()}
-    answers |= {"sent first": send_first(), "late": late()}
+def waits(write: Callable[[dict[str, Any]], None]) -> None:
+    """What every rank waits for in vain, each time until a timeout."""
+    write({"deadlocks": deadlocks(), "sent first": send_first(), "late": late()})
+    dist.barrier()  # so that nobody who has left is missed
+
+
+def calls(write: Callable[[dict[str, Any]], None]) -> None:
+    """What every rank calls; it writes its answers before one of them is killed."""
+    answers = parity() | {"disagreements": disagreements()}
     write(answers)
     dist.barrier()
     if dist.get_rank() == 3:

@@ -102,6 +102,7 @@ def resumed(folder):
     return info.precision, len(same) > 8 and all(same)
 
 
+@pytest.mark.slow
 def test_precisions_on_two_ranks(tmp_path):
     for found in on_ranks(2, everything, tmp_path, tmp_path):
         reference = found["fp32"]
