@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 _HAS_TRITON = find_spec("triton") is not None
 _BLOCK, _WARPS = 1024, 8
@@ -29,7 +30,9 @@ def made_in_place(x: Tensor) -> bool:
     return x.is_cuda and x.dtype in (torch.bfloat16, torch.float32) and _HAS_TRITON
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # it would copy what is written in place
+# A compiler would copy what is written in place. torch.compiler.disable imports it, which takes a
+# second of every rank; this does so when it is called.
+@_disable_dynamo
 def mean_loss(x: Tensor, table: Tensor, targets: Tensor, real: int) -> Tensor:
     """Mean cross-entropy in nats, shape (), of ``x``, shape (N, C), against ``targets``, (N,).
 
