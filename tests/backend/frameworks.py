@@ -126,6 +126,35 @@ def fsdp2(folder: Path) -> list[torch.Tensor]:
     return losses + whole(model)
 
 
+def checkpoint_behind_the_training(folder: Path) -> list[torch.Tensor]:
+    """Saved while it goes on, in a group of its own; then from one rank to all that have shards."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import state_dict as states
+    from torch.distributed.fsdp import fully_shard
+
+    model = _model()
+    fully_shard(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = states.get_model_state_dict(model)
+    saved = dcp.async_save(
+        before, checkpoint_id=str(folder / "one"), process_group=dist.new_group()
+    )
+    losses = _train(model, optimizer)
+    saved.result()
+    options = states.StateDictOptions(full_state_dict=True, cpu_offload=True)
+    trained = states.get_model_state_dict(model, options=options)
+    dcp.load(before, checkpoint_id=str(folder / "one"))
+    states.set_model_state_dict(model, before)
+    first = states.get_model_state_dict(model, options=options)
+    assert not dist.get_rank() or not trained  # the others have none of it
+    options = states.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    states.set_model_state_dict(model, trained, options=options)
+    again = states.get_model_state_dict(
+        model, options=states.StateDictOptions(full_state_dict=True)
+    )
+    return [*losses, *first.values(), *again.values()]
+
+
 def dtensor(_: Path) -> list[torch.Tensor]:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -206,6 +235,7 @@ SCRIPTS: dict[str, Callable[[Path], list[torch.Tensor]]] = {
         ddp_join_uneven,
         zero_redundancy_optimizer,
         fsdp2,
+        checkpoint_behind_the_training,
         dtensor,
         tensor_parallel,
         functional_collectives,

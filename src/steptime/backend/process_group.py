@@ -76,6 +76,11 @@ class SteptimeGroup(compat.ProcessGroup):
 
     name = getBackendName
 
+    @property
+    def _device_types(self) -> list[torch.device]:
+        """On which devices tensors may lie, as the checkpoints of torch ask before they save."""
+        return [torch.device(kind) for kind in ("cpu", *(["cuda"] if compat.has_nccl() else []))]
+
     def setGroupName(self, name: str) -> None:  # noqa: N802
         """Set the group's name; torch calls this."""
         self._name = name
