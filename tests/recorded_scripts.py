@@ -129,6 +129,35 @@ for _ in range(3):
     optimizer.step()
 """
 
+OF_A_LIBRARY = """
+import os, sys, torch, torch.distributed as dist
+from datetime import timedelta
+
+class Nameless(dist.ProcessGroup):
+    def __init__(self, gloo):
+        super().__init__(gloo.rank(), gloo.size())
+        self.gloo = gloo
+    @property
+    def group_name(self):
+        raise ValueError("it has no name")
+    def size(self):
+        return self.gloo.size()
+    def allreduce(self, tensors, options=None):
+        return self.gloo.allreduce(tensors, dist.AllreduceOptions())
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+store = dist.FileStore(os.environ["STORE"], size)
+group = Nameless(dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=300)))
+weight = torch.ones(10, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(3):
+    (weight.square().sum() * (1 + rank)).backward()
+    group.allreduce([weight.grad]).wait()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+"""A group that torch did not make and does not know, and that has no name, as torchft has them."""
+
 FORKING = (
     START
     + """

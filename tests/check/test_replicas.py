@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from observed_scripts import findings_of, marked
+from recorded_scripts import OF_A_LIBRARY
 from steptime.check.finding import Finding, FindingKind
 
 TRAINING = """
@@ -167,6 +168,13 @@ def test_replicas_that_are_averaged_now_and_then_may_differ(tmp_path: Path, way:
 def test_replicas_that_are_never_averaged_drift(tmp_path: Path) -> None:
     (found,) = findings_of(tmp_path, AVERAGED.format(way="never"))
     assert (found.kind, marked(found)) == (FindingKind.DRIFT, {"step"})
+
+
+def test_a_group_that_torch_does_not_know_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STORE", str(tmp_path / "store"))
+    assert findings_of(tmp_path, OF_A_LIBRARY) == []
 
 
 def test_ranks_that_train_models_of_their_own_are_left_alone(tmp_path: Path) -> None:

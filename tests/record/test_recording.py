@@ -93,6 +93,16 @@ def test_a_group_that_is_a_python_class_is_recorded_as_any_other(tmp_path: Path)
     assert found["steptime"] == found["gloo"]
 
 
+def test_a_group_that_torch_does_not_know_is_recorded(tmp_path: Path) -> None:
+    environ = {"STORE": str(tmp_path / "store")}
+    done = record(tmp_path, scripts.OF_A_LIBRARY, environ=environ)
+    assert done.code == 0, done.err
+    for rank, log in enumerate(read_logs(tmp_path / "run")):
+        assert log.rank == rank
+        assert calls_of(log) == [("all_reduce", 40)] * 3
+        assert [group.ranks for group in log.groups.values()] == [(0, 1)]
+
+
 @pytest.mark.slow
 def test_a_call_is_placed_where_the_script_makes_it(tmp_path: Path) -> None:
     record(tmp_path, scripts.DDP, "0")
@@ -244,7 +254,7 @@ def test_a_script_with_nothing_distributed_says_so(tmp_path: Path) -> None:
     # A script may ask before it imports.
     done = record(tmp_path, asks + scripts.ALONE, words=[], start=run)
     assert done.code == 0, done.err
-    assert "no call of torch.distributed was made" in done.out
+    assert "No group of torch.distributed communicates anything" in done.out
     assert st.load(tmp_path / "run").record.script.calls == []
     assert len(read_logs(tmp_path / "run")[0].events) > 0
 

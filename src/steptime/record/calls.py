@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from weakref import ref
 
 import torch
@@ -17,6 +17,8 @@ from steptime.record.operations import FROM_ANY, OPERATIONS, Detail, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
 from steptime.world import compat
+
+T = TypeVar("T")
 
 _clock = time.perf_counter_ns
 _CALL = int(Kind.CALL)
@@ -306,23 +308,32 @@ class Calls:
         self._number_of_groups += 1
         number = self._number_of_groups
         self.groups[id(group)] = ref(group), number
-        try:
-            ranks = dist.get_process_group_ranks(group)
-        except (KeyError, ValueError, RuntimeError):
-            ranks = []
+        description = _answer(lambda: group.group_desc, "")
+        rank, size = _answer(group.rank, 0), _answer(group.size, 1)
         self.log.note(
             group=number,
-            name=group.group_name,
-            description="" if group.group_desc == "undefined" else group.group_desc,
-            ranks=ranks,
-            rank=group.rank(),
-            size=group.size(),
-            world_rank=dist.get_rank() if dist.is_initialized() else group.rank(),
-            world_size=dist.get_world_size() if dist.is_initialized() else group.size(),
-            backend=group.name(),
+            name=_answer(lambda: group.group_name, ""),
+            description="" if description == "undefined" else description,
+            ranks=compat.ranks_of(group),
+            rank=rank,
+            size=size,
+            world_rank=dist.get_rank() if dist.is_initialized() else rank,
+            world_size=dist.get_world_size() if dist.is_initialized() else size,
+            backend=_answer(group.name, ""),
             threads=torch.get_num_threads(),
         )
         return number
+
+
+def _answer(ask: Callable[[], T], otherwise: T) -> T:
+    """What a group says of itself, or something else where it raises.
+
+    One that torch does not know, or whose class is of Python, may have no name, as torchft's.
+    """
+    try:
+        return ask()
+    except Exception:
+        return otherwise
 
 
 def address(tensors: Sequence[torch.Tensor]) -> int:

@@ -101,6 +101,20 @@ def redispatch(namespace: str, name: str) -> Callable[..., Any]:
     return call
 
 
+def ranks_of(group: Any) -> tuple[int, ...]:
+    """The ranks of a group, by their numbers in the world; none where torch does not know it.
+
+    It knows those that its own functions made. A library may make others, as torchft does, without
+    any world: their own numbers are the ranks.
+    """
+    if not dist.is_initialized():
+        return tuple(range(group.size()))
+    try:
+        return tuple(dist.get_process_group_ranks(group))
+    except (KeyError, ValueError, RuntimeError):
+        return ()
+
+
 def current_stream() -> tuple[int, int]:
     """The GPU that this thread uses, and the address of its stream there; 0: the default one.
 

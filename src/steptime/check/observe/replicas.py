@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -74,7 +73,7 @@ class Replicas:
         self._reductions += 1
         self._reduced += sum(tensor.nbytes for tensor in tensors)
         if operation.kind == "all_reduce":
-            ranks = tuple(dist.get_process_group_ranks(group))
+            ranks = compat.ranks_of(group)
             if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
                 self._by_hand.clear()
                 self._vectors.clear()
@@ -178,7 +177,7 @@ class Replicas:
             wrapped = model.wrapped()
             if wrapped is None or _averages_later(wrapped):
                 continue
-            ranks = tuple(dist.get_process_group_ranks(wrapped.process_group))
+            ranks = compat.ranks_of(wrapped.process_group)
             of_model: list[tuple[str, torch.Tensor]] = [
                 (name, one)
                 for name, one in model.replicated()

@@ -16,7 +16,7 @@ from steptime.units import format_bytes, format_seconds
 _SHOWN = 8
 _PLACES, _MOST_PLACES = 2, 5
 
-_NO_CALL = "It communicates nothing: no call of torch.distributed was made."
+_NO_CALL = "No group of torch.distributed communicates anything; calls of its rpc are not seen."
 
 Row = tuple[str, str, str, str, str, str]
 
