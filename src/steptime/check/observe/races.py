@@ -12,6 +12,7 @@ import torch
 
 from steptime.check.observe.accesses import Accesses
 from steptime.check.observe.buffers import Span, read_and_written, span, spans
+from steptime.check.observe.contained import Contained, ContainedWatcher, caller
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.polls import Polls
 from steptime.record.calls import Calls
@@ -92,8 +93,9 @@ class Races:
     ) -> None:
         """Look at the memory of a call, and at that of those under way."""
         self._of_thread.last = None
-        frame = sys._getframe(2)
-        if not is_called_by_script(frame):
+        noting = caller()
+        frame = noting.f_back if noting else None
+        if frame is None or not is_called_by_script(frame):
             return
         at = site(self._log, frame)
         read, written = read_and_written(operation.kind, arguments, is_root=peer == group.rank())
@@ -231,21 +233,23 @@ def _is_coalesced(frame: FrameType | None) -> bool:
 
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     races = Races(log, Polls(log, calls))
-    calls.watchers.append(races)
+    contained = Contained("races")
+    watcher, attend = ContainedWatcher(contained, races), contained.of(races.attend)
+    calls.watchers.append(watcher)
     backward = torch.autograd.backward
 
     def attentive(*arguments: Any, **options: Any) -> Any:
         try:
             return backward(*arguments, **options)
         finally:
-            races.attend()
+            attend()
 
     torch.autograd.backward = attentive
     races.ask(compat.Work)
 
     def remove() -> None:
         races.end()
-        calls.watchers.remove(races)
+        calls.watchers.remove(watcher)
         torch.autograd.backward = backward
 
     return remove

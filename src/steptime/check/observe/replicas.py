@@ -14,6 +14,7 @@ from torch.optim.optimizer import (
 )
 
 from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.models import Model, Models
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
@@ -286,16 +287,18 @@ def _hash(tensor: torch.Tensor) -> int:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     models = Models(log)
     replicas = Replicas(log, models)
-    calls.watchers.append(replicas)
+    contained = Contained("replicas")
+    watcher = ContainedWatcher(contained, replicas)
+    calls.watchers.append(watcher)
     ends = [
         models.install(),
-        register_optimizer_step_pre_hook(replicas.before_step).remove,
-        register_optimizer_step_post_hook(replicas.after_step).remove,
+        register_optimizer_step_pre_hook(contained.of(replicas.before_step)).remove,
+        register_optimizer_step_post_hook(contained.of(replicas.after_step)).remove,
     ]
 
     def remove() -> None:
         replicas.end()
-        calls.watchers.remove(replicas)
+        calls.watchers.remove(watcher)
         for end in ends:
             end()
 

@@ -1,0 +1,41 @@
+"""What a check only observes with fails alone: the script goes on."""
+
+from pathlib import Path
+
+import pytest
+
+from forked import forked
+from recorded_scripts import OF_A_LIBRARY
+from steptime.check.observe.contained import Contained
+
+
+def test_a_look_that_fails_is_told_once_and_is_the_last(capsys: pytest.CaptureFixture[str]) -> None:
+    looked: list[int] = []
+
+    def look(at: int) -> int:
+        looked.append(at)
+        return 1 // at
+
+    contained = Contained("races")
+    first, other = contained.of(look), contained.of(looked.append)
+    assert first(1) == 1
+    assert first(0) is None
+    assert first(1) is None
+    other(2)
+    assert looked == [1, 0]
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "watches no races in this rank from here on" in told
+    assert "ZeroDivisionError" in told
+
+
+def test_a_script_whose_groups_no_observer_knows_goes_on(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    rankless = "    def rank(self):\n        raise RuntimeError('it has none')\n    def allreduce"
+    script.write_text(OF_A_LIBRARY.replace("    def allreduce", rankless))
+    command = ["check", "--ranks", "2", "--out", str(tmp_path / "run"), str(script)]
+    ended = forked(*command, folder=tmp_path, environ={"STORE": str(tmp_path / "store")})
+    assert ended.code == 0, ended.err
+    assert "Nothing was found." in ended.out
+    assert ended.err.count("watches no races") == 2
+    assert "it has none" in ended.err
