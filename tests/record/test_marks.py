@@ -11,6 +11,8 @@ import pytest
 from recorded import HANGS_AFTER_S
 from steptime.record.events import Time
 
+pytestmark = pytest.mark.parametrize("kernel", ["c", "python"])
+
 SCRIPT = """
 import json, sys
 from pathlib import Path
@@ -85,41 +87,41 @@ def _marked(kernel: str, backend: str, calls: str, folder: Path) -> list[tuple[i
     return [(number, time_of) for number, time_of, _ in kept]
 
 
-@pytest.mark.parametrize("kernel", ["c", "python"])
-class TestEveryKernel:
-    def test_marks_where_calls_and_waits_begin_and_where_the_stream_goes_on(
-        self, kernel: str, tmp_path: Path
-    ) -> None:
-        assert _marked(kernel, "gloo", OF_EACH_KIND, tmp_path) == [
-            (1, Time.ISSUED),
-            (1, Time.WAIT_BEGIN),
-            (1, Time.WAIT_END),
-            (2, Time.ISSUED),
-            (2, Time.WAIT_BEGIN),
-            (2, Time.WAIT_END),
-            (3, Time.ISSUED),
-            (4, Time.ISSUED),  # a wait for the tensor of 3
-            (4, Time.ENDED),
-        ]
+def test_a_mark_is_where_a_call_or_wait_begins_and_where_the_stream_goes_on(
+    kernel: str, tmp_path: Path
+) -> None:
+    assert _marked(kernel, "gloo", OF_EACH_KIND, tmp_path) == [
+        (1, Time.ISSUED),
+        (1, Time.WAIT_BEGIN),
+        (1, Time.WAIT_END),
+        (2, Time.ISSUED),
+        (2, Time.WAIT_BEGIN),
+        (2, Time.WAIT_END),
+        (3, Time.ISSUED),
+        (4, Time.ISSUED),  # a wait for the tensor of 3
+        (4, Time.ENDED),
+    ]
 
-    def test_marks_the_end_of_a_call_that_has_no_work_and_takes_no_other_wait_for_its_own(
-        self, kernel: str, tmp_path: Path
-    ) -> None:
-        assert _marked(kernel, "gloo", WITHOUT_WORK, tmp_path) == [
-            (1, Time.ISSUED),
-            (2, Time.ISSUED),
-            (2, Time.RETURNED),
-            (1, Time.WAIT_BEGIN),
-            (1, Time.WAIT_END),
-        ]
 
-    def test_marks_the_calls_of_a_group_that_is_a_python_class(
-        self, kernel: str, tmp_path: Path
-    ) -> None:
-        # Whether its second call is done by the time it returns is by chance.
-        assert _marked(kernel, "steptime", OF_EACH_KIND, tmp_path)[:4] == [
-            (2, Time.ISSUED),
-            (2, Time.RETURNED),  # by then it is done
-            (3, Time.WAIT_BEGIN),  # and who waits for it all the same waits for no call
-            (3, Time.WAIT_END),
-        ]
+def test_a_call_without_work_ends_as_it_returns_and_takes_no_other_wait_for_its_own(
+    kernel: str, tmp_path: Path
+) -> None:
+    assert _marked(kernel, "gloo", WITHOUT_WORK, tmp_path) == [
+        (1, Time.ISSUED),
+        (2, Time.ISSUED),
+        (2, Time.RETURNED),
+        (1, Time.WAIT_BEGIN),
+        (1, Time.WAIT_END),
+    ]
+
+
+def test_the_calls_of_a_group_that_is_a_python_class_are_marked(
+    kernel: str, tmp_path: Path
+) -> None:
+    # Whether its second call is done by the time it returns is by chance.
+    assert _marked(kernel, "steptime", OF_EACH_KIND, tmp_path)[:4] == [
+        (2, Time.ISSUED),
+        (2, Time.RETURNED),  # by then it is done
+        (3, Time.WAIT_BEGIN),  # and who waits for it all the same waits for no call
+        (3, Time.WAIT_END),
+    ]

@@ -1,14 +1,13 @@
 """What only observes must not fail in place of the script that it observes."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from types import FrameType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from steptime.record.calls import Watcher
-from steptime.record.operations import Operation
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,26 +57,6 @@ class ContainedWatcher:
     """A Watcher that is told of calls within ``contained``."""
 
     def __init__(self, contained: Contained, watcher: Watcher) -> None:
-        self._issued = contained.of(watcher.issued)
-        self._returned = contained.of(watcher.returned)
-        self._waiting = contained.of(watcher.waiting)
-
-    def issued(
-        self,
-        operation: Operation,
-        group: Any,
-        arguments: Sequence[Any],
-        *,
-        peer: int,
-        asynchronous: bool,
-    ) -> None:
-        """A call begins."""
-        self._issued(operation, group, arguments, peer=peer, asynchronous=asynchronous)
-
-    def returned(self, work: Any) -> None:
-        """It came back."""
-        self._returned(work)
-
-    def waiting(self, work: Any) -> None:
-        """The script is about to wait."""
-        self._waiting(work)
+        self.issued = contained.of(watcher.issued)
+        self.returned = contained.of(watcher.returned)
+        self.waiting = contained.of(watcher.waiting)
