@@ -145,7 +145,7 @@ def on_ranks(
         if options.ranks > (os.cpu_count() or 1):
             parser.error(f"MPI needs a core for each rank, and here are {os.cpu_count()}")
         return run_under_mpi(options.mpi, options.prefix, options.ranks)
-    return run_ranks([sys.executable, *sys.argv], options.ranks, threads=1)
+    return run_ranks(sys.argv, options.ranks, threads=1)
 
 
 def main() -> int:

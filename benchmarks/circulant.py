@@ -95,7 +95,7 @@ def main() -> int:
     computed(numbers)
     for p in numbers if options.measure else ():
         print(flush=True)
-        if code := run_ranks([sys.executable, *sys.argv], p, threads=1):
+        if code := run_ranks(sys.argv, p, threads=1):
             return code
     return 0
 

@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--strategy", default="overlapped_sharded")
     options = parser.parse_args()
     if detect(os.environ) is None:
-        return run_ranks([sys.executable, *sys.argv], options.ranks, threads=1)
+        return run_ranks(sys.argv, options.ranks, threads=1)
     rank(options.pairs, options.strategy)
     return 0
 

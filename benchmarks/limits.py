@@ -172,8 +172,8 @@ def main() -> int:
         library, source = Path(folder) / "fused.so", Path(__file__).with_name("fused.c")
         flags = ["-O3", "-march=native", "-shared", "-fPIC"]
         subprocess.run(["cc", *flags, "-o", library, source], check=True)
-        command = [sys.executable, *sys.argv, "--library", str(library)]
-        return run_ranks(command, options.ranks, threads=1)
+        program = [*sys.argv, "--library", str(library)]
+        return run_ranks(program, options.ranks, threads=1)
 
 
 if __name__ == "__main__":

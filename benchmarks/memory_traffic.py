@@ -112,7 +112,7 @@ def main() -> int:
     if detect(os.environ) is not None:
         rank(options.size, options.pairs)
         return 0
-    return run_ranks([sys.executable, *sys.argv], options.ranks, threads=1)
+    return run_ranks(sys.argv, options.ranks, threads=1)
 
 
 if __name__ == "__main__":

@@ -152,5 +152,4 @@ if __name__ == "__main__":
         rank(given.pairs, given.large)
         sys.exit()
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, *sys.argv]
-        sys.exit(run_ranks(command, 2, 1, {**os.environ, FOLDER: folder}))
+        sys.exit(run_ranks(sys.argv, 2, 1, {**os.environ, FOLDER: folder}))

@@ -99,7 +99,7 @@ def main() -> int:
                 "SAME_TRAINING_NAMES": ",".join(names),
                 "SAME_TRAINING_FOLDER": folder,
             }
-            run_ranks([sys.executable, sys.argv[0], *words], ranks, 1, environ)
+            run_ranks([sys.argv[0], *words], ranks, 1, environ)
 
         train(1, "fp32", ["replicated"])
         reference = dict(np.load(Path(folder) / "1-fp32-replicated.npz"))

@@ -164,7 +164,7 @@ def main() -> int:
     if detect(os.environ) is not None:
         rank(asked)
         return 0
-    return run_ranks([sys.executable, *sys.argv], asked.ranks, threads=1)
+    return run_ranks(sys.argv, asked.ranks, threads=1)
 
 
 if __name__ == "__main__":

@@ -132,20 +132,23 @@ def _be(words: Sequence[str], environ: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environ)
     encoding = environ.get("PYTHONIOENCODING", "utf-8")
+    sys.stdin = os.fdopen(0, encoding=encoding, closefd=False)
     sys.stdout = os.fdopen(1, "w", 1 if words[0] == "-u" else -1, encoding=encoding, closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", closefd=False)
     if environ.get("OMP_NUM_THREADS", "").isdecimal():  # torch has read its own by now
         torch.set_num_threads(int(environ["OMP_NUM_THREADS"]))
     sys.orig_argv = [sys.executable, *words]
-    first, *rest = words[1:] if words[0] == "-u" else words
-    sys.argv = rest if first == "-m" else [first, *rest]
-    here = Path.cwd() if first == "-m" else Path(first).resolve().parent
-    sys.path[:0] = [str(here), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
+    first, *rest = words[1:] if words[0] in ("-u", "-P") else words
+    sys.argv = {"-m": rest, "-c": [first, *rest[1:]]}.get(first, [first, *rest])
+    here = [] if first == "-c" else [Path.cwd() if first == "-m" else Path(first).resolve().parent]
+    sys.path[:0] = [*map(str, here), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     # A launcher that recorded itself would hand its recording on to its ranks.
     if VARIABLE in environ and rest[:1] != [TORCHRUN[1]]:
         start_from_environment()
     if first == "-m":
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+    elif first == "-c":
+        exec(rest[0], {"__name__": "__main__"})  # noqa: S102
     else:
         # It lives on while functions are called at the exit; runpy's would not.
         module = sys.modules["__main__"] = ModuleType("__main__")

@@ -134,6 +134,8 @@ OWN_READS = {
     "host_memory.py": "the kernel",
     "learn/source.py": "lessons that are shipped",
     "launch/function.py": "what its ranks left open",
+    "launch/fork_server.py": "what the launcher asks for, and the program that it names",
+    "launch/forks.py": "what its fork server tells",
     "launch/job.py": "what its ranks tell",
     "launch/mailbox.py": "what its ranks tell",
     "launch/mpi.py": "what its ranks print",

@@ -58,13 +58,13 @@ class Running:
 
     def pids(self) -> list[int]:
         """The processes that live of all that it started, itself included."""
-        return [pid for pid, _ in _processes(self.marker)]
+        return list(_processes(self.marker))
 
     def pid_of_rank(self, rank: int) -> int:
         """The process of a rank, once there is one."""
-        return within(
-            HANG_S, lambda: [p for p, env in _processes(self.marker) if f"RANK={rank}" in env]
-        )[0]
+        return within(HANG_S, lambda: [pid for pid in self.pids() if _name(pid) == f"rank {rank}"])[
+            0
+        ]
 
     def end(self, timeout: float = HANG_S) -> Ended:
         """Wait for its end, which must leave no process behind."""
@@ -151,13 +151,18 @@ def within(seconds: float, look: Callable[[], Any]) -> Any:
     return found
 
 
-def _processes(marker: str) -> Iterator[tuple[int, list[str]]]:
-    """Living processes (a zombie has no environment) with the marker, and their environment."""
+def _processes(marker: str) -> Iterator[int]:
+    """Living processes (a zombie has no environment) with the marker."""
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            environ = path.read_bytes().decode(errors="replace").split("\0")
-            if f"{MARKER}={marker}" in environ:
-                yield int(path.parent.name), environ
+            if f"{MARKER}={marker}" in path.read_bytes().decode(errors="replace").split("\0"):
+                yield int(path.parent.name)
+
+
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def _refuse(constant: str) -> None:

@@ -1,7 +1,9 @@
 """The own spawner, with real processes."""
 
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,38 +12,45 @@ from pathlib import Path
 import pytest
 
 from steptime.errors import SteptimeError, UsageError
-from steptime.launch import run_ranks
+from steptime.launch import TORCH, run_ranks
 
-WORKER = [sys.executable, str(Path(__file__).with_name("worker.py"))]
+WORKER = [str(Path(__file__).with_name("worker.py"))]
 HANG_S = 300  # less than the 600 for which some ranks sleep
 LAUNCH = """
 import sys
 from steptime.launch import run_ranks
-sys.exit(run_ranks(sys.argv[2:], int(sys.argv[1]), 1))
+sys.exit(run_ranks(sys.argv[2:], 2, 1, imports=[sys.argv[1]]))
+"""
+HANGS = """
+import os, sys, time
+from pathlib import Path
+Path("{file}.part").write_text(str(os.getpid()))
+os.rename("{file}.part", "{file}")
+time.sleep(600)
 """
 
 
-def run(role: str, *words: object, ranks: int = 2) -> int:
-    return run_ranks([*WORKER, role, *map(str, words)], ranks, threads=1)
+def run(role: str, *words: object, ranks: int = 2, imports: tuple[str, ...] = ()) -> int:
+    return run_ranks([*WORKER, role, *map(str, words)], ranks, threads=1, imports=imports)
 
 
 def test_ranks_get_the_contract_of_torchrun(capfd, monkeypatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert run_ranks([*WORKER, "print_environment"], 3, threads=2) == 0
+    assert run_ranks([*WORKER, "print_environment"], 3, threads=2, imports=()) == 0
     assert capfd.readouterr() == ("steptime 3 0 3 2 2\n\n", "")
 
 
 @pytest.mark.slow
 def test_ranks_train_and_leave_in_good_order(capfd) -> None:
-    assert run("train") == 0
+    assert run("train", imports=TORCH) == 0
     assert capfd.readouterr() == ("steptime rank 0 of 2\n", "")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ranks_leave_in_good_order_every_time(capfd) -> None:
-    assert [run("train") for _ in range(3)] == [0] * 3
+    assert [run("train", imports=TORCH) for _ in range(3)] == [0] * 3
     assert capfd.readouterr().err == ""
 
 
@@ -61,14 +70,14 @@ def test_a_rank_killed_in_a_collective_is_told_in_one_sentence(capfd) -> None:
     with pytest.raises(
         SteptimeError, match=r"^rank 1 was killed by SIGKILL: the kernel does so wh"
     ):
-        run("die_in_a_collective", ranks=3)
+        run("die_in_a_collective", ranks=3, imports=TORCH)
     assert capfd.readouterr() == ("", "")
 
 
 def test_the_error_that_a_rank_reports_is_raised_as_it_was(capfd) -> None:
     start = time.monotonic()
     with pytest.raises(UsageError, match=r"^rank 1 holds \w+ and gives up$"):
-        run("raise_with_a_collective_in_flight")
+        run("raise_with_a_collective_in_flight", imports=TORCH)
     assert time.monotonic() - start < HANG_S
     assert capfd.readouterr() == ("", "")
 
@@ -92,9 +101,61 @@ def test_ranks_that_print_much_are_not_held_up(capfd) -> None:
     assert capfd.readouterr() == ("0" * 1_000_000 + "\n", "")
 
 
-def test_a_command_that_cannot_be_started_is_one_sentence() -> None:
-    with pytest.raises(SteptimeError, match=r"^cannot start rank 0: .*No such file or directory"):
-        run_ranks(["/nonexistent/program"], 2, threads=1)
+def test_a_program_that_is_not_there_is_told_by_a_rank(capfd) -> None:
+    with pytest.raises(SteptimeError, match=r"^rank [01] ended with exit code 1$"):
+        run_ranks(["/nonexistent/program.py"], 2, threads=1, imports=())
+    assert "No such file or directory: '/nonexistent/program.py'" in capfd.readouterr().err
+
+
+def test_no_rank_can_be_started_where_no_file_can_be_opened() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket() as some:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (some.fileno() + 12, hard))
+    try:
+        with pytest.raises(SteptimeError, match=r"^cannot start ranks: .*Too many open files"):
+            run("greet", ranks=8)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_ranks_are_forks_of_a_process_that_has_imported_what_they_need(capfd) -> None:
+    assert run("print_imports", "wave", imports=("wave",), ranks=1) == 0
+    assert run("print_imports", "wave", ranks=1) == 0
+    assert capfd.readouterr() == ("rank 0 of 1 has wave\nrank 0 of 1 has no wave\n", "")
+
+
+def test_ranks_draw_numbers_of_their_own(tmp_path) -> None:
+    assert run("draw", tmp_path, ranks=3, imports=("random", "numpy.random")) == 0
+    drawn = [line for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
+    assert len(set(drawn)) == len(drawn) == 6
+
+
+def test_the_end_of_the_process_that_is_forked_ends_the_ranks(tmp_path) -> None:
+    launcher, pids = start_sleepers(tmp_path)
+    os.kill(parent(pids[0]), signal.SIGKILL)
+    _, errors = launcher.communicate(timeout=HANG_S)
+    assert launcher.returncode == 1
+    assert errors.endswith(
+        b"SteptimeError: the process of which ranks are forks was killed by SIGKILL: the kernel "
+        b"does so when memory runs out\n"
+    )
+    assert not any(lives(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_launcher_that_ends_before_there_are_ranks_leaves_nothing(
+    number, tmp_path, monkeypatch
+) -> None:
+    file = tmp_path / "server.pid"
+    (tmp_path / "hangs.py").write_text(HANGS.format(file=file))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    launcher = launch("hangs", "greet")
+    assert_within(HANG_S, file.exists)
+    server = int(file.read_text())
+    launcher.send_signal(number)
+    launcher.communicate(timeout=HANG_S)
+    assert launcher.returncode == (143 if number == signal.SIGTERM else -number)
+    assert_within(HANG_S, lambda: not lives(server))
 
 
 @pytest.mark.parametrize(
@@ -136,17 +197,27 @@ def test_ranks_do_not_outlive_a_launcher_killed_by_sigkill(tmp_path) -> None:
     assert_within(HANG_S, lambda: not any(lives(pid) for pid in pids))
 
 
-def start_sleepers(folder: Path, *prefix: str) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """A launcher in a process group of its own, and the process ids of its two ranks."""
-    launcher = subprocess.Popen(
-        [*prefix, sys.executable, "-c", LAUNCH, "2", *WORKER, "sleep", str(folder)],
+def launch(imports: str, *words: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    """A launcher of two ranks of the worker, in a process group of its own."""
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", LAUNCH, imports, *WORKER, *words],
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         process_group=0,
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
     )
+
+
+def start_sleepers(folder: Path, *prefix: str) -> tuple[subprocess.Popen[bytes], list[int]]:
+    """A launcher, and the process ids of its two ranks."""
+    launcher = launch("json", "sleep", str(folder), prefix=prefix)
     files = [folder / f"{rank}.pid" for rank in range(2)]
     assert_within(HANG_S, lambda: all(file.exists() and file.read_text() for file in files))
     return launcher, [int(file.read_text()) for file in files]
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def assert_within(seconds: float, condition) -> None:

@@ -52,6 +52,21 @@ def sleep(world: World) -> None:
     time.sleep(600)
 
 
+def print_imports(world: World) -> None:
+    has = "" if sys.argv[2] in sys.modules else "no "
+    name = Path("/proc/self/comm").read_text().strip()
+    print(f"{name} of {world.size} has {has}{sys.argv[2]}")
+
+
+def draw(world: World) -> None:
+    import random
+
+    import numpy as np
+
+    drawn = (random.random(), np.random.rand())  # noqa: S311
+    (Path(sys.argv[2]) / f"{world.rank}").write_text("\n".join(map(repr, drawn)))
+
+
 def die_in_a_collective(world: World) -> None:
     import torch
     import torch.distributed as dist
@@ -105,6 +120,8 @@ ROLES = {
         ignore_sigterm_while_rank_0_fails,
         print_much,
         sleep,
+        print_imports,
+        draw,
     )
 }
 

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
-import steptime
 from steptime.api.rank import Call, Raised
 from steptime.errors import SteptimeError, UsageError
 from steptime.launch.function import LateError, Outcome, call_on_ranks
+from steptime.launch.job import TORCH
 from steptime.limits import LIMITS, MOST_RANKS_HERE, check_within
 from steptime.pickles import packed
 from steptime.units import parse_seconds
@@ -22,7 +22,7 @@ T = TypeVar("T")
 Backend: TypeAlias = Literal["gloo", "nccl", "steptime", "none"]
 
 _BACKENDS = ("gloo", "nccl", "steptime", "none")
-_COMMAND = "from steptime.api.rank import main; main()"
+_RANK = ("-c", "from steptime.api.rank import main; main()")
 _INSIDE = "make or open it inside of the function, which runs in processes of its own"
 _MOST_FRAMES = 12
 
@@ -115,16 +115,13 @@ def _outcome(
     call: Call, worlds: Sequence[tuple[int, int]], timeout_s: float, variables: Mapping[str, str]
 ) -> Outcome:
     """What came of the call on the ranks, which print here meanwhile."""
-    ours = str(Path(steptime.__file__).parents[1])
-    known = [ours, *filter(None, [os.environ.get("PYTHONPATH")])]
     printer = _Printer()
     outcome = call_on_ranks(
-        [sys.executable, "-P", "-c", _COMMAND],
-        pickle.dumps(call),
-        worlds,
+        *(_RANK, pickle.dumps(call), worlds),
         timeout_s=timeout_s,
         prints=printer.take,
-        environ={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(known)},
+        environ={**os.environ, **variables},
+        imports=() if call.backend == "none" else TORCH,
     )
     printer.end()
     return outcome

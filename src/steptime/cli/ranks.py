@@ -55,17 +55,18 @@ def on_ranks(
     threads = options.threads or max(1, _cores() // (world.local_size if world else ranks))
     out = output.out or run_folder.default_path(verb, datetime.now())
     if world is None and ranks > 1:
-        from steptime.launch import run_mpi_ranks, run_ranks
+        from steptime.launch import TORCH, run_mpi_ranks, run_ranks
 
         check_within("--ranks", ranks, 1, MOST_RANKS_HERE)
         check(ranks)
-        command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
+        program = ["-m", "steptime", *sys.argv[1:]]
         if output.out is None:
-            command += ["--out", str(out)]
+            program += ["--out", str(out)]
         with run_folder.created(out):
             if options.backend == "mpi":
-                return run_mpi_ranks(command, ranks, threads)
-            return run_ranks(command, ranks, threads, stop_s=stop_s)
+                return run_mpi_ranks(program, ranks, threads)
+            imports = (*TORCH, f"steptime.cli.{verb}", "steptime.api.results")
+            return run_ranks(program, ranks, threads, imports=imports, stop_s=stop_s)
     _as_rank(verb, Place(world or SINGLE, threads, out), options, output, check, work)
     return 0
 

@@ -99,11 +99,11 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
         config = options.model.config(vocabulary=1)
         if not (output.quiet or output.json):
             say(f"{config.name}: {config.layers} layers of width {config.hidden}")
-        command = [sys.executable, "-m", "steptime", *sys.argv[1:]]
+        program = ["-m", "steptime", *sys.argv[1:]]
         if output.out is None:
-            command += ["--out", str(out)]
+            program += ["--out", str(out)]
         turns = in_turns(grid, options, ranks.backend)
-        if code := _start(command, grid, in_turns=turns):
+        if code := _start(program, grid, in_turns=turns):
             return code
         runs = {point: read_at(out, point) for point in grid.points}
         record = scaled(grid, options, ranks.backend, runs, turns=turns)
@@ -111,17 +111,17 @@ def _here(grid: "Grid", options: JobOptions, ranks: RankOptions, output: OutputO
     return 0
 
 
-def _start(command: list[str], grid: "Grid", *, in_turns: bool) -> int:
+def _start(program: list[str], grid: "Grid", *, in_turns: bool) -> int:
     """Run the ranks of all points, together in turns or one point after the other."""
     from steptime.api.scaling_here import baton_of
     from steptime.launch import run_ranks, run_worlds
 
     if not in_turns:
-        codes = (run_ranks(command, point.ranks, point.threads) for point in grid.points)
+        codes = (run_ranks(program, point.ranks, point.threads) for point in grid.points)
         return next((code for code in codes if code), 0)
     worlds = [(point.ranks, point.threads) for point in grid.points]
     with baton_of(grid) as variables:
-        return run_worlds(command, worlds, {**os.environ, **variables})
+        return run_worlds(program, worlds, {**os.environ, **variables})
 
 
 def _folder(output: OutputOptions) -> Path:

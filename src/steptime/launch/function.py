@@ -1,6 +1,6 @@
 """Calling a function on ranks of this host, from any thread, also inside a running event loop.
 
-The processes run a steptime command that reads the function from an unnamed file and writes its
+The processes run a program that reads the function from an unnamed file and writes its
 result to another, so nothing is left behind however this process ends.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from steptime.errors import SteptimeError
-from steptime.launch.job import Failure, Job
+from steptime.launch.job import TORCH, Failure, Job
 from steptime.launch.process import Rank
 
 FUNCTION_VARIABLE = "STEPTIME_FUNCTION"
@@ -123,21 +123,22 @@ class _Call:
 
 
 def call_on_ranks(
-    command: Sequence[str],
+    program: Sequence[str],
     function: bytes,
     worlds: Sequence[tuple[int, int]],
     *,
     timeout_s: float,
     prints: Callable[[int, bytes], None],
     environ: Mapping[str, str] = os.environ,
+    imports: Sequence[str] = TORCH,
 ) -> Outcome:
-    """Run ``command`` as worlds at once, each of so many ranks of so many threads.
+    """Run ``program`` as worlds at once, each of so many ranks of so many threads.
 
-    Each rank calls ``function`` once. What they print is given to ``prints`` in the calling thread,
-    with the number of the rank, of several worlds numbered through. All
-    ranks end with the first that fails, with this process, when not all have returned
-    ``timeout_s`` seconds after all began, and when an exception such as KeyboardInterrupt ends the
-    wait in this thread; none runs any more when this returns or raises.
+    ``program`` and ``imports``: as ``Job.start`` has them. Each rank calls ``function`` once. What
+    they print is given to ``prints`` in the calling thread, with the number of the rank, of several
+    worlds numbered through. All ranks end with the first that fails, with this process, when not
+    all have returned ``timeout_s`` seconds after all began, and when an exception such as
+    KeyboardInterrupt ends the wait in this thread; none runs any more when this returns or raises.
     """
     ranks = sum(count for count, _ in worlds)
     call = _Call(ranks, timeout_s)
@@ -153,7 +154,7 @@ def call_on_ranks(
 
         def start(job: Job) -> None:
             for count, threads in worlds:
-                job.start(command, count, threads, environ, files)
+                job.start(program, count, threads, environ, files, imports)
 
         def run() -> None:
             try:

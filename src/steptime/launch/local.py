@@ -1,4 +1,4 @@
-"""Running a command as ranks on this host, which all end when one fails or the user stops them."""
+"""Running a program as ranks on this host, which all end when one fails or the user stops them."""
 
 import asyncio
 import os
@@ -7,31 +7,37 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from steptime.launch.job import Job
+from steptime.launch.job import TORCH, Job
 from steptime.launch.process import stops
 
 
 def run_ranks(
-    command: Sequence[str],
+    program: Sequence[str],
     ranks: int,
     threads: int,
     environ: Mapping[str, str] = os.environ,
+    *,
+    imports: Sequence[str] = TORCH,
     stop_s: float | None = None,
 ) -> int:
-    """Run ``command`` as ``ranks`` processes of ``threads`` threads, under torchrun's contract.
+    """Run ``program`` as ``ranks`` processes of ``threads`` threads, under torchrun's contract.
 
     As ``run_worlds`` does with one world.
     """
-    return run_worlds(command, [(ranks, threads)], environ, stop_s)
+    return run_worlds(program, [(ranks, threads)], environ, imports=imports, stop_s=stop_s)
 
 
 def run_worlds(
-    command: Sequence[str],
+    program: Sequence[str],
     worlds: Sequence[tuple[int, int]],
     environ: Mapping[str, str],
+    *,
+    imports: Sequence[str] = TORCH,
     stop_s: float | None = None,
 ) -> int:
-    """Run ``command`` as several worlds at once, each of so many ranks of so many threads.
+    """Run ``program`` as several worlds at once, each of so many ranks of so many threads.
+
+    ``program`` and ``imports``: as ``Job.start`` has them.
 
     Rank 0 of each has this process's stdout and stderr. The output of the others is withheld; its
     end is shown when such a rank fails without a report. All ranks end with the first that fails,
@@ -45,13 +51,14 @@ def run_worlds(
     ``stop_s``: how long ranks that keep their work when SIGTERM comes have to do so; what they then
     report is raised. Another signal to this process ends them at once, as every one does without.
     """
-    return asyncio.run(_run(command, worlds, environ, stop_s))
+    return asyncio.run(_run(program, worlds, environ, imports, stop_s))
 
 
 async def _run(
-    command: Sequence[str],
+    program: Sequence[str],
     worlds: Sequence[tuple[int, int]],
     environ: Mapping[str, str],
+    imports: Sequence[str],
     stop_s: float | None,
 ) -> int:
     job = Job()
@@ -64,7 +71,7 @@ async def _run(
     for number in stops():
         asyncio.get_running_loop().add_signal_handler(number, stop, number)
     for ranks, threads in worlds:
-        job.start(command, ranks, threads, environ)
+        job.start(program, ranks, threads, environ, imports=imports)
     await job.trouble.wait()
     if stop_s is not None and stopped_by == [signal.SIGTERM]:
         job.trouble.clear()

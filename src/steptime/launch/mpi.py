@@ -22,12 +22,13 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where shm_open(3) puts it
 
 
 def run_mpi_ranks(
-    command: Sequence[str], ranks: int, threads: int, environ: Mapping[str, str] = os.environ
+    program: Sequence[str], ranks: int, threads: int, environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Run ``command`` as ``ranks`` processes of ``threads`` threads under mpiexec.
+    """Run ``program`` as ``ranks`` processes of ``threads`` threads under mpiexec.
 
-    The mpiexec is the one beside this Python, as pip installs it, or the first on the PATH. All
-    ranks end with the first that fails, and with this process, whatever ends it.
+    ``program``: what follows ``python`` on a command line. The mpiexec is the one beside this
+    Python, as pip installs it, or the first on the PATH. All ranks end with the first that fails,
+    and with this process, whatever ends it.
 
     Returns 0 when all ranks ended with 0, or 128 plus the number of the signal that stopped them.
     Raises the error that a failing rank reported, SteptimeError that says how one died, and
@@ -44,7 +45,7 @@ def run_mpi_ranks(
             variables["COLUMNS"] = str(shutil.get_terminal_size().columns)
         with make_mailbox(Path(folder), ranks) as ended:
             process = subprocess.Popen(
-                [find_mpiexec(), "-n", str(ranks), *command],
+                [find_mpiexec(), "-n", str(ranks), sys.executable, *program],
                 env={**environ, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -3,11 +3,11 @@
 import os
 import signal
 import socket
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import IO
 
+from steptime.launch.forks import Fork
 from steptime.world.environment import LAUNCHER_VARIABLE, LISTENER_VARIABLE
 
 _PIPE_BYTES = 1 << 16
@@ -26,18 +26,20 @@ def stops() -> list[signal.Signals]:
 
 @dataclass(eq=False)
 class Rank:
-    """A started rank, with the launcher's ends of its two pipes."""
+    """A rank that has been asked for, with the launcher's ends of what joins them."""
 
     number: int
     index: int
     """Its place among all ranks of the job, which may be of several worlds."""
 
-    process: subprocess.Popen[bytes]
     channel: socket.socket
     """Carries the rank's report; when it closes the rank knows that the launcher is gone."""
 
-    end: int
-    """A file descriptor that is readable once the process has ended (pidfd_open(2))."""
+    output: int | None
+    """A descriptor to read from what it prints; None where it prints where the launcher prints."""
+
+    process: int | None = None
+    """Its pidfd, once it runs."""
 
     failed: bool = False
     returned: bool = False
@@ -53,14 +55,11 @@ class Rank:
             return None
 
     def read_output(self) -> bytes | None:
-        """New output from the rank's pipe; None where there is none yet, empty when it is closed.
-
-        A rank may have no such pipe: then it prints where the launcher prints.
-        """
-        if self.process.stdout is None:
+        """New output from its pipe; None where there is none yet, empty when it is closed."""
+        if self.output is None:
             return None
         try:
-            output = os.read(self.process.stdout.fileno(), _PIPE_BYTES)
+            output = os.read(self.output, _PIPE_BYTES)
         except BlockingIOError:
             return None
         self.tail = (self.tail + output)[-_TAIL_BYTES:]
@@ -71,61 +70,63 @@ class Rank:
         lines = self.tail.decode(errors="replace").splitlines()[-_TAIL_LINES:]
         return "".join(f"rank {self.number}: {line}\n" for line in lines)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to it, if it runs."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.process, number)
+
     @property
-    def pipes(self) -> list[socket.socket | IO[bytes]]:
+    def pipes(self) -> list[int]:
         """The launcher's ends."""
-        return [self.channel, *filter(None, [self.process.stdout])]
+        return [self.channel.fileno(), *([] if self.output is None else [self.output])]
 
     def close(self) -> None:
         """Close the launcher's ends of a rank that has ended."""
-        os.close(self.end)
-        for pipe in self.pipes:
-            pipe.close()
+        self.channel.close()
+        for file in (self.output, self.process):
+            if file is not None:
+                os.close(file)
 
 
-def start_rank(
-    command: Sequence[str],
+def make_rank(
     number: int,
     index: int,
-    environ: Mapping[str, str],
     listener: socket.socket,
     files: Mapping[str, int],
+    given: ExitStack,
     *,
     piped: bool,
-) -> Rank:
-    """Start ``command`` as rank ``number`` in the world of ``environ``; rank 0 gets ``listener``.
+) -> tuple[Rank, Fork]:
+    """Rank ``number`` as the launcher sees it, and its process to be; rank 0 gets ``listener``.
 
-    ``index``: its place among all ranks of the job.
-    ``files``: more descriptors that it inherits, by the variables that name them. ``piped``: its
-    output goes to the launcher. Raises OSError when it cannot be started.
+    ``index``: its place among all ranks of the job. ``files``: more descriptors that it inherits,
+    by the variables that name them. ``given``: closes here, at its end, what only the process is to
+    have. ``piped``: its output goes to the launcher. Raises OSError.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    given.enter_context(theirs)
     ours.setblocking(False)
-    variables = {"RANK": number, "LOCAL_RANK": number, LAUNCHER_VARIABLE: theirs.fileno()}
-    variables |= files
-    inherited = [theirs.fileno(), *files.values()]
+    rank = Rank(number=number, index=index, channel=ours, output=None)
+    output = None
+    if piped:
+        try:
+            rank.output, output = os.pipe()
+        except OSError:
+            ours.close()
+            raise
+        given.callback(os.close, output)
+        os.set_blocking(rank.output, False)
+    inherited = {LAUNCHER_VARIABLE: theirs.fileno(), **files}
     if number == 0:
-        variables[LISTENER_VARIABLE] = listener.fileno()
-        inherited.append(listener.fileno())
-    try:
-        process = subprocess.Popen(
-            command,
-            env={**environ, **{name: str(value) for name, value in variables.items()}},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE if piped else None,
-            stderr=subprocess.STDOUT if piped else None,
-            pass_fds=inherited,
-            bufsize=0,
-        )
-    except OSError:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
-    if process.stdout:
-        os.set_blocking(process.stdout.fileno(), False)
-    end = os.pidfd_open(process.pid)
-    return Rank(number=number, index=index, process=process, channel=ours, end=end)
+        inherited[LISTENER_VARIABLE] = listener.fileno()
+    variables = {"RANK": number, "LOCAL_RANK": number, **inherited}
+    fork = Fork(
+        variables={name: str(value) for name, value in variables.items()},
+        files=tuple(inherited.values()),
+        output=output,
+    )
+    return rank, fork
 
 
 def world_environment(
