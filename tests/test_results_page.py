@@ -40,7 +40,10 @@ def test_the_index_names_every_page_of_results():
 def test_blocks_are_chosen_by_a_word_of_page_heading_or_command():
     assert listed("--only", "SIMULATE_RING") == ["$ python benchmarks/simulate_ring.py"]
     assert "$ python benchmarks/simulate_gpt3.py" in listed("--only", "the simulator")
-    assert listed("--only", "house") == ["$ python benchmarks/pinned.py against 94eb923 || true"]
+    assert listed("--only", "house") == [
+        "$ python benchmarks/pinned.py against 94eb923 || true",
+        "$ python benchmarks/start_of_ranks.py",
+    ]
 
 
 def test_the_benchmarks_that_the_page_names_are_there():

@@ -1,6 +1,6 @@
 """Sentences of findings: what a rank calls, where, and which ranks are meant."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from steptime.check.calls import MESSAGES, Call
@@ -49,6 +49,26 @@ def called(call: Call) -> str:
     if call.polls and not call.waited and call.polls.site:
         polled = f", which it polls{at(on_rank(call.rank, call.polls.site))}"
     return f"{call.kind}{of}{to}{at(call.place)}{polled}"
+
+
+def group_named(call: Call) -> str:
+    """The group of a call by its name, and by its ranks where torch but numbered it."""
+    ranks = f" of the {ranks_named(call.key[1])}" if call.group.isdecimal() else ""
+    return f"the group {call.group!r}{ranks}"
+
+
+def waiting_in(calls: Iterable[Call], why: str = "") -> str:
+    """Who waits, and ``why``, in what: ``ranks 0 and 2 wait for it in barrier at train.py:12``."""
+    found: dict[str, list[int]] = {}
+    for call in calls:
+        found.setdefault(called(call), []).append(call.rank)
+    return listed([f"{do(ranks, 'waits')}{why} in {what}" for what, ranks in found.items()])
+
+
+def listed(parts: Iterable[str]) -> str:
+    """What a sentence lists, each once: ``a, b and c``."""
+    *others, last = dict.fromkeys(parts)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def do(ranks: Sequence[int], verb: str) -> str:

@@ -6,6 +6,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.steps import RankSteps, median_of_steps, places, step_length, steps_of
+from steptime.check.words import listed
 from steptime.record.events import Kind
 
 _LEAST_PART = 0.2
@@ -25,12 +26,13 @@ def _data_loading(job: Job) -> Iterator[Finding]:
     if late:
         part = max(_loading(one) for one in late) / step_length(ranks)
         sites = [site for one in late for spans in one.spans(Kind.DATA) for *_, site in spans]
-        where = " and ".join(str(site) for site in dict.fromkeys(sites) if site.file)
+        known = [str(site) for site in sites if site.file]
+        where = listed(known) if known else "the DataLoader"
         yield Finding(
             kind=FindingKind.SLOW,
             ranks=[one.log.rank for one in late],
             places=places(late, sites),
-            what=f"each step waits for its batch at {where or 'the DataLoader'}, for {part:.0%} of "
+            what=f"each step waits for its batch at {where}, for {part:.0%} of "
             f"its time: the loader cannot keep up",
             mend="let workers load ahead: DataLoader(…, num_workers=…, prefetch_factor=…), or make "
             "what a sample takes cheaper, as by preparing it once before the training",

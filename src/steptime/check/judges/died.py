@@ -7,7 +7,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.standing import Standing, lost_contact, waits_for
-from steptime.check.words import called, do, places_of, raised
+from steptime.check.words import called, places_of, raised, waiting_in
 
 _GIVE_UP = (signal.SIGABRT, signal.SIGTERM)
 
@@ -45,7 +45,7 @@ def _finding(job: Job, one: Standing, waiting: list[int]) -> Finding:
     others = ""
     calls = [job.standings[rank].within[-1] for rank in waiting]
     if waiting:
-        others = f"; {do(waiting, 'waits')} for it in {called(calls[0])}"
+        others = f"; {waiting_in(calls, ' for it')}"
     return Finding(
         kind=FindingKind.DIED,
         ranks=[one.rank],

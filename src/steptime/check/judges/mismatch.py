@@ -9,7 +9,7 @@ from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.parting import parting, parting_told
 from steptime.check.threads import between_threads
-from steptime.check.words import called, do, places_of
+from steptime.check.words import called, do, group_named, places_of
 
 _MENDS = {
     "kind": "Let every rank of the group call the same collectives in the same order: take what "
@@ -35,7 +35,7 @@ def mismatch(job: Job) -> Iterator[Finding]:
     if found is None:
         return
     first = next(iter(found.parts.values()))
-    which = f"call {first.number} of the group {first.group!r}"
+    which = f"call {first.number} of {group_named(first)}"
     if first.group == SETTING_UP:
         which = f"call {first.number} that sets up groups"
     elif first.key[2]:

@@ -1,6 +1,6 @@
 """Missing: a rank that has ended, or gone on, without a call in which others wait for it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from steptime.check.calls import MESSAGES, Call
 from steptime.check.finding import Finding, FindingKind
@@ -8,7 +8,7 @@ from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.parting import parting, parting_told
 from steptime.check.standing import waits_for
-from steptime.check.words import called, do, places_of, ranks_named
+from steptime.check.words import called, do, group_named, places_of, ranks_named, waiting_in
 
 
 def missing(job: Job) -> Iterator[Finding]:
@@ -38,7 +38,7 @@ def missing(job: Job) -> Iterator[Finding]:
         ranks=absent,
         places=places_of([*(pair or ()), *waited.values(), *last]),
         what=(
-            f"{_waiting(waited)} for {ranks_named(absent)}, which ended without "
+            f"{waiting_in(waited.values())} for {ranks_named(absent)}, which ended without "
             f"{_part(first, absent)}"
             f"{_counts(job, first, absent[0])}{_last(last)}{parting_told(pair)}"
         ),
@@ -71,21 +71,13 @@ def _part(call: Call, absent: Sequence[int]) -> str:
     return "its part" if len(absent) == 1 else "their part"
 
 
-def _waiting(waited: Mapping[int, Call]) -> str:
-    """Who waits in what: one call, or of messages each rank's own."""
-    found: dict[str, list[int]] = {}
-    for rank, call in waited.items():
-        found.setdefault(called(call), []).append(rank)
-    return " and ".join(f"{do(ranks, 'waits')} in {what}" for what, ranks in found.items())
-
-
 def _counts(job: Job, call: Call, absent: int) -> str:
     """Which of several calls it is; nothing of the only one."""
     if call.from_any:
         return ""
     made = len(job.calls.of_key[call.key].get(absent, ()))
     if call.kind not in MESSAGES:
-        where = f"calls in the group {call.group!r}"
+        where = f"calls in {group_named(call)}"
         return f": it is number {call.number}, and rank {absent} made {made} {where}"
     way = f"message {call.number} from rank {call.key[2][0]} to rank {call.key[2][1]}"
     return f": rank {call.rank} is in {way}, and rank {absent} made {made} of these"
