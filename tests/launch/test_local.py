@@ -16,6 +16,16 @@ from steptime.launch import TORCH, run_ranks
 
 WORKER = [str(Path(__file__).with_name("worker.py"))]
 HANG_S = 300  # less than the 600 for which some ranks sleep
+NO_SECOND_FORK = """
+import os
+fork, made = os.fork, []
+def limited():
+    if made:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    made.append(True)
+    return fork()
+os.fork = limited
+"""
 LAUNCH = """
 import sys
 from steptime.launch import run_ranks
@@ -116,6 +126,15 @@ def test_no_rank_can_be_started_where_no_file_can_be_opened() -> None:
             run("greet", ranks=8)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_rank_for_which_there_is_no_process_ends_the_others(tmp_path, monkeypatch) -> None:
+    (tmp_path / "limited.py").write_text(NO_SECOND_FORK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    others = children()
+    with pytest.raises(SteptimeError, match=r"^cannot start rank 1: \[Errno 11\] Resource temp"):
+        run("sleep", tmp_path, imports=("limited",))
+    assert children() <= others
 
 
 def test_ranks_are_forks_of_a_process_that_has_imported_what_they_need(capfd) -> None:

@@ -68,7 +68,9 @@ def _ending_with_launcher(channel: socket.socket) -> Iterator[None]:
     flags = fcntl.fcntl(channel, fcntl.F_GETFL)
     fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if select.select([channel], [], [], 0)[0]:
+    ends = select.poll()
+    ends.register(channel, select.POLLIN)
+    if ends.poll(0):
         sys.exit(1)  # it had ended before
     yield
     fcntl.fcntl(channel, fcntl.F_SETFL, flags)

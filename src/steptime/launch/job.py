@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import select
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -180,8 +179,7 @@ class Job:
         left = [rank for rank in world if rank in self.running]
         for rank in left:
             rank.send(signal.SIGKILL)
-            if rank.process is not None:
-                select.select([rank.process], [], [], _GRACE_S)
+            rank.wait(_GRACE_S)
             self._drop(rank)
         if left:
             error = SteptimeError(f"the process of which ranks are forks {_how(code)}")

@@ -1,6 +1,7 @@
 """Rank: one rank as a process of this host: its environment, its output, its report."""
 
 import os
+import select
 import signal
 import socket
 from collections.abc import Mapping
@@ -75,6 +76,13 @@ class Rank:
         if self.process is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.process, number)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, if it runs, but no longer than that."""
+        if self.process is not None:
+            ends = select.poll()
+            ends.register(self.process, select.POLLIN)
+            ends.poll(seconds * 1e3)
 
     @property
     def pipes(self) -> list[int]:
