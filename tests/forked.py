@@ -13,7 +13,6 @@ import atexit
 import gc
 import multiprocessing
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -24,13 +23,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NoReturn
 
 import torch
 
 from cli.command import HANG_S, NOT_INHERITED, Ended, within
 from ranks import FORKED
+from steptime.launch.fork_server import arguments_of, run_program
 from steptime.record.start import VARIABLE, start_from_environment
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
@@ -138,22 +137,15 @@ def _be(words: Sequence[str], environ: Mapping[str, str]) -> None:
     if environ.get("OMP_NUM_THREADS", "").isdecimal():  # torch has read its own by now
         torch.set_num_threads(int(environ["OMP_NUM_THREADS"]))
     sys.orig_argv = [sys.executable, *words]
-    first, *rest = words[1:] if words[0] in ("-u", "-P") else words
-    sys.argv = {"-m": rest, "-c": [first, *rest[1:]]}.get(first, [first, *rest])
-    here = [] if first == "-c" else [Path.cwd() if first == "-m" else Path(first).resolve().parent]
-    sys.path[:0] = [*map(str, here), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
+    program = words[1:] if words[0] in ("-u", "-P") else words
+    sys.argv = arguments_of(program)
+    sys.path[:0] = filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))
+    if program[0] == "-m":
+        sys.path.insert(0, str(Path.cwd()))
     # A launcher that recorded itself would hand its recording on to its ranks.
-    if VARIABLE in environ and rest[:1] != [TORCHRUN[1]]:
+    if VARIABLE in environ and tuple(program[:2]) != TORCHRUN[:2]:
         start_from_environment()
-    if first == "-m":
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    elif first == "-c":
-        exec(rest[0], {"__name__": "__main__"})  # noqa: S102
-    else:
-        # It lives on while functions are called at the exit; runpy's would not.
-        module = sys.modules["__main__"] = ModuleType("__main__")
-        module.__file__ = first
-        exec(compile(Path(first).read_bytes(), first, "exec"), vars(module))  # noqa: S102
+    run_program(program)
 
 
 def _run(program: Callable[[], None]) -> NoReturn:

@@ -13,6 +13,7 @@ import pytest
 
 from steptime.errors import SteptimeError, UsageError
 from steptime.launch import TORCH, run_ranks
+from steptime.record.read import read_logs
 
 WORKER = [str(Path(__file__).with_name("worker.py"))]
 HANG_S = 300  # less than the 600 for which some ranks sleep
@@ -147,6 +148,18 @@ def test_ranks_draw_numbers_of_their_own(tmp_path) -> None:
     assert run("draw", tmp_path, ranks=3, imports=("random", "numpy.random")) == 0
     drawn = [line for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
     assert len(set(drawn)) == len(drawn) == 6
+
+
+def test_each_rank_is_recorded_as_what_it_runs_and_its_fork_server_is_not(
+    tmp_path, monkeypatch, capfd
+) -> None:
+    monkeypatch.setenv("STEPTIME_RECORD", str(tmp_path))
+    assert run("add", imports=TORCH) == 0
+    assert capfd.readouterr() == ("steptime rank 0 of 2\n", "")
+    logs = read_logs(tmp_path)
+    assert [(log.rank, log.command) for log in logs] == [
+        (rank, (*WORKER, "add")) for rank in (0, 1)
+    ]
 
 
 def test_the_end_of_the_process_that_is_forked_ends_the_ranks(tmp_path) -> None:

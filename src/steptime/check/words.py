@@ -6,6 +6,7 @@ from math import prod
 from steptime.check.calls import MESSAGES, Call
 from steptime.check.finding import CallSite, on_rank
 from steptime.record.read import line_named
+from steptime.words import listed
 
 _LONGEST = 200  # characters of what an exception says
 
@@ -17,7 +18,7 @@ def ranks_named(ranks: Sequence[int]) -> str:
         return f"rank {found[0]}"
     if len(found) > 2 and found[-1] - found[0] == len(found) - 1:
         return f"ranks {found[0]}-{found[-1]}"
-    return f"ranks {', '.join(map(str, found[:-1]))} and {found[-1]}"
+    return f"ranks {listed([*map(str, found)])}"
 
 
 def at(place: CallSite | None) -> str:
@@ -63,12 +64,6 @@ def waiting_in(calls: Iterable[Call], why: str = "") -> str:
     for call in calls:
         found.setdefault(called(call), []).append(call.rank)
     return listed([f"{do(ranks, 'waits')}{why} in {what}" for what, ranks in found.items()])
-
-
-def listed(parts: Iterable[str]) -> str:
-    """What a sentence lists, each once: ``a, b and c``."""
-    *others, last = dict.fromkeys(parts)
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def do(ranks: Sequence[int], verb: str) -> str:

@@ -20,15 +20,14 @@ import signal
 import socket
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from steptime.launch.forks import RECORD_VARIABLE
+from steptime.launch.forks import RECORD_VARIABLE, Fork
 
 _LEFT_TO_LAUNCHER = (signal.SIGTERM, signal.SIGHUP)
 """Signals that a terminal or a scheduler may send to all processes of a job at once."""
@@ -48,13 +47,15 @@ def main() -> None:
                     import_module(name)
         gc.collect()
         gc.freeze()  # a rank that collects then leaves alone, and shares, what was there before it
-        rank, children = _fork_all(channel, job["ranks"])
-        if rank is None:
+        fork, children = _fork_all(channel, [Fork(**one) for one in job["forks"]])
+        if fork is None:
             _close(job["files"])
             _watch(channel, children)
             os._exit(0)
-    _become(rank, job)
-    _run(job["program"])
+    os.environ.update(job["variables"])
+    sys.argv = arguments_of(job["program"])
+    _become(fork, job["files"])
+    run_program(job["program"])
 
 
 @contextmanager
@@ -77,15 +78,15 @@ def _ending_with_launcher(channel: socket.socket) -> Iterator[None]:
 
 
 def _fork_all(
-    channel: socket.socket, ranks: Sequence[Mapping[str, Any]]
-) -> tuple[Mapping[str, Any] | None, dict[int, tuple[int, int]]]:
-    """Fork once for each rank: returns in each what it is, and here the children by their pidfds.
+    channel: socket.socket, forks: Sequence[Fork]
+) -> tuple[Fork | None, dict[int, tuple[int, int]]]:
+    """Fork once for each: returns in each what it is, and here the children by their pidfds.
 
     Of each child there is its process id and its place among the ranks.
     """
     children: dict[int, tuple[int, int]] = {}
     before = {number: signal.signal(number, signal.SIG_IGN) for number in _LEFT_TO_LAUNCHER}
-    for place, rank in enumerate(ranks):
+    for place, fork in enumerate(forks):
         try:
             with warnings.catch_warnings():
                 # Python warns of threads, which a fork has not. Here there are none but those of
@@ -99,7 +100,7 @@ def _fork_all(
             for number, handler in before.items():
                 signal.signal(number, handler)
             _close(children)
-            return rank, {}
+            return fork, {}
         process = os.pidfd_open(child)
         children[process] = child, place
         _tell(channel, place, files=[process])
@@ -133,12 +134,12 @@ def _tell(channel: socket.socket, place: int, files: Sequence[int] = (), **more:
         socket.send_fds(channel, [json.dumps({"place": place, **more}).encode()], files)
 
 
-def _become(rank: Mapping[str, Any], job: Mapping[str, Any]) -> None:
-    """Have the variables, the output and the files of a rank, and no other's."""
-    os.environ.update(job["variables"] | rank["variables"])
-    if rank["output"] is not None:
-        _print_to(rank["output"])
-    _close(set(job["files"]) - set(rank["files"]))
+def _become(fork: Fork, files: Sequence[int]) -> None:
+    """Have the variables, the output and of all files those of a rank, and no other's."""
+    os.environ.update(fork.variables)
+    if fork.output is not None:
+        _print_to(fork.output)
+    _close(set(files) - set(fork.files))
     # What top and ps call it. They show the fork server's command and variables.
     Path("/proc/self/comm").write_text(f"rank {os.environ['RANK']}")
     if "numpy.random" in sys.modules:  # Python itself does so with what `random` holds
@@ -164,20 +165,24 @@ def _print_to(output: int) -> None:
         setattr(sys, name, stream)
 
 
-def _run(program: Sequence[str]) -> None:
+def arguments_of(program: Sequence[str]) -> list[str]:
+    """sys.argv of what would follow ``python`` on a command line."""
+    kind, *rest = program
+    return {"-m": rest, "-c": [kind, *rest[1:]]}.get(kind, [kind, *rest])
+
+
+def run_program(program: Sequence[str]) -> None:
     """Run what would follow ``python`` on a command line: -c CODE, -m MODULE … or SCRIPT …."""
     kind, *rest = program
     if kind == "-m":
-        sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         return
     # It lives as long as the process, for what is called at its exit; runpy's would not.
     module = sys.modules["__main__"] = ModuleType("__main__")
-    sys.argv = list(program)
     if kind == "-c":
-        source, name = rest[0], "<string>"
+        source, name = rest[0].encode(), "<string>"
     else:
-        source, name = Path(kind).read_text(), kind
+        source, name = Path(kind).read_bytes(), kind
         module.__file__ = name
-        sys.path.insert(0, str(Path(name).parent))
+        sys.path.insert(0, str(Path(name).resolve().parent))
     exec(compile(source, name, "exec"), vars(module))  # noqa: S102

@@ -30,7 +30,7 @@ class Fork:
     """
 
     variables: Mapping[str, str]
-    files: tuple[int, ...]
+    files: Sequence[int]
     output: int | None
 
 
@@ -73,7 +73,7 @@ class ForkServer:
             "imports": imports,
             "variables": dict(environ.items() - kept.items()),
             "files": files,
-            "ranks": [asdict(fork) for fork in forks],
+            "forks": [asdict(fork) for fork in forks],
         }
         words = [str(theirs.fileno()), str(Path(steptime.__file__).parents[1])]
         try:

@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from steptime.errors import SteptimeError
 from steptime.launch.job import TORCH, Failure, Job
 from steptime.launch.process import Rank
+from steptime.words import listed
 
 FUNCTION_VARIABLE = "STEPTIME_FUNCTION"
 """Set for each rank: the descriptor of the file with the pickled function."""
@@ -154,7 +155,7 @@ def call_on_ranks(
 
         def start(job: Job) -> None:
             for count, threads in worlds:
-                job.start(program, count, threads, environ, files, imports)
+                job.start(program, count, threads, environ, files, imports=imports)
 
         def run() -> None:
             try:
@@ -183,10 +184,7 @@ def file_of(descriptor: int) -> Path:
 
 def ranks_named(ranks: set[int]) -> str:
     """Some ranks in words: ``rank 2``, or ``ranks 0, 1 and 3``."""
-    names = [str(rank) for rank in sorted(ranks)]
-    if len(names) == 1:
-        return f"rank {names[0]}"
-    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+    return f"rank{'s' * (len(ranks) > 1)} {listed([*map(str, sorted(ranks))])}"
 
 
 @contextmanager

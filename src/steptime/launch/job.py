@@ -71,7 +71,8 @@ class Job:
         threads: int,
         environ: Mapping[str, str],
         files: Callable[[int], Mapping[str, int]] = lambda _: {},
-        imports: Sequence[str] = TORCH,
+        *,
+        imports: Sequence[str],
     ) -> None:
         """Start a world of ranks; a rank that cannot be started counts as a failure of it.
 

@@ -131,7 +131,7 @@ def make_rank(
     variables = {"RANK": number, "LOCAL_RANK": number, **inherited}
     fork = Fork(
         variables={name: str(value) for name, value in variables.items()},
-        files=tuple(inherited.values()),
+        files=[*inherited.values()],
         output=output,
     )
     return rank, fork

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from steptime.report.standing import listed
 from steptime.report.template import write_html
+from steptime.words import listed
 
 _Run = Mapping[str, Any]
 
@@ -38,7 +38,7 @@ def _headline(run: _Run) -> str:
         return "Nothing was found"
     told = [f"{one['kind'].capitalize()}: {_ranks(one)}" for one in found[:2]]
     more = f", and {len(found) - 2} more" if len(found) > 2 else ""
-    return f"{listed(told)}{more}" if len(told) > 1 else f"{told[0]}{more}"
+    return f"{listed(told)}{more}"
 
 
 def _doubt(run: _Run) -> str:

@@ -1,6 +1,6 @@
 """How strategies stand to each other: who won, who is level, and what to doubt of it, in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from steptime.report.about import place
 from steptime.runs.record import RunRecord
 from steptime.units import format_seconds
+from steptime.words import listed
 
 _FELT = 0.05
 """Of the cores: what other processes may take before it is told."""
@@ -87,8 +88,3 @@ def circumstances(run: RunRecord) -> Iterator[str]:
             f"The same model’s compute took {format_seconds(least)} under {quick} and "
             f"{format_seconds(most)} under {slow}: something shared its cores."
         )
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

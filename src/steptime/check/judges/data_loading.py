@@ -6,8 +6,8 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.steps import RankSteps, median_of_steps, places, step_length, steps_of
-from steptime.check.words import listed
 from steptime.record.events import Kind
+from steptime.words import listed
 
 _LEAST_PART = 0.2
 """Of a step: toys load in a tenth of it, and no loader takes nothing."""
@@ -26,14 +26,14 @@ def _data_loading(job: Job) -> Iterator[Finding]:
     if late:
         part = max(_loading(one) for one in late) / step_length(ranks)
         sites = [site for one in late for spans in one.spans(Kind.DATA) for *_, site in spans]
-        known = [str(site) for site in sites if site.file]
+        known = [*dict.fromkeys(str(site) for site in sites if site.file)]
         where = listed(known) if known else "the DataLoader"
         yield Finding(
             kind=FindingKind.SLOW,
             ranks=[one.log.rank for one in late],
             places=places(late, sites),
-            what=f"each step waits for its batch at {where}, for {part:.0%} of "
-            f"its time: the loader cannot keep up",
+            what=f"each step waits for its batch at {where}, for {part:.0%} of its "
+            "time: the loader cannot keep up",
             mend="let workers load ahead: DataLoader(…, num_workers=…, prefetch_factor=…), or make "
             "what a sample takes cheaper, as by preparing it once before the training",
             gain=part,

@@ -7,7 +7,8 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.standing import waits_for
-from steptime.check.words import called, do, group_named, listed, places_of, ranks_named
+from steptime.check.words import called, do, group_named, places_of, ranks_named
+from steptime.words import listed
 
 
 def deadlock(job: Job) -> Iterator[Finding]:
@@ -135,7 +136,7 @@ def _named(job: Job, calls: Sequence[Call]) -> tuple[str, str]:
             "not in, too.",
         )
     if not kinds & set(MESSAGES) and len({call.key for call in calls}) > 1:
-        groups = listed(group_named(call) for call in calls)
+        groups = listed([*dict.fromkeys(map(group_named, calls))])
         return (
             f"{ranks} use {groups} in different orders",
             "Call the collectives of several groups in the same order on every rank.",

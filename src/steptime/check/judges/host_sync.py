@@ -14,7 +14,7 @@ from steptime.check.steps import (
     step_length,
     steps_of,
 )
-from steptime.check.words import listed
+from steptime.words import listed
 
 _SCALAR_BYTES = 1024
 _SCALARS_ALONE = 0.2
@@ -38,12 +38,12 @@ def _host_sync(job: Job) -> Iterator[Finding]:
     barrier = any(call.kind == "barrier" and call.site in sites for call in found)
     told = gain >= (LEAST_GAIN if barrier else _SCALARS_ALONE)
     if sites and told and (barrier or step_length(ranks) >= _LONG_NS):
-        kinds = listed(call.kind for call in found if call.site in sites)
+        kinds = listed([*dict.fromkeys(call.kind for call in found if call.site in sites)])
         yield Finding(
             kind=FindingKind.SLOW,
             ranks=[one.log.rank for one in ranks],
             places=places(ranks, sites),
-            what=f"every step waits for all ranks in {kinds} at {listed(map(str, sites))}, "
+            what=f"every step waits for all ranks in {kinds} at {listed([*map(str, sites)])}, "
             "which moves next to nothing",
             mend="leave barriers out, for collectives wait for one another without them; keep "
             "losses on the device and sum them up once in many steps",

@@ -7,7 +7,8 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.pulse import LostHost
-from steptime.check.words import called, do, places_of, ranks_named
+from steptime.check.words import places_of, ranks_named, waiting_in
+from steptime.words import listed
 
 _WAITS_S = 1.0
 _MOST_NAMES = 3
@@ -43,7 +44,7 @@ def _finding(one: LostHost, ranks: Sequence[int], calls: Sequence[Call]) -> Find
         what=(
             f"{host} with {ranks_named(ranks)} answers no more: {_hosts(one.others)} heard "
             f"nothing of it for {one.silent_s:.1f} s{own}; "
-            f"{do([call.rank for call in calls], 'waits')} for it in {called(calls[0])}"
+            f"{waiting_in(calls, ' for it')}"
         ),
         mend=f"See whether {one.host} runs, and whether the others reach it; torchrun with "
         "--max-restarts starts the ranks again once it does.",
@@ -52,11 +53,9 @@ def _finding(one: LostHost, ranks: Sequence[int], calls: Sequence[Call]) -> Find
 
 
 def _hosts(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return names[0]
     if len(names) > _MOST_NAMES:
         return f"{names[0]} and {len(names) - 1} others"
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return listed(names)
 
 
 JUDGE = Judge(lost, while_running=True)

@@ -14,6 +14,7 @@ from steptime.report.collective.picture import busy_ports, phases
 from steptime.report.collective.schedule_timeline import ScheduleTimeline, told
 from steptime.report.template import html_page
 from steptime.units import format_seconds
+from steptime.words import listed
 
 MAX_RANKS = 64
 _MAX_NUMBERS = 250_000  # in the rounds of a page, about a MB
@@ -53,12 +54,8 @@ def _headline(shown: Sequence[Panel]) -> str:
     on = f"on {ranks} {'rank' if ranks == 1 else 'ranks'}"
     kinds = {one.schedule.collective.name for one in shown}
     if len(shown) == 1 or len(kinds) > 1:
-        return f"{_listed([one.title for one in shown])} {on}"
-    return f"{kinds.pop()} {on}: {_listed([one.schedule.algorithm for one in shown])}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{listed([one.title for one in shown])} {on}"
+    return f"{kinds.pop()} {on}: {listed([one.schedule.algorithm for one in shown])}"
 
 
 def _panel(shown: Panel, sizes: Sequence[int]) -> dict[str, Any]:
