@@ -76,8 +76,11 @@ def slurm() -> list[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores, where memory is for them: tests wait for times and others."""
-    return max(1, min(len(os.sched_getaffinity(0)) + 2, available_bytes() // (3 << 30)))
+    """One more than there are cores, where memory is for them: tests wait for times and others.
+
+    Each collects all tests and imports what they use, so that more of them end no sooner.
+    """
+    return max(1, min(len(os.sched_getaffinity(0)) + 1, available_bytes() // (3 << 30)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

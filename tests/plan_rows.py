@@ -1,9 +1,11 @@
 """Files of measured rows for tests."""
 
 import csv
+from functools import cache
 from pathlib import Path
 
 from steptime.plan.rows import COLUMNS, Row, read_rows
+from steptime.plan.validate import Validation, validate
 
 PLAIN = {
     "source": "somebody's table",
@@ -30,6 +32,12 @@ PLAIN = {
     "step_s": "8.0",
 }
 """A row that can be predicted; columns that are not there are empty."""
+
+
+@cache
+def shipped() -> Validation:
+    """The shipped rows, predicted once for all tests of a process."""
+    return validate()
 
 
 def write_rows(path: Path, *changes: dict[str, str], columns: tuple[str, ...] = COLUMNS) -> Path:

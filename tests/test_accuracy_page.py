@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.plan.validate import validate
+from plan_rows import shipped
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -18,7 +18,7 @@ HELD_OUT = "held out"  # takes minutes
 
 @pytest.fixture(scope="module")
 def blocks():
-    return accuracy.blocks_of(validate())
+    return accuracy.blocks_of(shipped())
 
 
 def shown(page: str, name: str) -> str:
@@ -43,7 +43,7 @@ def test_the_worst_rows_are_twenty_and_in_order(blocks):
 
 
 def test_every_row_is_in_one_group_of_each_table():
-    found = validate()
+    found = shipped()
     timed = [one for one in found.judged if one.row.step_s]
     for key in (accuracy.source, accuracy.device, accuracy.gpus, accuracy.size):
         assert sum(map(len, accuracy.grouped(timed, key).values())) == len(timed)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,11 @@ def modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for path, name in names.items()}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -35,7 +41,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     long = {
         f"{path.relative_to(SOURCE)} {one.name}"
         for path in FILES
-        for one in functions(ast.parse(path.read_text(encoding="utf-8")))
+        for one in functions(parsed(path))
         if one.end_lineno is not None and one.end_lineno - one.lineno + 1 > LONGEST
     }
     assert long == set()
@@ -44,7 +50,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
 def imported(path: Path, known: dict[str, Path]) -> set[str]:
     """What a module imports of ours, itself or in its functions; not what only hints need."""
     found = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     hints = [
         node
         for block in tree.body
@@ -180,9 +186,5 @@ def reads(tree: ast.AST) -> bool:
 
 
 def test_files_from_elsewhere_are_read_by_the_one_reader() -> None:
-    found = {
-        str(path.relative_to(SOURCE))
-        for path in FILES
-        if reads(ast.parse(path.read_text(encoding="utf-8")))
-    }
+    found = {str(path.relative_to(SOURCE)) for path in FILES if reads(parsed(path))}
     assert found - {"files.py"} == OWN_READS.keys()

@@ -27,16 +27,14 @@ _FORKS = ("-W", "ignore:This process")  # Python from 3.12 on warns who has thre
 _PERMITTED = subprocess.run([*_TINY_SHM, "true"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prefix",
     [
         (),
         pytest.param(
             _TINY_SHM,
-            marks=[
-                pytest.mark.slow,
-                pytest.mark.skipif(not _PERMITTED, reason="no mount is permitted here"),
-            ],
+            marks=pytest.mark.skipif(not _PERMITTED, reason="no mount is permitted here"),
         ),
     ],
     ids=["as it is", "with 64 KiB of /dev/shm"],

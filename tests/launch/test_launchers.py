@@ -45,9 +45,9 @@ def greetings(launcher: str, size: int) -> list[str]:
     return [f"{launcher} rank {rank} of {size}" for rank in range(size)]
 
 
-def test_torchrun() -> None:
-    code, lines, _ = run(TORCHRUN, "--nproc-per-node=2", WORKER[1], "train")
-    assert (code, lines) == (0, greetings("torchrun", 2))
+def test_torchrun(tmp_path: Path) -> None:
+    ended = forked_python(*FORKED_BY_TORCHRUN, WORKER[1], "train", folder=tmp_path)
+    assert (ended.code, sorted(ended.out.splitlines())) == (0, greetings("torchrun", 2))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from plan_rows import shipped
 from steptime.predict.expected import errors_of, nearest, shipped_steps
 
 STEP = {
@@ -71,9 +72,9 @@ def test_a_step_does_not_vouch_for_itself():
 
 
 def test_steps_that_ship_are_those_of_the_measured_rows():
-    from steptime.plan.validate import step_with_error, validate
+    from steptime.plan.validate import step_with_error
 
-    timed = [one for one in validate().judged if one.row.step_s]
+    timed = [one for one in shipped().judged if one.row.step_s]
     kept = shipped_steps()
     assert len(kept) == len(timed)
     for one, judged in zip(kept, timed, strict=True):
@@ -84,9 +85,7 @@ def test_steps_that_ship_are_those_of_the_measured_rows():
 
 
 def test_four_in_five_shipped_steps_are_off_by_no_more_than_was_to_be_expected():
-    from steptime.plan.validate import validate
-
-    timed = [one for one in validate().judged if one.row.step_s]
+    timed = [one for one in shipped().judged if one.row.step_s]
     known = [(abs(one.error or 0), one.expected.most) for one in timed if one.expected]
     assert len(known) > 0.9 * len(timed)
     assert np.mean([off <= most for off, most in known]) > 0.7
