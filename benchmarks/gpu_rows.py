@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_rows.py
 
-Given is the kind of the GPU alone: of the predictions nothing was fitted to these steps. Of each
-model and batch one step of ``steptime train`` is timed, in bf16 and compiled, the median of blocks
-of steps; and the most memory that its tensors took stands beside the model's, as computed.
+Given is the kind of the GPU alone. How long the host takes to launch a block was fitted to the
+first of these steps, of the other predictions nothing. Of each model and batch one step of
+``steptime train`` is timed, in bf16 and compiled, the median of blocks of steps; and the most
+memory that its tensors took stands beside the model's, as computed.
 """
 
 import gc
@@ -37,7 +38,13 @@ def predicted(case: Case, cluster: str) -> tuple[float, float]:
     """Milliseconds and GB of a step."""
     strategy, rows, row = "overlapped_sharded", case.rows, case.context
     run = st.simulate(
-        case.config, st.cluster(cluster), ranks=1, batch=rows, tokens=row, strategy=strategy
+        case.config,
+        st.cluster(cluster),
+        ranks=1,
+        batch=rows,
+        tokens=row,
+        strategy=strategy,
+        software="steptime",
     )
     memory = memory_of_replica(
         case.config, strategy, ranks=1, rows=rows, row=row, dtype="bf16", reduce_dtype="fp32"

@@ -93,20 +93,27 @@ def test_software_changes_how_long_ops_take_and_nothing_else() -> None:
 
 
 def test_of_calls_that_run_behind_products_the_rest_is_waited_for() -> None:
-    before, after = programs("nemo", tensor=4, sequence_parallel=False)
-    hidden = software_named("nemo").tensor_overlap
-    assert 0 < hidden < 1
-    shares = [
-        (one.group, b.nbytes / one.nbytes)
-        for one, b in zip(before, after, strict=True)
-        if isinstance(one, Collective)
-    ]
-    assert {group for group, _ in shares} > {("tensor",)}
-    for group, share in shares:
-        if group == ("tensor",):
-            assert share == pytest.approx(1 - hidden, rel=1e-3)
-        else:
-            assert share == 1
+    before, driven_ops = programs("nemo", tensor=4, sequence_parallel=False)
+    part = software_named("nemo").tensor_overlap
+    assert 0 < part < 1
+    hidden = [one for one in driven_ops if one.stream.endswith("behind computing")]
+    after = [one for one in driven_ops if one not in hidden]
+    of_tensor = [one.nbytes for one in before if getattr(one, "group", ()) == ("tensor",)]
+    assert [one.nbytes for one in hidden] == pytest.approx([part * n for n in of_tensor], rel=1e-3)
+    for one, b in zip(before, after, strict=True):
+        assert [driven_ops[n].name for n in b.after] == [before[n].name for n in one.after]
+        if isinstance(one, Collective):
+            waited = 1 - part if one.group == ("tensor",) else 1
+            assert b.nbytes == pytest.approx(waited * one.nbytes, rel=1e-3)
+
+
+def test_a_hidden_part_begins_with_the_computing_that_its_call_follows() -> None:
+    _, ops = programs("nemo", tensor=4, sequence_parallel=False)
+    for place, op in enumerate(ops):
+        if op.stream.endswith("behind computing"):
+            before = [one for one in ops[:place] if isinstance(one, Compute)][-1]
+            assert op.after == before.after
+            assert ops[place + 1].name == op.name
 
 
 def test_what_backward_gathers_again_is_waited_for_twice() -> None:

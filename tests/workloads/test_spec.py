@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from steptime.cluster import Cluster
 from steptime.cluster.files import cluster_named, parse_cluster
 from steptime.errors import UsageError
+from steptime.predict.driven import driven_step
 from steptime.program import Compute, Op, Program
 from steptime.replay.options import ProxyOptions
 from steptime.replay.workload import Proxy, proxy_of
@@ -92,6 +93,7 @@ def specs(draw: st.DrawFn, *, wild: bool = False) -> StepSpec:
         bucket=one(None, 1 << 16, where=model not in OWN),
         schedule=one(None, "gpipe", "1f1b", "interleaved", "zb-h1", where=piped),
         interleave=one(None, 1, 2) if wild else None,
+        software=one(None, "megatron", "nemo", where=cut),
     )
 
 
@@ -144,7 +146,8 @@ def test_every_verb_makes_the_same_step_or_refuses_it_in_the_same_words(
 ) -> None:
     there = CLUSTERS[cluster]
     try:
-        step = step_of(spec, there)
+        made = step_of(spec, there)
+        step = driven_step(made, there)
     except UsageError as refused:
         for make in (
             lambda: asked_of_model(spec, there, {}),
@@ -160,12 +163,13 @@ def test_every_verb_makes_the_same_step_or_refuses_it_in_the_same_words(
     assert asked.facts_of[case.name]["spec"] == asdict(step.spec)
     simulated = proxy_at(spec, files[cluster])
     assert (simulated.spec, sent(simulated.program)) == (step.spec, sent(step.program))
-    dry = proxy_of(step.spec, ProxyOptions())
-    assert (dry.spec, dry.program.lists) == (step.spec, step.program.lists)
+    alone = replace(step.spec, software=None)  # it drives what a cluster has
+    dry = proxy_of(alone, ProxyOptions())
+    assert (dry.spec, dry.program.lists) == (alone, made.program.lists)
     cell = scaled(step.spec, there)
     assert sent(cell.cases[0].program) == sent(step.program)
     # What is filled in asks for the same once more.
-    again = step_of(step.spec, there)
+    again = driven_step(step_of(step.spec, there), there)
     assert (again.spec, sent(again.program), again.memory) == (
         step.spec,
         sent(step.program),
@@ -180,7 +184,7 @@ def test_every_verb_gives_it_the_same_time_to_the_last_digit(
 ) -> None:
     there = CLUSTERS[cluster]
     try:
-        step = step_of(spec, there)
+        step = driven_step(step_of(spec, there), there)
     except UsageError:
         assume(False)
     seconds = step_s(asked_of_model(spec, there, {}))

@@ -13,7 +13,6 @@ from steptime.points.codec import Typed
 from steptime.points.options import SweepOptions
 from steptime.points.sweep import points
 from steptime.predict.driven import driven
-from steptime.predict.estimate import imbalance
 from steptime.predict.layouts import Layouts
 from steptime.runs.plan import Agreement
 from steptime.simulate.step import simulate
@@ -79,7 +78,7 @@ def _attempt(layout: np.void, *, asked: Asked) -> Attempt:
         done = simulate(program, asked.cluster, fidelity="collective", steps=_STEPS)
     except UsageError as error:
         return Attempt(None, str(error))
-    return Attempt(float(done.step_s[-1] * (1 + imbalance(one, asked.machine)[0])))
+    return Attempt(float(done.step_s[-1]))
 
 
 def _spec(asked: Asked, layout: np.void) -> StepSpec:

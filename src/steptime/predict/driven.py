@@ -5,20 +5,29 @@ makes of them its ``Software`` tells, by which the closed form counts too: so bo
 step, one by formulas and the other by running its schedule and its calls in their order.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from steptime.predict.estimate import Pass, block_pass, loss_seconds
-from steptime.predict.layouts import Layouts
-from steptime.predict.machine import Machine
+from steptime.cluster import Cluster
+from steptime.errors import UsageError
+from steptime.predict.estimate import Pass, block_pass, estimate, loss_seconds
+from steptime.predict.layouts import SCHEDULES, Layouts, layouts_of
+from steptime.predict.machine import Machine, machine_of
 from steptime.predict.passes import block_stream_work
+from steptime.predict.possible import cannot_run, reasons_of
 from steptime.predict.shards import shards_of
-from steptime.program import Collective, Compute, Kernel, Op, Program
+from steptime.predict.software import Software, software_named
+from steptime.program import MAIN, Collective, Compute, Kernel, Op, Program
+from steptime.program.program import After
 from steptime.simulate.device import kernel_seconds
 from steptime.timeline import Phase
 from steptime.workloads.mesh import CONTEXT, TENSOR
 from steptime.workloads.models import Transformer
 from steptime.workloads.precision import element_bytes, update_bytes
+from steptime.workloads.step import Step
+
+SLOWEST = "slowest device"
+"""The name of the op in which all wait for the slowest of many devices."""
 
 _LOSS = {"forward": 1 / 3, "backward": 2 / 3}
 _UPDATE_BYTES = update_bytes("bf16") + element_bytes("fp32")  # a program's norm reads it once more
@@ -55,7 +64,7 @@ class _Driver:
     def driven(self, op: Op) -> Op:
         """The op with the seconds, or the bytes, that it takes; what has neither as it is."""
         if isinstance(op, Collective):
-            return replace(op, nbytes=round(op.nbytes * self._shown(op)))
+            return replace(op, nbytes=self._moved(op) - self.hidden(op))
         if not isinstance(op, Compute) or op.seconds is not None:
             return op
         if op.phase is Phase.UPDATE:
@@ -68,17 +77,22 @@ class _Driver:
             self._known[key] = self._seconds(op, direction, head=key[-1])
         return replace(op, seconds=self._known[key])
 
-    def _shown(self, call: Collective) -> float:
-        """Of a call's bytes, those that computing waits for, what backward gathers again included.
+    def hidden(self, op: Op) -> int:
+        """Of a call's bytes, those that move while its rank computes what it follows."""
+        if not isinstance(op, Collective) or op.group != (TENSOR,):
+            return 0
+        return round(self._moved(op) * self._machine.software.tensor_overlap)
+
+    def _moved(self, call: Collective) -> int:
+        """The bytes of a call, those that backward gathers again included.
 
         Sequence-parallel ranks gather again what went into a half of a block, where the software
         does (arXiv 2205.05198, section 4.2.2), and context-parallel ones keys and values.
         """
-        software, backward = self._machine.software, call.name.startswith("backward")
+        again = call.group == (CONTEXT,)
         if call.group == (TENSOR,):
-            again = backward and call.kind == "all_gather" and software.regathers
-            return (1 - software.tensor_overlap) * (1 + again)
-        return 1 + (backward and call.group == (CONTEXT,))
+            again = call.kind == "all_gather" and self._machine.software.regathers
+        return call.nbytes * (1 + (again and call.name.startswith("backward")))
 
     def _seconds(self, op: Compute, direction: str, *, head: bool) -> float:
         if head:
@@ -102,10 +116,71 @@ class _Driver:
         return moved / self._machine.device.memory_bandwidth + once
 
 
+def driven_step(step: Step, cluster: Cluster) -> Step:
+    """The step as its software drives the devices of a cluster; as it is where it names none.
+
+    Raises UsageError where there is no such software, it runs no such layout, or the model is no
+    transformer, of which alone its costs are known.
+    """
+    name, model = step.spec.software, step.model
+    if name is None:
+        return step
+    if not isinstance(model, Transformer):
+        raise UsageError(
+            f"--software is for transformers, and {model.name} is {model.title}: leave it out"
+        )
+    software = software_named(name)
+    layout = layouts_of([step.spec])
+    if step.spec.schedule in (None, *SCHEDULES):
+        _check_runs(model, layout, software)
+    machine = machine_of(cluster, software)
+    return replace(step, program=driven(step.program, model, layout, machine))
+
+
+def _check_runs(model: Transformer, layout: Layouts, software: Software) -> None:
+    (why,) = reasons_of(cannot_run(model, layout, software))
+    if why:
+        raise UsageError(f"{software.name} runs no such layout of {model.name}: {why}")
+
+
 def driven(program: Program, model: Transformer, layout: Layouts, machine: Machine) -> Program:
-    """The program of a ``layout``, shape (1,), computing as the machine's software does."""
+    """The program of a ``layout``, shape (1,), computing as the machine's software does.
+
+    Its steps end with the wait for the slowest of many devices.
+    """
     driver = _Driver(model, layout, machine)
-    return replace(program, lists=tuple(tuple(map(driver.driven, ops)) for ops in program.lists))
+    slowest_s = float(estimate(model, layout, machine).terms["imbalance"][0])
+    wait = Compute(name=SLOWEST, seconds=slowest_s, phase=Phase.COMMUNICATION, stream=MAIN)
+    ends = (wait,) if slowest_s else ()
+    lists = tuple(tuple(_all_driven(ops, ends, driver)) for ops in program.lists)
+    return replace(program, lists=lists)
+
+
+def _all_driven(ops: Sequence[Op], ends: Sequence[Op], driver: _Driver) -> Iterator[Op]:
+    """The ops of a rank as they are driven, each call after the part of it that is hidden.
+
+    That part begins with the computing that the call follows, on a stream that nothing waits for.
+    ``ends``: what every step ends with.
+    """
+    made: list[Op] = []
+    now: list[int] = []  # where each op is in the new list
+    beside: After = ()
+    for op in ops:
+        if isinstance(op, Compute) and op.stream == MAIN:
+            beside = op.after
+        if isinstance(op, Collective) and (hidden := driver.hidden(op)):
+            behind = f"{op.stream} behind computing"
+            made.append(replace(op, nbytes=hidden, stream=behind, after=beside))
+        now.append(len(made))
+        made.append(driver.driven(op))
+    made += ends
+
+    def place(number: int) -> int:
+        """Where the op that ``number`` means is now; a negative one counts from the end."""
+        return now[number] - (len(made) if number < 0 else 0)
+
+    for op in made:
+        yield replace(op, after=tuple(map(place, op.after)))
 
 
 def _way(model: Transformer, layout: Layouts, machine: Machine, *, backward: bool) -> _Way:

@@ -104,11 +104,11 @@ def estimate(model: Transformer, layouts: Layouts, machine: Machine) -> Account:
         "host": np.full(len(layouts), machine.software.step_s),
     }
     total = np.asarray(sum(terms.values()))
-    terms["imbalance"] = total * imbalance(layouts, machine)
+    terms["imbalance"] = total * _imbalance(layouts, machine)
     return Account(terms=terms)
 
 
-def imbalance(layouts: Layouts, machine: Machine) -> Floats:
+def _imbalance(layouts: Layouts, machine: Machine) -> Floats:
     """By how much of its length a step is longer for waiting for the slowest of many devices."""
     hosts = np.maximum(ranks_of(layouts) / machine.network.host_devices, 1)
     return np.asarray(machine.software.jitter * np.log2(hosts))

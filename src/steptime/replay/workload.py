@@ -8,6 +8,7 @@ from typing import TypeAlias
 from steptime.arrays import Ints
 from steptime.cluster import Cluster, cluster_named
 from steptime.errors import UsageError
+from steptime.predict.driven import driven_step
 from steptime.program import Compute, Program, check, match_calls
 from steptime.program.pair_bytes import MOST_PAIRED, calls_record, pairs_record, program_bytes
 from steptime.replay.demand import Demand, demands, predicted, scaled
@@ -163,7 +164,10 @@ def _modelled(spec: StepSpec, options: ProxyOptions, cluster: Cluster | None) ->
     step = step_of(spec, cluster)
     memory = memory_on(step, cluster)
     if cluster is not None:
+        step = driven_step(step, cluster)
         memory = with_fits(memory, step, cluster)
+    elif spec.software is not None:
+        raise UsageError("--software drives the devices of a cluster: give --cluster too")
     return step.program, memory, step.spec, step.model
 
 

@@ -44,7 +44,7 @@ def expected_of(model: Model, spec: StepSpec, cluster: Cluster, seconds: float) 
     """
     if not isinstance(model, Transformer):
         return None
-    software = _SHARDING if spec.zero == 3 else _SOFTWARE
+    software = spec.software or (_SHARDING if spec.zero == 3 else _SOFTWARE)
     try:
         layouts = layouts_of([spec])
         machine = machine_of(cluster, software_named(software))

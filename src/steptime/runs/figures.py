@@ -197,14 +197,17 @@ class ComputeSpeed:
 
     ``basis``: they are ``given``; or those that the ``kernels`` of a ``device`` take; or those of
     ``of_peak`` times its peak rate, ``measured`` there, ``fitted`` to measured steps, or
-    ``assumed``.
+    ``assumed``; or those that a ``software`` makes of its kernels, as measured steps of it have it.
     """
 
-    basis: Literal["given", "kernels", "measured", "fitted", "assumed"]
+    basis: Literal["given", "kernels", "measured", "fitted", "assumed", "software"]
     of_peak: float | None = None
     device: str | None = None
+    software: str | None = None
 
     def __str__(self) -> str:
+        if self.software is not None:
+            return f"computing by kernels as {self.software} drives them, fitted to measured steps"
         if self.basis == "kernels":
             return "computing by kernels, fitted to published measurements"
         if self.of_peak is None:

@@ -35,23 +35,25 @@ def memory_of(memory: Sequence[Memory], device_bytes: float | None = None) -> Mo
 def memory_on(step: Step, cluster: Cluster | None) -> ModelMemory:
     """What the rank that keeps most of a step's model keeps, on a cluster's devices if given.
 
-    Where that fits, and it would not under the framework that ``plan`` takes, that is told too.
+    Where that fits, and it would not under its software, or else that which ``plan`` takes, that is
+    told too.
     """
     if cluster is None:
         return memory_of(step.memory)
     found, device = memory_of(step.memory, cluster.device.memory), cluster.device.memory
-    total = _under_software(step) if found.fits else 0
-    more = UnderSoftware(software=_SOFTWARE, total=total) if total > device else None
+    software = step.spec.software or _SOFTWARE
+    total = _under_software(step, software) if found.fits else 0
+    more = UnderSoftware(software=software, total=total) if total > device else None
     return replace(found, too_much=more)
 
 
-def _under_software(step: Step) -> int:
-    """What a rank keeps of a step under ``_SOFTWARE``; 0 where no closed form knows it."""
+def _under_software(step: Step, name: str) -> int:
+    """What a rank keeps of a step under a software; 0 where no closed form knows it."""
     spec, model = step.spec, step.model
     if not isinstance(model, Transformer) or spec.schedule not in (None, *SCHEDULES):
         return 0
     summed = element_bytes(str(spec.reduce_dtype))
-    software = replace(software_named(_SOFTWARE), gradient_bytes=summed)
+    software = replace(software_named(name), gradient_bytes=summed)
     return round(float(predicted(model, layouts_of([spec]), software).total[0]))
 
 

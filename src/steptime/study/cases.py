@@ -7,6 +7,7 @@ from typing import Any
 
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
+from steptime.predict.driven import driven_step
 from steptime.program import Program
 from steptime.program.chakra import read_chakra
 from steptime.program.rescale import rescaled
@@ -45,6 +46,11 @@ class Asked:
     tokens: int | None = None
     published: Sequence[Published] = ()
     steps: Mapping[str, Step] = field(default_factory=dict)
+
+    def software_of(self, case: str) -> str | None:
+        """What drives the devices in the step of a case; None where that is not said."""
+        step = self.steps.get(case)
+        return None if step is None else step.spec.software
 
     def figures_of(self, case: str, seconds: float) -> tuple[Utilisation | None, Expected | None]:
         """What a step of a case that takes so long uses of its devices, and its expected error."""
@@ -136,7 +142,8 @@ def asked_of_model(
         listed = unknown and not is_model_file(spec.model)
         others = ", or a folder of Chakra .et files by its path" if listed else ""
         raise UsageError(sentence + others) from None
-    steps = [step_of(one, cluster, model=model) for one in each_of(spec, model, cluster)]
+    specs = each_of(spec, model, cluster)
+    steps = [driven_step(step_of(one, cluster, model=model), cluster) for one in specs]
     return asked_of_steps(steps, cluster, algorithms, named=spec.strategy is not None)
 
 

@@ -106,7 +106,7 @@ def simulate_at(
                 tokens=asked.tokens,
                 folder=f"cells/{point}",
                 memory=asked.facts_of[case.name]["model_memory"],
-                speed=compute_speed(case.program, asked.cluster),
+                speed=compute_speed(case.program, asked.cluster, asked.software_of(case.name)),
                 used=used,
                 expected=expected,
             )

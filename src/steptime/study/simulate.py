@@ -180,7 +180,7 @@ def _figures(study: Study, case: Case) -> StepFigures:
         loss=[],
         parameter_hash=[],
         model_memory=study.asked.facts_of.get(case.name, {}).get("model_memory"),
-        compute_speed=compute_speed(case.program, cluster),
+        compute_speed=compute_speed(case.program, cluster, study.asked.software_of(case.name)),
         utilisation=used,
         expected=expected,
         ranks=[

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from steptime.predict.driven import SLOWEST
 from steptime.program import Program
 from steptime.program.pair_bytes import call_name
 from steptime.runs.axis_time import AxisTime, axis_times
@@ -29,8 +30,8 @@ def simulated_axes(
     def axis_of(name: str, stream: str, nbytes: int) -> str:
         if name.startswith(LATE):
             return group_of_late[call_name(name.removeprefix(LATE)), stream]
-        # To post messages keeps a rank from computing, and is not done along any axis.
-        return "" if name == POSTING else group_of[call_name(name), stream, nbytes]
+        # To post messages, or to wait for the slowest device, is not done along any axis.
+        return "" if name in (POSTING, SLOWEST) else group_of[call_name(name), stream, nbytes]
 
     found = times_by_axis(line, program.name, axis_of, last)
     return axis_times(found, float(simulation.step_s[-1]))

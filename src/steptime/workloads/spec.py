@@ -102,6 +102,10 @@ class StepSpec(Sizes):
     interleave: int | None = None
     """Chunks of layers that each stage holds; default: 1, of interleaved and dualpipev 2."""
 
+    software: str | None = None
+    """The framework that drives a cluster's devices, as plan has it (megatron, torchtitan, …);
+    default: kernels as a compiler makes them, and a host that is never late."""
+
     def __post_init__(self) -> None:
         check_limits(self)
 
@@ -153,6 +157,7 @@ class OptionsOfAnyRanks(TypedDict, total=False):
     bucket: Size | str | None
     schedule: str | None
     interleave: int | None
+    software: str | None
 
 
 class StepOptions(OptionsOfAnyRanks, total=False):
