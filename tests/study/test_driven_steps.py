@@ -13,10 +13,14 @@ from steptime.plan.asked import asked_of
 from steptime.plan.options import PlanOptions
 from steptime.plan.search import search
 from steptime.plan.simulated import with_simulated
+from steptime.predict.driven import as_cut
 from steptime.predict.software import software_named
+from steptime.program import check
 from steptime.study.cases import asked_of_model
 from steptime.study.options import HowOptions
 from steptime.study.simulate import prepare_all, study
+from steptime.workloads.spec import StepSpec
+from steptime.workloads.step import Step, step_of
 
 STEP = {"ranks": 8, "tensor": 8, "batch": 16, "strategy": "overlapped"}
 POD = {"ranks": 16, "tensor": 8, "batch": 32, "fidelity": "collective"}
@@ -70,6 +74,25 @@ def test_all_wait_for_the_slowest_of_many_hosts() -> None:
     waits = rows[[names[n] == "slowest device" for n in rows["name"]]]
     assert len(waits) > 0
     assert (waits["end"] > waits["start"]).all()
+
+
+def test_stages_are_cut_as_the_software_cuts_them() -> None:
+    """The head of so small a model is worth blocks, which the last stages have the fewer of."""
+    spec = StepSpec(model="llama3-8B", ranks=8, pipeline=8, micro_batches=8, tokens=4096)
+    there = cluster_named("dgx-h100")
+    made = step_of(spec, there)
+    cut = as_cut(made, software_named("nanotron"))
+    assert blocks(made) == [4] * 8
+    assert sum(blocks(cut)) == 32
+    assert blocks(cut)[-1] < 4 < blocks(cut)[0]
+    assert cut.memory[0].parameters > made.memory[0].parameters
+    assert as_cut(made, software_named("megatron")) is made
+    check(cut.program)
+
+
+def blocks(step: Step) -> list[int]:
+    """The blocks of each stage."""
+    return [sum(op.name == "forward 0 attention" for op in ops) for ops in step.program.lists]
 
 
 def test_a_scale_is_of_it_too() -> None:

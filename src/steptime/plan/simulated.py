@@ -12,7 +12,7 @@ from steptime.plan.asked import Asked
 from steptime.points.codec import Typed
 from steptime.points.options import SweepOptions
 from steptime.points.sweep import points
-from steptime.predict.driven import driven
+from steptime.predict.driven import as_cut, driven
 from steptime.predict.layouts import Layouts
 from steptime.runs.plan import Agreement
 from steptime.simulate.step import simulate
@@ -73,7 +73,8 @@ def with_simulated(
 def _attempt(layout: np.void, *, asked: Asked) -> Attempt:
     one = np.array([layout])
     try:
-        step = step_of(_spec(asked, layout), asked.cluster, model=asked.model)
+        made = step_of(_spec(asked, layout), asked.cluster, model=asked.model)
+        step = as_cut(made, asked.software)
         program = driven(step.program, asked.model, one, asked.machine)
         done = simulate(program, asked.cluster, fidelity="collective", steps=_STEPS)
     except UsageError as error:

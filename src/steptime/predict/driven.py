@@ -17,6 +17,7 @@ from steptime.predict.passes import block_stream_work
 from steptime.predict.possible import cannot_run, reasons_of
 from steptime.predict.shards import shards_of
 from steptime.predict.software import Software, software_named
+from steptime.predict.stages import pieces_of
 from steptime.program import MAIN, Collective, Compute, Kernel, Op, Program
 from steptime.program.program import After
 from steptime.simulate.device import kernel_seconds
@@ -24,7 +25,7 @@ from steptime.timeline import Phase
 from steptime.workloads.mesh import CONTEXT, TENSOR
 from steptime.workloads.models import Transformer
 from steptime.workloads.precision import element_bytes, update_bytes
-from steptime.workloads.step import Step
+from steptime.workloads.step import Step, hybrid_of
 
 SLOWEST = "slowest device"
 """The name of the op in which all wait for the slowest of many devices."""
@@ -133,8 +134,23 @@ def driven_step(step: Step, cluster: Cluster) -> Step:
     layout = layouts_of([step.spec])
     if step.spec.schedule in (None, *SCHEDULES):
         _check_runs(model, layout, software)
-    machine = machine_of(cluster, software)
-    return replace(step, program=driven(step.program, model, layout, machine))
+    machine, cut = machine_of(cluster, software), as_cut(step, software)
+    return replace(cut, program=driven(cut.program, model, layout, machine))
+
+
+def as_cut(step: Step, software: Software) -> Step:
+    """The step with the stages into which its software cuts the model.
+
+    As it is where these are equal parts. The head is always in the last: where the software ends
+    with a stage of the loss alone, the one before that passes on what it gets.
+    """
+    spec, model = step.spec, step.model
+    count = (spec.pipeline or 1) * (spec.interleave or 1)
+    if not software.even_stages or count == 1 or not isinstance(model, Transformer):
+        return step
+    pieces = pieces_of(model, count, even=True)
+    one = hybrid_of(spec, model, layers=tuple(piece.end - piece.first for piece in pieces))
+    return replace(step, program=replace(one.program, name=step.program.name), memory=one.memory)
 
 
 def _check_runs(model: Transformer, layout: Layouts, software: Software) -> None:

@@ -5,6 +5,7 @@ Clusters Using Megatron-LM" (arXiv 2104.04473). The ranks of one pipeline stage 
 they are a class.
 """
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -66,7 +67,8 @@ class Hybrid:
     At the end the stages at both ends add up the gradients of the tied table, gradients are reduced
     among those that hold the same parameters and parameters shared as ``strategy`` says, in buckets
     of ``bucket_bytes`` where it overlaps. ``recompute``: what backward computes anew, ``none``,
-    ``selective`` or ``full``.
+    ``selective`` or ``full``. ``layers``: of each piece of the pipeline in its order; by default as
+    many each, as ``layers_of_pieces`` cuts them.
 
     Raises UsageError where the stages or their chunks do not divide the layers, with or without the
     embedding and the head, the tensor ranks
@@ -91,13 +93,15 @@ class Hybrid:
     clip: bool = True
     sequence_parallel: bool = False
     recompute: Recompute = "none"
+    layers: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         model, mesh = self.model, self.mesh
         self._check_sync()
         counts = {"micro-batches": self.micro_batches, "rows": self.rows}
         check_at_least_1((counts | {"bytes of a bucket": self.bucket_bytes}).items())
-        check_pieces(mesh.pipeline, self.interleave, model.layers, model.name)
+        if self.layers is None:
+            check_pieces(mesh.pipeline, self.interleave, model.layers, model.name)
         for what, count in model.split.items():
             check_divides("tensor ranks", mesh.tensor, what, count, model.name)
         check_context(mesh.context, self.cut.row, model.name)
@@ -156,7 +160,8 @@ class Hybrid:
         """The stages of its pipeline, in forward order."""
         model = self._laid_out
         shape = self.order.shape
-        pieces = _cut(model, shape.pieces, copied=self._apart)
+        layers = self.layers or layers_of_pieces(model.layers, shape.pieces)
+        pieces = _cut(model, layers, copied=self._apart)
         chunks = [
             tuple(pieces[shape.piece(number, chunk)] for chunk in range(shape.chunks))
             for number in range(shape.stages)
@@ -226,8 +231,10 @@ class Hybrid:
         return laid_out(self.model, self.mesh.tensor)
 
 
-def _cut(model: Transformer, pieces: int, *, copied: bool) -> tuple[tuple[Unit, ...], ...]:
-    """The units of each piece: its blocks, the embedding in the first and the head in the last.
+def _cut(
+    model: Transformer, layers: Sequence[int], *, copied: bool
+) -> tuple[tuple[Unit, ...], ...]:
+    """The units of pieces of so many ``layers``, the embedding in the first, the head in the last.
 
     ``copied``: the last stage holds a copy of a tied table.
     """
@@ -237,7 +244,7 @@ def _cut(model: Transformer, pieces: int, *, copied: bool) -> tuple[tuple[Unit, 
         first, *others = head.parts
         first = replace(first, tensors=(table, *first.tensors), borrowed=())
         head = replace(head, parts=(first, *others))
-    ends = [0, *accumulate(layers_of_pieces(model.layers, pieces))]
+    ends = [0, *accumulate(layers)]
     cuts = [tuple(blocks[start:end]) for start, end in pairwise(ends)]
     cuts[0] = (embedding, *cuts[0])
     cuts[-1] = (*cuts[-1], head)

@@ -66,7 +66,8 @@ class Activations:
 
     def passing(self, units: Iterable[Unit]) -> int:
         """Bytes of the largest block in ``units`` while backward recomputes it."""
-        return max(self._block(unit) - self.of_unit(unit) for unit in units if _is_block(unit))
+        blocks = (self._block(unit) - self.of_unit(unit) for unit in units if _is_block(unit))
+        return max(blocks, default=0)
 
     def _block(self, unit: Unit) -> int:
         """Bytes of a block of which nothing is recomputed."""

@@ -106,8 +106,12 @@ def _own(full: StepSpec, model: Model) -> tuple[Program, tuple[Memory, ...]]:
     )
 
 
-def hybrid_of(full: StepSpec, model: Model, *, clip: bool = True) -> Hybrid:
+def hybrid_of(
+    full: StepSpec, model: Model, *, clip: bool = True, layers: tuple[int, ...] | None = None
+) -> Hybrid:
     """The step of a transformer that ranks share, of a specification with its defaults filled in.
+
+    ``layers``: of each piece of the pipeline, where these are no equal parts.
 
     Raises UsageError as ``Hybrid`` does.
     """
@@ -123,6 +127,7 @@ def hybrid_of(full: StepSpec, model: Model, *, clip: bool = True) -> Hybrid:
         sequence_parallel=full.sequence_parallel,
         recompute=full.recompute,
         clip=clip,
+        layers=layers,
         products=full.precision,
         **_how(full),
     )
