@@ -145,3 +145,13 @@ def test_what_it_cannot_drive_is_refused(
     ended = here(*words, folder=tmp_path)
     assert ended.code == 2
     assert sentence in ended.err
+
+
+def test_a_step_that_is_far_from_the_estimate_says_what_is_closer() -> None:
+    step = {"batch": 32, "strategy": "zero3", "fidelity": "collective"}
+    far = st.simulate("gpt2-1558M", "dgx-h100", **step)
+    near = st.simulate("gpt2-1558M", "dgx-h100", software="torchtitan", **step)
+    sentence = "simulates what that makes of it"
+    assert far.figures.expected is not None
+    assert f"--software {far.figures.expected.software} {sentence}" in " ".join(str(far).split())
+    assert sentence not in " ".join(str(near).split())

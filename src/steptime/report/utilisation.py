@@ -9,6 +9,10 @@ from steptime.units import format_flops, format_seconds
 
 UNKNOWN = "No measured step is near this, so nobody knows how far it may be off."
 
+_APART, _CLOSE = 2.0, 0.05
+"""A simulated step is far from the estimate where the error to expect is so many times the
+estimate's own, or more than that of one which is close."""
+
 
 def share(part: float | None) -> str | None:
     """MFU or HFU in percent with a decimal, without the sign; None where there is none."""
@@ -44,11 +48,13 @@ def expected_sentence(expected: Expected | None) -> str:
     """How far a simulated step may be from a measured one, and who says so."""
     if expected is None:
         return UNKNOWN
+    apart = not expected.driven and expected.error > _APART * max(expected.of_estimate, _CLOSE)
+    closer = f" --software {expected.software} simulates what that makes of it." if apart else ""
     return (
         f"Expected error {100 * expected.error:.0f} %: the estimate is "
         f"{format_seconds(expected.estimate_s)} under {expected.software}, and was off by "
         f"{100 * expected.of_estimate:.0f} % on the {expected.rows} measured steps nearest to this "
-        f"({', '.join(expected.sources)})."
+        f"({', '.join(expected.sources)}).{closer}"
     )
 
 

@@ -27,6 +27,7 @@ class Expected:
 
     ``rows``: so many measured steps near it tell, of ``sources``. ``estimate_s``: what the estimate
     says of the step, under ``software``, whose errors on these rows have the mean ``of_estimate``.
+    ``driven``: the step is simulated as that software drives its devices.
     """
 
     error: float
@@ -35,6 +36,7 @@ class Expected:
     estimate_s: float
     of_estimate: float
     software: str
+    driven: bool = False
 
 
 def expected_of(model: Model, spec: StepSpec, cluster: Cluster, seconds: float) -> Expected | None:
@@ -63,4 +65,5 @@ def expected_of(model: Model, spec: StepSpec, cluster: Cluster, seconds: float) 
         estimate_s=estimate_s,
         of_estimate=near.mape,
         software=software,
+        driven=spec.software is not None,
     )
