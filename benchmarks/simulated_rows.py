@@ -43,14 +43,15 @@ def main() -> int:
         places = np.linspace(0, len(members) - 1, min(asked.rows, len(members)))
         found = list(errors([members[int(at)] for at in places]))
         everyone += found
-        print(line(source, found), flush=True)
+        if found:
+            print(line(source, found), flush=True)
     print(line("all", everyone))
     return 0
 
 
 def line(source: str, found: Sequence[tuple[float, float, float]]) -> str:
     """A row of the table."""
-    means = np.abs(np.array(found)).mean(axis=0) if found else np.full(3, np.nan)
+    means = np.abs(np.array(found)).mean(axis=0)
     plain, driven, estimated = (f"{mean:.0%}" for mean in means)
     return f"{source:<34}{len(found):>6}{plain:>9}{driven:>9}{estimated:>10}"
 
