@@ -1,5 +1,6 @@
 """The clocks of two hosts on one, by what their ranks called together."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import recorded_scripts as scripts
 from recorded import record
 from steptime.record.clocks import host_clocks
+from steptime.record.events import both_clocks
 from steptime.record.read import ProcessLog, read_logs
 from steptime.record.timeline import recorded_timeline
 
@@ -20,6 +22,25 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> list[ProcessLog]:
     folder = tmp_path_factory.mktemp("clocks")
     assert record(folder, scripts.STEPPING).code == 0
     return read_logs(folder / "run")
+
+
+def test_both_clocks_are_of_one_moment_where_a_process_loses_its_core(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def apart() -> int:
+        clock, wall = both_clocks()
+        return wall - clock
+
+    true, read = apart(), time.time_ns
+    lost = iter([0.02, 0.0, 0.02, 0.0, 0.02])
+
+    def late() -> int:
+        wall = read()
+        time.sleep(next(lost))
+        return wall
+
+    monkeypatch.setattr(time, "time_ns", late)
+    assert abs(apart() - true) < 5_000_000
 
 
 def test_a_clock_that_is_ahead_is_put_right(logs: list[ProcessLog]) -> None:
