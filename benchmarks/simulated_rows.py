@@ -20,12 +20,9 @@ from steptime.cluster import Cluster, cluster_named
 from steptime.errors import UsageError
 from steptime.plan.recipes import recipe_of
 from steptime.plan.validate import Judged, validate
+from steptime.predict.driven import usual_strategy
 from steptime.predict.layouts import ranks_of, spec_of
 from steptime.simulate.nccl import network_of
-from steptime.workloads.sync import strategies_of_zero, sync_named
-
-BEHIND = 0.5
-"""Software that hides so much of its calls of data parallelism or more calls behind computing."""
 
 
 def main() -> int:
@@ -83,10 +80,8 @@ def step_s(one: Judged, cluster: Cluster, software: bool) -> float:
     """The simulated step of a row, in seconds."""
     case = one.case
     spec = spec_of("", case.layouts[0])
-    if case.machine.software.data_overlap >= BEHIND:
-        able = strategies_of_zero(spec.zero or 0)
-        behind = [name for name in able if sync_named(name).overlapped]
-        spec = replace(spec, zero=None, strategy=(*behind, able[0])[0])
+    strategy = usual_strategy(case.machine.software, spec.zero or 0)
+    spec = replace(spec, zero=None, strategy=strategy)
     named = {name: getattr(spec, name) for name in spec.given()}
     by = {"software": case.machine.software.name} if software else {}
     return st.simulate(case.model, cluster, fidelity="collective", **named, **by).step_s

@@ -93,7 +93,7 @@ def specs(draw: st.DrawFn, *, wild: bool = False) -> StepSpec:
         bucket=one(None, 1 << 16, where=model not in OWN),
         schedule=one(None, "gpipe", "1f1b", "interleaved", "zb-h1", where=piped),
         interleave=one(None, 1, 2) if wild else None,
-        software=one(None, "megatron", "nemo", where=cut),
+        software=one(None, "nemo", "nanotron", where=cut),
     )
 
 
@@ -163,6 +163,7 @@ def test_every_verb_makes_the_same_step_or_refuses_it_in_the_same_words(
     assert asked.facts_of[case.name]["spec"] == asdict(step.spec)
     simulated = proxy_at(spec, files[cluster])
     assert (simulated.spec, sent(simulated.program)) == (step.spec, sent(step.program))
+    assert simulated.model_memory == asked.facts_of[case.name]["model_memory"]
     alone = replace(step.spec, software=None)  # it drives what a cluster has
     dry = proxy_of(alone, ProxyOptions())
     assert (dry.spec, dry.program.lists) == (alone, made.program.lists)

@@ -12,19 +12,17 @@ from steptime.plan.asked import Asked
 from steptime.points.codec import Typed
 from steptime.points.options import SweepOptions
 from steptime.points.sweep import points
-from steptime.predict.driven import as_cut, driven
+from steptime.predict.driven import as_cut, driven, usual_strategy
 from steptime.predict.layouts import Layouts
 from steptime.runs.plan import Agreement
 from steptime.simulate.step import simulate
 from steptime.workloads.spec import StepSpec
 from steptime.workloads.step import step_of
-from steptime.workloads.sync import strategies_of_zero, sync_named
 
 ALONE = SweepOptions()
 """One layout after the other, in this process."""
 
 _STEPS = 2  # the second is in the steady state
-_BEHIND = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +83,7 @@ def _attempt(layout: np.void, *, asked: Asked) -> Attempt:
 def _spec(asked: Asked, layout: np.void) -> StepSpec:
     """The step of a layout, with its calls behind computing where the software puts them there."""
     spec = asked.spec(layout)
-    if asked.software.data_overlap < _BEHIND:
-        return spec
-    able = strategies_of_zero(spec.zero or 0)
-    behind = next((name for name in able if sync_named(name).overlapped), None)
-    return replace(spec, zero=None, strategy=behind) if behind else spec
+    return replace(spec, zero=None, strategy=usual_strategy(asked.software, spec.zero or 0))
 
 
 def agreement(estimated: Floats, simulated: Simulated) -> Agreement | None:

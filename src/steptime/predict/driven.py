@@ -5,7 +5,7 @@ makes of them its ``Software`` tells, by which the closed form counts too: so bo
 step, one by formulas and the other by running its schedule and its calls in their order.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from steptime.cluster import Cluster
@@ -19,17 +19,19 @@ from steptime.predict.shards import shards_of
 from steptime.predict.software import Software, software_named
 from steptime.predict.stages import pieces_of
 from steptime.program import MAIN, Collective, Compute, Kernel, Op, Program
-from steptime.program.program import After
+from steptime.program.program import After, renumbered
 from steptime.simulate.device import kernel_seconds
 from steptime.timeline import Phase
 from steptime.workloads.mesh import CONTEXT, TENSOR
 from steptime.workloads.models import Transformer
 from steptime.workloads.precision import element_bytes, update_bytes
 from steptime.workloads.step import Step, hybrid_of
+from steptime.workloads.sync import strategies_of_zero, sync_named
 
 SLOWEST = "slowest device"
 """The name of the op in which all wait for the slowest of many devices."""
 
+_BEHIND = 0.5
 _LOSS = {"forward": 1 / 3, "backward": 2 / 3}
 _UPDATE_BYTES = update_bytes("bf16") + element_bytes("fp32")  # a program's norm reads it once more
 
@@ -57,6 +59,7 @@ class _Driver:
             direction: _way(model, layout, machine, backward=direction == "backward")
             for direction in _LOSS
         }
+        self._tensor_ranks = int(layout["tensor"][0])
         self._loss_s = float(loss_seconds(model, layout, machine)[0])
         held = float(shards_of(model, layout).held[0]) * machine.software.held_bytes
         self._once_s = held / machine.device.memory_bandwidth + machine.software.step_s
@@ -79,10 +82,15 @@ class _Driver:
         return replace(op, seconds=self._known[key])
 
     def hidden(self, op: Op) -> int:
-        """Of a call's bytes, those that move while its rank computes what it follows."""
+        """Of a call's bytes, those that move while its rank computes what it follows.
+
+        Whole elements for each member, as every call has them.
+        """
         if not isinstance(op, Collective) or op.group != (TENSOR,):
             return 0
-        return round(self._moved(op) * self._machine.software.tensor_overlap)
+        least = self._tensor_ranks * element_bytes(op.dtype)
+        hidden = self._moved(op) * self._machine.software.tensor_overlap
+        return round(hidden / least) * least
 
     def _moved(self, call: Collective) -> int:
         """The bytes of a call, those that backward gathers again included.
@@ -153,6 +161,13 @@ def as_cut(step: Step, software: Software) -> Step:
     return replace(step, program=replace(one.program, name=step.program.name), memory=one.memory)
 
 
+def usual_strategy(software: Software, zero: int) -> str:
+    """How a software moves gradients at a stage of ZeRO: behind computing where it hides half."""
+    able = strategies_of_zero(zero)
+    behind = [name for name in able if sync_named(name).overlapped]
+    return behind[0] if behind and software.data_overlap >= _BEHIND else able[0]
+
+
 def _check_runs(model: Transformer, layout: Layouts, software: Software) -> None:
     (why,) = reasons_of(cannot_run(model, layout, software))
     if why:
@@ -168,11 +183,11 @@ def driven(program: Program, model: Transformer, layout: Layouts, machine: Machi
     slowest_s = float(estimate(model, layout, machine).terms["imbalance"][0])
     wait = Compute(name=SLOWEST, seconds=slowest_s, phase=Phase.COMMUNICATION, stream=MAIN)
     ends = (wait,) if slowest_s else ()
-    lists = tuple(tuple(_all_driven(ops, ends, driver)) for ops in program.lists)
+    lists = tuple(_all_driven(ops, ends, driver) for ops in program.lists)
     return replace(program, lists=lists)
 
 
-def _all_driven(ops: Sequence[Op], ends: Sequence[Op], driver: _Driver) -> Iterator[Op]:
+def _all_driven(ops: Sequence[Op], ends: Sequence[Op], driver: _Driver) -> tuple[Op, ...]:
     """The ops of a rank as they are driven, each call after the part of it that is hidden.
 
     That part begins with the computing that the call follows, on a stream that nothing waits for.
@@ -189,14 +204,7 @@ def _all_driven(ops: Sequence[Op], ends: Sequence[Op], driver: _Driver) -> Itera
             made.append(replace(op, nbytes=hidden, stream=behind, after=beside))
         now.append(len(made))
         made.append(driver.driven(op))
-    made += ends
-
-    def place(number: int) -> int:
-        """Where the op that ``number`` means is now; a negative one counts from the end."""
-        return now[number] - (len(made) if number < 0 else 0)
-
-    for op in made:
-        yield replace(op, after=tuple(map(place, op.after)))
+    return renumbered([*made, *ends], now)
 
 
 def _way(model: Transformer, layout: Layouts, machine: Machine, *, backward: bool) -> _Way:

@@ -5,8 +5,8 @@ the other in the order of the list; an op begins when the one before it on its s
 it names in ``after`` have ended.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TypeAlias
@@ -109,6 +109,18 @@ class Wait:
 
 
 Op: TypeAlias = Compute | Collective | Send | Recv | Wait
+
+
+def renumbered(ops: Sequence[Op], now: Sequence[int]) -> tuple[Op, ...]:
+    """A rank's list into which ops were put, with all that they wait for found where it is now.
+
+    ``now``: the place of each op of the list as it was, of which every ``after`` still speaks.
+    """
+
+    def place(number: int) -> int:
+        return now[number] - (len(ops) if number < 0 else 0)
+
+    return tuple(replace(op, after=tuple(map(place, op.after))) for op in ops)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

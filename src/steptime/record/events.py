@@ -24,15 +24,13 @@ from steptime.record.rows import EVENT, rows
 
 ASYNC = 1
 _CHUNK = 1 << 14
+_READINGS = 5
 MOST_EVENTS = 1 << 24
 """So many are kept, 1.3 GB of them; what comes later is counted alone."""
 
 EVENTS, NOTES, OPERATORS, DEVICE = ".events", ".notes", ".operators", ".device"
 """How the files of a process end; the last two are there where operators were profiled, and where
 a GPU was used."""
-
-
-_READINGS = 5
 
 
 def both_clocks() -> tuple[int, int]:

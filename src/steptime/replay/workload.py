@@ -161,13 +161,13 @@ _Made: TypeAlias = tuple[Program, ModelMemory | None, StepSpec, Model | None]
 
 def _modelled(spec: StepSpec, options: ProxyOptions, cluster: Cluster | None) -> _Made:
     options.refuse(("acc_scale",), "is about --compat")
+    if spec.software is not None and cluster is None:
+        raise UsageError("--software drives the devices of a cluster: give --cluster too")
     step = step_of(spec, cluster)
-    memory = memory_on(step, cluster)
+    memory = memory_on(step, None)
     if cluster is not None:
         step = driven_step(step, cluster)
-        memory = with_fits(memory, step, cluster)
-    elif spec.software is not None:
-        raise UsageError("--software drives the devices of a cluster: give --cluster too")
+        memory = with_fits(memory_on(step, cluster), step, cluster)
     return step.program, memory, step.spec, step.model
 
 

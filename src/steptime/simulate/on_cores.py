@@ -15,7 +15,7 @@ from math import prod
 
 from steptime.cluster import MESSAGE, POST, Cluster
 from steptime.program import MAIN, Collective, Compute, Op, Program, Recv, Send
-from steptime.program.program import After
+from steptime.program.program import After, renumbered
 from steptime.simulate.device import timer
 from steptime.simulate.measured import nearest
 from steptime.timeline import Phase
@@ -80,12 +80,7 @@ def _with_costs(
         made.append(op)
         if isinstance(op, Send | Recv) and (cost := post_s(op)):
             posted[number] = cost
-
-    def place(number: int) -> int:
-        """Where the op that ``number`` means is now; a negative one counts from the end."""
-        return now[number] - (len(made) if number < 0 else 0)
-
-    return tuple(replace(op, after=tuple(map(place, op.after))) for op in made)
+    return renumbered(made, now)
 
 
 def _ended_before(ops: Sequence[Op], op: Op, posted: Iterable[int]) -> list[int]:
