@@ -124,6 +124,9 @@ def current_stream() -> tuple[int, int]:
     return device, torch._C._cuda_getCurrentRawStream(device)
 
 
+stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0)
+"""The address of this thread's stream on a GPU of a number, as ``current_stream`` has it."""
+
 BELOW: Any = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 """The keys of kernels that come after one of ours."""
 

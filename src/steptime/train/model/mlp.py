@@ -4,8 +4,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from steptime.train.model.attention import summed_linear
+from steptime.train.model.gelu import fused, gelu_mlp
 from steptime.train.parallel.axes import ALONE, Axes
-from steptime.train.parallel.movements import enter
+from steptime.train.parallel.movements import enter, leave
 from steptime.workloads.models import Transformer
 
 
@@ -25,6 +26,10 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Shape (B, T, C) in and out."""
         x = enter(x, self._axes)
+        fc, proj = self.fc, self.proj
+        if self.gate is None and type(fc) is nn.Linear and fused(x, fc.weight):
+            made = leave(gelu_mlp(x, fc.weight, fc.bias, proj.weight), self._axes)
+            return made + proj.bias
         return summed_linear(activated(self.gate, self.fc, x), self.proj, self._axes)
 
 
