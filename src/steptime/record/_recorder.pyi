@@ -27,6 +27,17 @@ class Rows:
     def waited(self, number: int, begin: int, end: int, /) -> None: ...
     def waited_at_once(self, number: int, returned: int, end: int, /) -> None: ...
 
+# device.PythonMarks in C, in which ``functions`` are the addresses of those of CUDA's runtime that
+# marks.c names.
+class Marks:
+    def __init__(
+        self, *, file: int, current_stream: Callable[[int], int], functions: Sequence[int]
+    ) -> None: ...
+    def take(self) -> int | None: ...
+    def keep(self, number: int, time_of: int, mark: int | None, /) -> None: ...
+    def drain(self) -> int: ...
+    def close(self) -> None: ...
+
 # What the dispatcher calls for an operator, or ``otherwise``. ``group``, ``peer`` and
 # ``waits`` are positions of arguments, -1: none; of the ``tensors``, too, which stand there as
 # ``depth`` of Operation says.
@@ -58,6 +69,7 @@ class Kernel:
         vector: Callable[..., Any],
         detail: Callable[..., Any] | None,
         unbox: Callable[[Any], Any],
+        unbox_work: Callable[[Any], Any],
         redispatch: Callable[..., Any],
         below: Any,
         otherwise: Callable[..., Any],

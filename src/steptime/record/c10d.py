@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from steptime.record import places
-from steptime.record.calls import Calls, address
+from steptime.record.calls import Calls, address, work_in
 from steptime.record.classes import watch_classes
 from steptime.record.events import Kind, Time
 from steptime.record.operations import OPERATIONS, Operation
@@ -94,7 +94,7 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
         if waits and not (watchers or marks):
             calls.awaits(event, returned)
             return result
-        work = calls.went(event, returned, result, number, waits)
+        work = calls.went(event, returned, work_in(result), number, waits)
         for watcher in watchers:
             watcher.returned(work)
         return result
@@ -135,6 +135,7 @@ def _kernel_in_c(
         vector=operation.vector,
         detail=operation.detail,
         unbox=compat.ProcessGroup.unbox,
+        unbox_work=compat.Work.unbox,
         redispatch=compat.redispatch("c10d", operation.name),
         below=_below,
         otherwise=otherwise,

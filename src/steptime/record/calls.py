@@ -171,14 +171,13 @@ class Calls:
         self.of_thread.at_once, self.of_thread.returned = event, returned
         self.log.rows.waited_at_once(event, returned, 0)
 
-    def went(self, event: int, returned: int, result: Any, number: int, waits: bool) -> Any:
-        """Say that a call came back with a result; its Work, None where it has none.
+    def went(self, event: int, returned: int, work: Any, number: int, waits: bool) -> Any:
+        """Say that a call came back with its Work, which is returned, or None.
 
         ``number``: of its operation. ``waits``: it is synchronous.
         """
         self.log.rows.returned(event, returned)
-        boxed = result[-1] if isinstance(result, tuple) else result
-        work = self.of_thread.work = None if boxed is None else compat.Work.unbox(boxed)
+        self.of_thread.work = work
         if work is None:  # as a synchronous call of NCCL, which is on the script's own stream
             self.log.rows.end(event, returned)
             if waits and self.marks:
@@ -334,6 +333,12 @@ def _answer(ask: Callable[[], T], otherwise: T) -> T:
         return ask()
     except Exception:
         return otherwise
+
+
+def work_in(result: Any) -> Any:
+    """The Work that an operator came back with; None where there is none."""
+    boxed = result[-1] if isinstance(result, tuple) else result
+    return None if boxed is None else compat.Work.unbox(boxed)
 
 
 def address(tensors: Sequence[torch.Tensor]) -> int:

@@ -10,15 +10,19 @@ the GPU, but for the fifth of a millisecond in a second in which its clock is re
 Of a process that uses no GPU, no file is made.
 """
 
+import ctypes
 import struct
 import threading
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from io import RawIOBase
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from steptime.record.calls import Calls
+from steptime.record.calls import Marks as Marking
+from steptime.record.rows import in_c, recorder
 from steptime.world import compat
 
 _ORIGIN_EVERY_NS = 1_000_000_000
@@ -31,6 +35,20 @@ _LOOKED_AT_ONCE = 32
 """The GPU is not asked of fewer marks: each question takes half a microsecond."""
 
 _WRITTEN_AT_ONCE = 64 * _PACK.size
+_FUNCTIONS = (
+    "GetDevice",
+    "StreamIsCapturing",
+    "StreamCreateWithFlags",
+    "EventCreateWithFlags",
+    "EventRecord",
+    "EventQuery",
+    "EventElapsedTime",
+    "EventDestroy",
+    "StreamDestroy",
+    "GetLastError",
+)
+"""Of CUDA's runtime, in the order in which marks.c has them."""
+
 _clock = time.perf_counter_ns
 
 
@@ -50,11 +68,18 @@ class _Origin(NamedTuple):
     passed: bool
 
 
-class DeviceMarks:
-    """The marks of this process, which its calls have from the moment at which it uses a GPU.
+class Marks(Marking, Protocol):
+    """Marks of this process, which it writes into a file; from any thread."""
 
-    Every method may be called from any thread.
-    """
+    def drain(self) -> int:
+        """Note what the GPU has passed; how many marks it has to pass yet."""
+
+    def close(self) -> None:
+        """Write what is noted, and let go of all events."""
+
+
+class DeviceMarks:
+    """The marks of this process, which its calls have from the moment at which it uses a GPU."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -63,30 +88,79 @@ class DeviceMarks:
 
     def begin(self) -> None:
         """Begin with no marks, as a forked child must, which has no GPU."""
+        self._marks: Marks | None = None
+        self._file: Any = None
+        self._calls.marks = None
+
+    def look(self) -> bool:
+        """Begin to mark where the process uses a GPU by now; whether it does."""
+        if self._marks:
+            return True
+        if not torch.cuda.is_initialized():
+            return False
+        with self._lock:
+            if not self._marks:
+                self._file = self._calls.log.marks()
+                self._marks = self._calls.marks = _marks(self._file)
+        return True
+
+    def take(self) -> Any:
+        """Mark where this thread is on its stream; None without a GPU, or within a graph."""
+        return self._marks.take() if self.look() and self._marks else None
+
+    def keep(self, number: int, time_of: int, mark: Any) -> None:
+        """Write a mark down, once the GPU has passed it, as that of a time of an event."""
+        if self._marks:
+            self._marks.keep(number, time_of, mark)
+
+    def close(self) -> None:
+        """Write down what the GPU passes within a moment; the rest is lost."""
+        if not self._marks:
+            return
+        deadline = time.monotonic() + _LATE_AT_MOST_S
+        while self._marks.drain() and time.monotonic() < deadline:
+            time.sleep(1e-3)
+        self._calls.marks = None
+        self._marks.close()
+        self._marks = None
+        self._file.close()
+
+
+def _marks(file: RawIOBase) -> Marks:
+    """Marks in C where the recorder and CUDA's runtime are there, in Python else."""
+    functions = _cuda() if in_c() else None
+    if functions is None:
+        return PythonMarks(file)
+    stream = compat.stream_of
+    return recorder.Marks(file=file.fileno(), current_stream=stream, functions=functions)
+
+
+def _cuda() -> list[int] | None:
+    """Where those functions are that torch uses itself; None where it is built for no CUDA."""
+    try:
+        library = ctypes.CDLL(f"libcudart.so.{str(torch.version.cuda).partition('.')[0]}")
+        each = [getattr(library, f"cuda{name}") for name in _FUNCTIONS]
+    except (OSError, AttributeError):
+        return None
+    return [ctypes.cast(one, ctypes.c_void_p).value or 0 for one in each]
+
+
+class PythonMarks:
+    """Marks in Python; ``recorder.Marks`` is the same in C."""
+
+    def __init__(self, file: RawIOBase) -> None:
+        self._file = file
+        self._lock = threading.Lock()
         self._pending: deque[tuple[int, int, Mark]] = deque()
         self._free: dict[int, list[Any]] = {}
         self._streams: dict[tuple[int, int], torch.cuda.Stream] = {}
         self._origins: dict[int, _Origin] = {}
         self._sides: dict[int, Any] = {}
-        self._file: Any = None
         self._passed = bytearray()
-        self._calls.marks = None
-
-    def look(self) -> bool:
-        """Begin to mark where the process uses a GPU by now; whether it does."""
-        if self._calls.marks:
-            return True
-        if not torch.cuda.is_initialized():
-            return False
-        with self._lock:
-            if not self._calls.marks:
-                self._file = self._calls.log.marks()
-                self._calls.marks = self
-        return True
 
     def take(self) -> Mark | None:
-        """Mark where this thread is on its stream; None without a GPU, or within a graph."""
-        if not self.look() or torch.cuda.is_current_stream_capturing():
+        """Mark where this thread is on its stream; None within a graph."""
+        if torch.cuda.is_current_stream_capturing():
             return None
         device, number = compat.current_stream()
         stream = self._streams.get((device, number))
@@ -106,28 +180,16 @@ class DeviceMarks:
         return Mark(event, number, device)
 
     def keep(self, number: int, time_of: int, mark: Mark | None) -> None:
-        """Write a mark down, once the GPU has passed it, as that of a time of an event."""
+        """Note a mark, once the GPU has passed it, as that of a time of an event."""
         if mark is not None:
             self._pending.append((number, time_of, mark))
             if len(self._pending) >= _LOOKED_AT_ONCE:
-                self._drain()
+                self.drain()
 
-    def close(self) -> None:
-        """Write down what the GPU passes within a moment; the rest is lost."""
-        if not self._calls.marks:
-            return
-        deadline = time.monotonic() + _LATE_AT_MOST_S
-        while self._pending and time.monotonic() < deadline:
-            self._drain()
-            time.sleep(1e-3)
-        self._calls.marks = None
-        self._write()
-        self._file.close()
-
-    def _drain(self) -> None:
-        """Write down the marks that the GPU has passed, in the order in which they were made."""
+    def drain(self) -> int:
+        """Note the marks that the GPU has passed, in the order in which they were made."""
         if not self._lock.acquire(blocking=False):
-            return
+            return len(self._pending)
         try:
             while self._pending and self._passed_by(self._pending[0][2]):
                 self._note(*self._pending.popleft())
@@ -137,6 +199,11 @@ class DeviceMarks:
             self._pending.clear()
         finally:
             self._lock.release()
+        return len(self._pending)
+
+    def close(self) -> None:
+        """Write what is noted."""
+        self._write()
 
     def _passed_by(self, mark: Mark) -> bool:
         origin = self._origins[mark.device]

@@ -17,7 +17,7 @@ from torch.optim.optimizer import (
 from torch.utils.data import dataloader
 
 from steptime.record.closures import Given, once_made
-from steptime.record.device import DeviceMarks, Mark
+from steptime.record.device import DeviceMarks
 from steptime.record.events import WITHIN_STEP, Kind, Log, Time
 from steptime.record.places import site
 
@@ -47,7 +47,7 @@ class Begun(NamedTuple):
     """When a part of the step began, by the script and by the GPU."""
 
     when: int
-    mark: Mark | None
+    mark: Any
 
 
 def install(parts: Parts, step_ended: Callable[[], None]) -> Callable[[], None]:

@@ -10,7 +10,7 @@
 #define HELD                                                                                    \
     X(calls) X(log) X(of_thread) X(watchers) X(groups) X(signatures) X(sites) X(origins)        \
     X(origin) X(site_in_package) X(reductions) X(reduction_name) X(vector) X(detail) X(unbox)   \
-    X(redispatch) X(below) X(otherwise)
+    X(unbox_work) X(redispatch) X(below) X(otherwise)
 
 typedef struct {
     PyObject_HEAD
@@ -235,23 +235,70 @@ static PyObject *below(Kernel *self, PyObject *given) {
     return result;
 }
 
-/* Where a GPU is now, by ``marks``: a new reference, None where that or ``marks`` is None. */
-static PyObject *mark_taken(PyObject *marks) {
-    if (marks == Py_None) return Py_NewRef(Py_None);
-    return PyObject_CallMethodObjArgs(marks, names.take, NULL);
+/* A mark of a GPU: a number where ``marks`` is of C, else an object, NULL where there is none. */
+struct mark {
+    int number;
+    PyObject *object;
+};
+
+static int in_c(PyObject *marks) { return Py_TYPE(marks) == marks_type; }
+
+/* Where a GPU is now, by ``marks`` or None. */
+static int take(PyObject *marks, struct mark *mark) {
+    *mark = (struct mark){.number = NO_MARK};
+    if (marks == Py_None) return 0;
+    if (in_c(marks))
+        mark->number = marks_take((Marks *)marks);
+    else
+        mark->object = PyObject_CallMethodObjArgs(marks, names.take, NULL);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Keep it, unless it is None, as that of a time of an event. */
-static int mark_kept(PyObject *marks, int64_t event, int time, PyObject *mark) {
-    if (mark == Py_None) return 0;
+/* Keep that, and let go of it, as one of a time of an event. */
+static int keep(PyObject *marks, int64_t event, int time, struct mark *mark) {
+    if (mark->number != NO_MARK) marks_keep((Marks *)marks, event, time, mark->number);
+    if (!mark->object) return 0;
     PyObject *number = PyLong_FromLongLong(event), *which = PyLong_FromLong(time);
     PyObject *kept = NULL;
     if (number && which)
-        kept = PyObject_CallMethodObjArgs(marks, names.keep, number, which, mark, NULL);
+        kept = PyObject_CallMethodObjArgs(marks, names.keep, number, which, mark->object, NULL);
     Py_XDECREF(number);
     Py_XDECREF(which);
     Py_XDECREF(kept);
+    Py_CLEAR(mark->object);
     return kept ? 0 : -1;
+}
+
+/* The Work that came back with a result; a new reference, None where there is none. */
+static PyObject *work_in(Kernel *self, PyObject *result) {
+    PyObject *boxed = result;
+    if (PyTuple_Check(result)) boxed = PyTuple_GetItem(result, PyTuple_Size(result) - 1);
+    if (!boxed || boxed == Py_None) return Py_XNewRef(boxed);
+    return PyObject_CallFunctionObjArgs(self->unbox_work, boxed, NULL);
+}
+
+/* Say that a call came back with a result. */
+static int came_back(Kernel *self, PyObject *marks, int64_t event, int64_t returned,
+                     PyObject *result, int waits) {
+    if (waits && marks == Py_None) {
+        rows_waited_at_once(self->rows, event, returned, 0);
+        return set_long(self->of_thread, names.at_once, event) ||
+               set_long(self->of_thread, names.returned, returned);
+    }
+    PyObject *work = work_in(self, result), *done = NULL;
+    if (work == Py_None) { /* as a synchronous call of NCCL, which is on the script's own stream */
+        struct mark mark;
+        rows_came_back(self->rows, event, returned);
+        if (!waits || (!take(marks, &mark) && !keep(marks, event, RETURNED, &mark)))
+            done = Py_NewRef(Py_None);
+    } else if (work) {
+        done = PyObject_CallMethod(self->calls, "went", "LLOiO", (long long)event,
+                                   (long long)returned, work, self->number,
+                                   waits ? Py_True : Py_False);
+    }
+    Py_XDECREF(work);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
 static PyObject *recorded(Kernel *self, PyObject *given, PyObject *arguments) {
@@ -259,29 +306,17 @@ static PyObject *recorded(Kernel *self, PyObject *given, PyObject *arguments) {
     // torch leaves out trailing arguments that have their default, which is asynchronous.
     if (self->waits >= 0 && PyTuple_Size(arguments) > self->waits)
         waits = !PyObject_IsTrue(PyTuple_GetItem(arguments, self->waits));
-    PyObject *marks = PyObject_GetAttr(self->calls, names.marks);
-    PyObject *mark = marks ? mark_taken(marks) : NULL;
-    int64_t event = mark ? begin(self, arguments, waits) : -1;
-    PyObject *result = event < 0 ? NULL : below(self, given);
+    PyObject *marks = PyObject_GetAttr(self->calls, names.marks), *result = NULL;
+    struct mark mark;
+    if (!marks || take(marks, &mark)) goto end;
+    int64_t event = begin(self, arguments, waits);
+    if (event >= 0) result = below(self, given);
     int64_t returned = now();
-    if (result && mark_kept(marks, event, ISSUED, mark)) Py_CLEAR(result);
-    int on_gpu = marks != Py_None;
+    if (result && keep(marks, event, ISSUED, &mark)) Py_CLEAR(result);
+    if (result && came_back(self, marks, event, returned, result, waits)) Py_CLEAR(result);
+    Py_XDECREF(mark.object);
+end:
     Py_XDECREF(marks);
-    Py_XDECREF(mark);
-    if (!result) return NULL;
-    int failed;
-    if (waits && !on_gpu) {
-        rows_waited_at_once(self->rows, event, returned, 0);
-        failed = set_long(self->of_thread, names.at_once, event) ||
-                 set_long(self->of_thread, names.returned, returned);
-    } else {
-        PyObject *work = PyObject_CallMethod(self->calls, "went", "LLOiO", (long long)event,
-                                             (long long)returned, result, self->number,
-                                             waits ? Py_True : Py_False);
-        Py_XDECREF(work);
-        failed = !work;
-    }
-    if (failed) Py_CLEAR(result);
     return result;
 }
 

@@ -9,11 +9,14 @@ static int fill(PyObject *module) {
     if (!(names.name = PyUnicode_InternFromString(#name))) return -1;
     NAMES
 #undef X
-    PyType_Spec *specs[] = {&rows_spec, &kernel_spec, &wait_spec};
+    PyType_Spec *specs[] = {&rows_spec, &kernel_spec, &wait_spec, &marks_spec};
     for (size_t at = 0; at < sizeof specs / sizeof *specs; at++) {
         PyObject *type = PyType_FromSpec(specs[at]);
         int failed = !type || PyModule_AddType(module, (PyTypeObject *)type);
-        Py_XDECREF(type);
+        if (specs[at] == &marks_spec)
+            marks_type = (PyTypeObject *)type; /* and it lives as long as Python does */
+        else
+            Py_XDECREF(type);
         if (failed) return -1;
     }
     return 0;

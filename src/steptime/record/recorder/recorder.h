@@ -32,6 +32,9 @@ typedef struct {
     uint16_t threads;
 } Rows;
 
+/* Marks of a GPU, by their numbers; marks.c. */
+typedef struct Marks Marks;
+
 /* The names of attributes, each once. */
 #define NAMES                                                                                        \
     X(inside) X(waiting) X(work) X(at_once) X(returned) X(reduction) X(dtype) X(shape)               \
@@ -43,14 +46,24 @@ extern struct names {
 #undef X
 } names;
 
-enum { CALL = 1, ASYNC = 1, ISSUED = 0 }; /* as events.py has them */
+enum { CALL = 1, ASYNC = 1, ISSUED = 0, RETURNED = 1 }; /* as events.py has them */
+enum { NO_MARK = -1 };
 
-extern PyType_Spec rows_spec, kernel_spec, wait_spec;
+extern PyType_Spec rows_spec, kernel_spec, wait_spec, marks_spec;
+extern PyTypeObject *marks_type;
 
 /* The event that was drawn for a call, which is written down; -1 with an exception set. */
 int64_t rows_write(Rows *rows, const struct event *event);
 void rows_waited(Rows *rows, int64_t number, int64_t begin, int64_t end);
 void rows_waited_at_once(Rows *rows, int64_t number, int64_t returned, int64_t end);
+
+void rows_came_back(Rows *rows, int64_t number, int64_t when);
+
+/* A mark of where this thread is on its stream of a GPU; NO_MARK where it can have none, or with an
+   exception set. */
+int marks_take(Marks *marks);
+/* Write a mark down, once the GPU has passed it, as that of a time of an event. */
+void marks_keep(Marks *marks, int64_t event, int time, int mark);
 
 /* ``time.perf_counter_ns`` */
 static inline int64_t now(void) {

@@ -39,6 +39,13 @@ int64_t rows_write(Rows *self, const struct event *event) {
     return number;
 }
 
+void rows_came_back(Rows *self, int64_t number, int64_t when) {
+    struct event *at = row(self, number);
+    if (!at) return;
+    at->returned = when;
+    if (!at->ended) at->ended = when; /* whoever says it first is right */
+}
+
 void rows_waited(Rows *self, int64_t number, int64_t begin, int64_t end) {
     struct event *at = row(self, number);
     if (!at) return;
