@@ -31,6 +31,7 @@ _MOST_BYTES = 1 << 32  # unpacked
 _MARK = "message"
 """The category of arrows and of the slices that only exist to hold their ends."""
 
+_CATEGORIES = [phase.name.lower() for phase in Phase]  # which number themselves from 0
 _EVENTS_AT_ONCE = 20_000
 
 
@@ -195,7 +196,7 @@ def _slices(timeline: Timeline, names: Sequence[str], track: Track, origin: int)
     for name, phase, step, size, start, length, waited in zip(*columns, strict=True):
         wait = f',"waited":{_us(waited)}' if waited else ""
         yield (
-            f'{{"ph":"X","name":{names[name]},"cat":"{Phase(phase).name.lower()}",'
+            f'{{"ph":"X","name":{names[name]},"cat":"{_CATEGORIES[phase]}",'
             f'"pid":{track.rank},"tid":{thread},"ts":{_us(start)},"dur":{_us(length)},'
             f'"args":{{"step":{step},"bytes":{size},"stream":{thread}{wait}}}}}'
         )

@@ -19,7 +19,7 @@ def weights(dtype: torch.dtype = torch.float32) -> list[Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # by the compiler itself
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_it_makes_and_its_gradients_are_those_of_the_parts(compiled: bool) -> None:
     own, plain = weights(torch.float64), weights(torch.float64)
     of_made = torch.randn(2, 3, 8, dtype=torch.float64)
