@@ -161,6 +161,17 @@ def test_events_are_used_again(gpu: Gpu, marked: Marked) -> None:
     assert sorted(gpu.gone) == list(range(1, len(gpu.made) + 1))
 
 
+def test_who_comes_after_the_end_makes_no_mark(gpu: Gpu, marked: Marked) -> None:
+    late = marked.marks.take()
+    marked.marks.close()
+    marked.marks.keep(0, Time.ISSUED, late)
+
+    assert marked.marks.take() is None
+    assert marked.marks.drain() == 0
+    assert len(marked.read()) == 0
+    assert len(gpu.gone) == len(gpu.made)
+
+
 def test_as_many_wait_as_a_gpu_is_late(gpu: Gpu, marked: Marked) -> None:
     gpu.late_ms = 450.0
     for number in range(400):

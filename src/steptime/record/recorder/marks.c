@@ -59,7 +59,7 @@ struct Marks {
     struct device devices[DEVICES];
     struct mark *marks;
     int count, first, last, waiting; /* of marks: how many; those that the GPU has to pass */
-    int file, filled;
+    int file, filled; /* -1: closed, and a thread that comes late makes no mark any longer */
     char records[WRITTEN_AT_ONCE * RECORD];
 };
 
@@ -137,7 +137,8 @@ static int64_t stream_of(Marks *self, int device) {
 
 int marks_take(Marks *self) {
     int device, capturing;
-    if (self->cuda.current_device(&device) || device < 0 || device >= DEVICES) return NO_MARK;
+    if (self->file < 0 || self->cuda.current_device(&device)) return NO_MARK;
+    if (device < 0 || device >= DEVICES) return NO_MARK;
     int64_t stream = stream_of(self, device);
     if (PyErr_Occurred()) return NO_MARK;
     CudaStream on = (CudaStream)(intptr_t)stream;
@@ -210,7 +211,7 @@ static void drain(Marks *self) {
 }
 
 void marks_keep(Marks *self, int64_t event, int time, int number) {
-    if (number == NO_MARK) return;
+    if (number < 0 || number >= self->count) return;
     struct mark *mark = &self->marks[number];
     mark->at = event;
     mark->time = time;
@@ -238,7 +239,7 @@ static PyObject *marks_kept(Marks *self, PyObject *given) {
     if (mark == Py_None) Py_RETURN_NONE;
     long number = PyLong_AsLong(mark);
     if (PyErr_Occurred()) return NULL;
-    if (number >= 0 && number < self->count) marks_keep(self, event, time, (int)number);
+    marks_keep(self, event, time, (int)number);
     Py_RETURN_NONE;
 }
 
@@ -253,7 +254,8 @@ static PyObject *marks_drained(Marks *self, PyObject *unused) {
 static PyObject *marks_close(Marks *self, PyObject *unused) {
     (void)unused;
     flush(self);
-    for (int number = 0; number < self->count; number++) self->cuda.destroy(self->marks[number].event);
+    for (int number = 0; number < self->count; number++)
+        self->cuda.destroy(self->marks[number].event);
     for (int number = 0; number < DEVICES; number++) {
         struct device *device = &self->devices[number];
         if (!device->side) continue;
@@ -263,6 +265,7 @@ static PyObject *marks_close(Marks *self, PyObject *unused) {
         device->side = NULL;
     }
     self->count = self->waiting = 0;
+    self->file = -1;
     Py_RETURN_NONE;
 }
 
