@@ -46,6 +46,19 @@ dist.send(torch.ones(4), 1 - rank)
 """
 )
 
+FUTURES_POLLED = (
+    START
+    + """
+import time
+groups = [dist.new_group([0, 1]) for _ in range(2)]
+for group in groups if rank else reversed(groups):
+    future = dist.all_reduce(torch.ones(4), group=group, async_op=True).get_future()  # here
+    after = future.then(lambda done: done.value())
+    while not after.done():
+        time.sleep(0.01)
+"""
+)
+
 POLLED = (
     START
     + """

@@ -90,12 +90,13 @@ def test_ranks_that_both_receive_first_stand_in_a_circle(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_ranks_that_poll_in_place_of_waiting_stand_in_a_circle(tmp_path: Path) -> None:
-    finding = _one(_check(tmp_path, scripts.BOTH_POLL)[1])
+@pytest.mark.parametrize("script", [scripts.BOTH_POLL, scripts.FUTURES_POLLED])
+def test_ranks_that_poll_in_place_of_waiting_stand_in_a_circle(script: str, tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, script)[1])
     assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])
     assert "which it polls at script.py" in finding["what"]
     for rank in (0, 1):
-        assert _at(finding, rank) == _lines(scripts.BOTH_POLL, "here")
+        assert _at(finding, rank) == _lines(script, "here")
 
 
 @pytest.mark.slow

@@ -90,7 +90,8 @@ class Calls:
     the events and Works of asynchronous calls, in the order of their issue. ``groups``: of those
     that were met, by their identity, what tells whether they live, and their numbers.
     ``signatures``: the numbers and bytes of what calls were called with. ``marks``: those of a GPU,
-    from when the process uses one; ``meets_group`` is called as it meets a group.
+    from when the process uses one; ``meets_group`` is called as it meets a group. ``asked_for`` are
+    told the event of a call whose future the script asks in vain whether it is done.
     """
 
     def __init__(self, log: Log) -> None:
@@ -105,6 +106,7 @@ class Calls:
         self.signatures: dict[Any, tuple[int, int]] = {}
         self.marks: Marks | None = None
         self.meets_group: Callable[[], object] = lambda: None
+        self.asked_for: list[Callable[[int], None]] = []
         self._wait = compat.Work.wait
         self.attend()
 

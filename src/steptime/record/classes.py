@@ -42,6 +42,7 @@ def watch_classes(calls: Calls) -> Callable[[], None]:
             replace(kind, "get_future", futures.getting(get_future))
 
     replace(compat.Future, "wait", futures.waiting(compat.Future.wait))
+    replace(compat.Future, "done", futures.asking(compat.Future.done))
     replace(compat.Future, "then", futures.following(compat.Future.then))
     replace(torch._C, "_collect_all", futures.collecting(torch._C._collect_all))
     of_work(compat.Work)

@@ -100,6 +100,21 @@ class Futures:
 
         return noted
 
+    def asking(self, done: Callable[..., Any]) -> Callable[..., Any]:
+        """The method ``done`` of futures."""
+
+        @compat.left_alone
+        @wraps(done)
+        def noted(future: Any) -> Any:
+            answer = done(future)
+            if self._calls.asked_for and not answer:
+                for one in self._of.get(ref(future), ()):
+                    for told in self._calls.asked_for:
+                        told(one.event)
+            return answer
+
+        return noted
+
     def _keep(self, future: Any, awaited: tuple[_Awaited, ...]) -> None:
         if awaited:
             self._of[ref(future, self._forget)] = awaited

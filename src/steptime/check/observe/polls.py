@@ -26,12 +26,16 @@ class Polls:
         self._log, self._calls = log, calls
         self._noted: dict[int, tuple[int, int]] = {}
         """When each was noted last, and how often it was asked for since."""
+        calls.asked_for.append(self.asked_for)
 
     def asked(self, work: Any) -> None:
         """The script has asked for a Work that is not done."""
         event = self._calls.works.get(ref(work))
-        if event is None:
-            return
+        if event is not None:
+            self.asked_for(event)
+
+    def asked_for(self, event: int) -> None:
+        """The script has asked for the call of an event, which is not done."""
         now = time.perf_counter_ns()
         if event not in self._noted and len(self._noted) >= _MOST:
             self._noted.clear()
