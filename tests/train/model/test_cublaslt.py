@@ -26,6 +26,7 @@ class Lt:
         self.milliseconds = milliseconds
         self.clock = 0.0
         self.made: list[dict[Any, Any]] = []
+        self.wishes: dict[int, int] = {}
         self.ran: list[int] = []
 
     def _new(self, handle: Any, **facts: Any) -> int:
@@ -56,7 +57,8 @@ class Lt:
     def cublasLtMatmulPreferenceCreate(self, one: Any) -> int:
         return self._new(one)
 
-    def cublasLtMatmulPreferenceSetAttribute(self, *_: Any) -> int:
+    def cublasLtMatmulPreferenceSetAttribute(self, one: Any, name: int, value: Any, _: Any) -> int:
+        self._of(one)[name] = self.wishes[name] = value._obj.value
         return 0
 
     def cublasLtMatmulPreferenceDestroy(self, _: Any) -> int:
@@ -173,9 +175,17 @@ def test_the_fastest_way_is_taken_from_the_second_time_on(lt: Lt) -> None:
     assert lt.ran == [lt.milliseconds.index(FAST)]
 
 
+def test_ways_are_asked_for_by_what_tensors_begin_at(lt: Lt) -> None:
+    shape = TOKENS, CHANNELS, INNER
+    cublaslt.Product(*shape, cublaslt.Epilogue.GELU, 0, transposed=True, alignment=16)
+
+    assert [lt.wishes[matrix] for matrix in (5, 6, 7, 8)] == [16] * 4
+    assert {lt.made[1][BIAS], lt.made[1][BESIDE]} == {16}
+
+
 def test_where_no_way_is_known_torch_does_it_in_parts(lt: Lt) -> None:
     lt.milliseconds = [UNABLE]
     with pytest.raises(RuntimeError, match="no way"):
         cublaslt.Product(TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU, 0, transposed=True)
-    assert gelu._known(TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU, 0, True) is None
+    assert gelu._known(TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU, 0, True, 256) is None
     gelu._known.cache_clear()

@@ -22,11 +22,11 @@ from steptime.world import compat
 
 _BF16, _FP32, _SUMMED_IN_FP32 = 14, 0, 68
 _TRANSPOSE_FIRST, _EPILOGUE, _BIAS, _BESIDE, _BESIDE_STRIDE = 3, 7, 8, 11, 12
-_MOST_WORKSPACE = 1
+_MOST_WORKSPACE, _LEAST_ALIGNMENTS = 1, (5, 6, 7, 8)
 _WORKSPACE_BYTES = 32 << 20
 _CANDIDATES, _TIMES = 8, 4
-_ALIGNED = 256
-"""An address as aligned as tensors of torch are: ways are chosen by that."""
+ALIGNMENTS = (256, 16)
+"""Of the addresses of tensors, in bytes, by which ways differ: torch's own, and parts of those."""
 
 _ONE, _ZERO = c_float(1), c_float(0)
 Number: TypeAlias = c_int | c_int64 | c_size_t | c_uint32 | c_uint64
@@ -66,8 +66,8 @@ def library() -> ctypes.CDLL | None:
 class Product:
     """Products x W of shapes (rows, inner) and (inner, columns), through an epilogue.
 
-    ``transposed``: W lies there as (columns, inner), as a linear layer has it. Raises RuntimeError
-    where cuBLASLt cannot do it.
+    ``transposed``: W lies there as (columns, inner), as a linear layer has it. ``alignment``: one
+    of ALIGNMENTS that all tensors have. Raises RuntimeError where cuBLASLt cannot do it.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Product:
         device: int,
         *,
         transposed: bool,
+        alignment: int = ALIGNMENTS[0],
     ) -> None:
         self._library, self._handle, self._device = _loaded(), _handle(device), device
         self._description, self._described = c_void_p(), Lock()
@@ -88,12 +89,12 @@ class Product:
         self._set(_TRANSPOSE_FIRST, c_int(transposed))
         self._set(_EPILOGUE, c_uint32(epilogue))
         self._set(_BESIDE_STRIDE, c_int64(columns))
-        self._set(_BESIDE, c_uint64(_ALIGNED))
+        self._set(_BESIDE, c_uint64(alignment))  # any address that is: ways are chosen by that
         if epilogue is Epilogue.GELU:
-            self._set(_BIAS, c_uint64(_ALIGNED))
+            self._set(_BIAS, c_uint64(alignment))
         self._weight = self._layout(inner, columns) if transposed else self._layout(columns, inner)
         self._x, self._out = self._layout(inner, rows), self._layout(columns, rows)
-        self._ways = self._proposed()
+        self._ways = self._proposed(alignment)
         self._fastest: _Way | None = None
 
     def __call__(
@@ -136,18 +137,15 @@ class Product:
                 self._fastest = min(self._ways, key=lambda way: _milliseconds(partial(run, way)))
             run(self._fastest)
 
-    def _proposed(self) -> list[_Way]:
+    def _proposed(self, alignment: int) -> list[_Way]:
         """The ways that cuBLASLt proposes."""
         preference, found, ways = c_void_p(), c_int(), (_Way * _CANDIDATES)()
         self._call("MatmulPreferenceCreate", byref(preference))
-        most = c_size_t(_WORKSPACE_BYTES)
-        self._call(
-            "MatmulPreferenceSetAttribute",
-            preference,
-            _MOST_WORKSPACE,
-            byref(most),
-            c_size_t(ctypes.sizeof(most)),
-        )
+        wishes: dict[int, Number] = {_MOST_WORKSPACE: c_size_t(_WORKSPACE_BYTES)}
+        wishes |= dict.fromkeys(_LEAST_ALIGNMENTS, c_uint32(alignment))
+        for wish, value in wishes.items():
+            size = c_size_t(ctypes.sizeof(value))
+            self._call("MatmulPreferenceSetAttribute", preference, wish, byref(value), size)
         self._call(
             "MatmulAlgoGetHeuristic",
             self._handle,

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steptime.train.model.cublaslt import Epilogue, Product, library
+from steptime.train.model.cublaslt import ALIGNMENTS, Epilogue, Product, library
 
 _LEAST_CAPABILITY = 9
 """Of GPUs from Hopper on: before, these products take longer than the parts on their own."""
@@ -72,40 +72,56 @@ _operators.define("gelu_backward_product(Tensor of_made, Tensor proj, Tensor inn
 
 def _gelu_product(x: Tensor, fc: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """GELU of (N, I) inner activations, and these."""
-    product = _product(Epilogue.GELU, x, fc, transposed=True)
+    x = x.contiguous()
+    product = _product(Epilogue.GELU, x, fc, bias, transposed=True)
     if product is None:
         inner = F.linear(x, fc, bias)
         return F.gelu(inner, approximate="tanh"), inner
     out, inner = (x.new_empty(len(x), len(fc)) for _ in range(2))
-    product(x.contiguous(), fc.contiguous(), out, inner, bias)
+    product(x, fc, out, inner, bias)
     return out, inner
 
 
 def _gelu_backward_product(of_made: Tensor, proj: Tensor, inner: Tensor) -> Tensor:
     """The gradient of the inner activations, (N, I), from that of what was made of them, (N, C)."""
-    product = _product(Epilogue.GELU_BACKWARD, of_made, proj, transposed=False)
+    of_made = of_made.contiguous()
+    product = _product(Epilogue.GELU_BACKWARD, of_made, proj, inner, transposed=False)
     if product is None:
         made: Tensor = torch.ops.aten.gelu_backward(of_made @ proj, inner, approximate="tanh")
         return made
     out = torch.empty_like(inner)
-    product(of_made.contiguous(), proj.contiguous(), out, inner)
+    product(of_made, proj, out, inner)
     return out
 
 
-def _product(epilogue: Epilogue, x: Tensor, weight: Tensor, *, transposed: bool) -> Product | None:
+def _product(
+    epilogue: Epilogue, x: Tensor, weight: Tensor, beside: Tensor, *, transposed: bool
+) -> Product | None:
     """How cuBLASLt computes this; None where it does not, and torch does it in parts."""
-    if library() is None or not x.is_cuda:
+    given = x, weight, beside
+    if library() is None or not all(one.is_cuda and one.is_contiguous() for one in given):
+        return None
+    aligned = [by for by in ALIGNMENTS if all(one.data_ptr() % by == 0 for one in given)]
+    if not aligned:
         return None
     columns, inner = weight.shape if transposed else weight.shape[::-1]
-    return _known(len(x), inner, columns, epilogue, x.device.index, transposed)
+    return _known(len(x), inner, columns, epilogue, x.device.index, transposed, aligned[0])
 
 
 @cache
 def _known(
-    rows: int, inner: int, columns: int, epilogue: Epilogue, device: int, transposed: bool
+    rows: int,
+    inner: int,
+    columns: int,
+    epilogue: Epilogue,
+    device: int,
+    transposed: bool,
+    alignment: int,
 ) -> Product | None:
     try:
-        return Product(rows, inner, columns, epilogue, device, transposed=transposed)
+        return Product(
+            rows, inner, columns, epilogue, device, transposed=transposed, alignment=alignment
+        )
     except RuntimeError:
         return None
 
