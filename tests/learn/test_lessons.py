@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -28,9 +29,15 @@ UNLESS = {
 }
 """Those that do so but with one of these words."""
 
-each_lesson = pytest.mark.parametrize(
-    "lesson", all_lessons(), ids=[f"{one.number:02}" for one in all_lessons()]
-)
+
+def of_each(lessons: Sequence[Lesson]) -> pytest.MarkDecorator:
+    """Of a test that is made of each of some lessons."""
+    return pytest.mark.parametrize("lesson", lessons, ids=[f"{one.number:02}" for one in lessons])
+
+
+each_lesson = of_each(all_lessons())
+IN_TERMINAL, AS_NOTEBOOK = all_lessons()[::2], all_lessons()[1::2]
+"""Each is run one way; both make the same commands and judge them alike."""
 
 
 def is_live(words: list[str], runs: set[str]) -> bool:
@@ -113,7 +120,7 @@ def test_lessons_are_numbered_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@each_lesson
+@of_each(IN_TERMINAL)
 def test_a_lesson_runs_in_a_terminal_and_its_numbers_hold(lesson: Lesson, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "steptime", "learn", str(lesson.number), "--answers"],
@@ -148,7 +155,7 @@ def starters_do_not_pass(lesson: Lesson, out: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@each_lesson
+@of_each(AS_NOTEBOOK)
 def test_a_lesson_runs_as_a_notebook_and_its_numbers_hold(lesson: Lesson, tmp_path: Path) -> None:
     cells = nbformat.reads(json.dumps(notebook(lesson, answers=True)), as_version=4)
     nbformat.validate(cells)
@@ -161,3 +168,4 @@ def test_a_lesson_runs_as_a_notebook_and_its_numbers_hold(lesson: Lesson, tmp_pa
     printed = [one.get("text", "") for cell in cells.cells for one in cell.get("outputs", [])]
     for command in lesson.commands():
         assert any(f"$ {command.line}\n" in text for text in printed), command.name
+    starters_do_not_pass(lesson, tmp_path / "learn")
