@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PARTITION = Path(__file__).parents[2] / "benchmarks" / "partition.py"
-CUTS = 10
+CUTS = 5
 ALONE = ("unshare", "--user", "--map-root-user", "--net", "ip", "link", "add", "type", "veth")
 
 

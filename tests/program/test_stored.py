@@ -6,16 +6,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy import float64
 
 from steptime.errors import UsageError
 from steptime.program import Collective, Compute, Program, Recv, Send, Wait
 from steptime.program import stored as module
+from steptime.program.kernel import Kernel
 from steptime.program.stored import PROGRAMS, StoredProgram, read_programs, write_programs
 from steptime.timeline import Phase
 
 LISTS = (
     (
-        Compute(name="forward", flops=1e9, nbytes=2.5, dtype="bf16"),
+        Compute(
+            name="forward",
+            flops=1e9,
+            nbytes=float64(2.5),
+            dtype="bf16",
+            kernels=(Kernel("stream", (4096.0,), 3.0),),
+        ),
         Send(name="go", axis="pipeline", by=1, nbytes=1 << 40, tag=3, after=(0,)),
         Wait(name="w", after=(1, -2)),
         Collective(name="sum", kind="all_reduce", group=("data",), nbytes=8, algorithm="ring"),

@@ -5,9 +5,8 @@ type's defaults. A Chakra trace, one file a rank, is made from it on request.
 """
 
 import gzip
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -32,6 +31,8 @@ _MOST_BYTES = 1 << 30  # unpacked
 _KINDS: Mapping[str, type[Op]] = {
     kind.__name__: kind for kind in (Compute, Collective, Send, Recv, Wait)
 }
+_DEFAULTS = {name: {one.name: one.default for one in fields(kind)} for name, kind in _KINDS.items()}
+"""Of the fields of each kind of op; MISSING, which no value equals, where there is none."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -62,8 +63,10 @@ def write_programs(folder: Path, programs: Sequence[StoredProgram]) -> None:
         "version": VERSION,
         "programs": [_program_record(one) for one in programs],
     }
-    text = json.dumps(content, separators=(",", ":"))
-    write_atomic(folder / PROGRAMS, gzip.compress(text.encode(), compresslevel=6, mtime=0))
+    import msgspec  # which encodes kernels as they are, in a tenth of the time of json and asdict
+
+    text = msgspec.json.encode(content, enc_hook=float)  # of numbers of NumPy
+    write_atomic(folder / PROGRAMS, gzip.compress(text, compresslevel=6, mtime=0))
 
 
 def read_programs(folder: Path) -> list[StoredProgram]:
@@ -103,16 +106,15 @@ def _program_record(one: StoredProgram) -> dict[str, Any]:
 
 
 def _op_record(op: Op) -> dict[str, Any]:
-    values = {one.name: getattr(op, one.name) for one in fields(op) if _is_set(op, one)}
+    kind = type(op).__name__
+    values = {
+        name: value
+        for name, default in _DEFAULTS[kind].items()
+        if (value := getattr(op, name)) != default
+    }
     if isinstance(op, Compute) and "phase" in values:
         values["phase"] = op.phase.name
-    if isinstance(op, Compute) and op.kernels:
-        values["kernels"] = [asdict(one) for one in op.kernels]
-    return {"op": type(op).__name__, **values}
-
-
-def _is_set(op: Op, one: Any) -> bool:
-    return one.default is MISSING or getattr(op, one.name) != one.default
+    return {"op": kind, **values}
 
 
 class _Record(TypedDict):
