@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from steptime.arrays import distinct
 from steptime.collectives.algorithm import algorithms
 from steptime.collectives.algorithm import schedule as scheduled
 from steptime.collectives.execute import slot_offsets
@@ -168,7 +169,7 @@ class ProgramGoal:
         """The rounds of a schedule that runs ``times`` times, counting their messages."""
         for transfers in schedule.rounds():
             pairs = transfers["src"].astype(np.int64) * schedule.ranks + transfers["dst"]
-            self._count(times * np.unique(pairs[transfers["src"] != transfers["dst"]]).size)
+            self._count(times * distinct(pairs[transfers["src"] != transfers["dst"]]))
             yield transfers
 
     def _count(self, messages: int) -> None:

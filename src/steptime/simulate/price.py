@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from steptime.arrays import Floats, Ints, Longs
+from steptime.arrays import Floats, Ints, Longs, distinct
 from steptime.cluster import NO_LINK, Cluster
 from steptime.collectives.execute import slot_offsets
 from steptime.collectives.schedule import TRANSFER, Round, Schedule
@@ -80,7 +80,7 @@ def pairs(schedule: Schedule, nbytes: int) -> Pairs:
         src=(keys >> 32).astype(np.int32),
         dst=(keys & 0xFFFFFFFF).astype(np.int32),
         nbytes=np.asarray(scale * np.bincount(which, sizes, minlength=keys.size), np.float64),
-        messages=scale * np.unique(number * keys.size + which).size,
+        messages=scale * distinct(number * keys.size + which),
         rounds=scale * int(takes_part.max()),
     )
 
