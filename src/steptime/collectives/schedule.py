@@ -43,12 +43,12 @@ def send(
     range that goes beyond the end of the vector wraps around.
     """
     into = first if into is None else into
-    columns = np.broadcast_arrays(src, dst, first, into, count)
-    transfers = np.empty(columns[0].size, TRANSFER)
+    columns = src, dst, first, into, count
+    transfers = np.empty(np.broadcast(*columns).shape, TRANSFER)
     for name, column in zip(("src", "dst", "first", "into", "count"), columns, strict=True):
-        transfers[name] = column.reshape(-1)
+        transfers[name] = column
     transfers["reduce"] = reduce
-    return transfers
+    return transfers.reshape(-1)
 
 
 def together(*sends: Round) -> Round:
@@ -90,7 +90,8 @@ class Schedule:
     def rounds(self) -> Iterator[Round]:
         """The rounds with any transfer, generated one by one; no range in them wraps."""
         for transfers in self.generate():
-            moving = transfers[transfers["count"] > 0]
+            moves = transfers["count"] > 0
+            moving = transfers if moves.all() else transfers[moves]
             if moving.size:
                 yield self._unwrapped(moving)
 
@@ -104,6 +105,8 @@ class Schedule:
         for name, other in (("first", "into"), ("into", "first")):
             start = transfers[name]
             beyond = start + transfers["count"] - self.chunks
+            if beyond.max() <= 0:
+                continue
             wraps = (start < self.chunks) & (beyond > 0)
             if wraps.any():
                 head, tail = transfers.copy(), transfers[wraps]

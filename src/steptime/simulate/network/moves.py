@@ -76,6 +76,8 @@ class MoveMaker:
 
     def _weights(self, devices: Ints, rounds: Ints) -> Floats:
         """The weights of messages from devices to devices in rounds, shape (messages,)."""
+        if not self._cluster.unfairness:
+            return np.ones(rounds.size)
         src, dst = self._cluster.host_of[devices]
         return np.where(src != dst, weights(self._cluster.unfairness, devices, rounds), 1.0)
 
@@ -85,8 +87,10 @@ class MoveMaker:
         rows = np.empty(batch.round.size, MOVE)
         rows["nbytes"], rows["latency"] = batch.nbytes, latency
         rows["reduce"] = batch.reduced / self._cluster.device.reduction
-        src, dst = self._cluster.host_of[places]
-        rows["held"] = np.where(src != dst, self._cluster.send_buffer, 0.0)
+        rows["held"] = 0.0
+        if self._cluster.send_buffer:
+            src, dst = self._cluster.host_of[places]
+            rows["held"] = np.where(src != dst, self._cluster.send_buffer, 0.0)
         rows["weight"] = self._weights(places, batch.round)
         rows["rank"], rows["device"], rows["round"] = batch.ranks.T, places.T, batch.round
         return Moves(rows, paths)
