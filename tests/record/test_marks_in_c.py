@@ -31,7 +31,7 @@ class Gpu:
         self.capturing = self.fails = False
         self.made: list[float] = []  # when each event is passed
         self.gone: list[int] = []
-        self.forgotten = 0
+        self.error = 0  # what the script's next kernel would be told
 
     def functions(self) -> list[Any]:
         """What marks.c calls, in its order."""
@@ -67,13 +67,17 @@ class Gpu:
 
     def _record(self, event: int, stream: int) -> int:
         if self.fails:
+            self.error = FAILED
             return FAILED
         late = self.late_ms if stream == STREAM else self.aside_ms
         self.made[event - 1] = self.now_ms + late
         return 0
 
     def _query(self, event: int) -> int:
-        return 0 if self.made[event - 1] <= self.now_ms else NOT_READY
+        if self.made[event - 1] <= self.now_ms:
+            return 0
+        self.error = NOT_READY
+        return NOT_READY
 
     def _elapsed(self, found: Any, begin: int, end: int) -> int:
         found[0] = self.made[end - 1] - self.made[begin - 1]
@@ -84,7 +88,7 @@ class Gpu:
         return 0
 
     def _forget(self) -> int:
-        self.forgotten += 1
+        self.error = 0
         return 0
 
 
@@ -129,6 +133,7 @@ def test_a_mark_is_noted_once_the_gpu_has_passed_it(gpu: Gpu, marked: Marked) ->
         marked.keep(number)
         gpu.now_ms += 2.0
     assert marked.marks.drain() == 2  # the first was passed at 1005, and it is 1006
+    assert gpu.error == 0
 
     gpu.now_ms += 10.0
     assert marked.marks.drain() == 0
@@ -145,6 +150,7 @@ def test_times_go_on_where_the_clock_cannot_be_read_anew(gpu: Gpu, marked: Marke
         gpu.now_ms += 1500.0
         marked.keep(number, Time.ENDED)
         marked.marks.drain()
+        assert gpu.error == 0
 
     found = marked.read()
     assert np.diff(found["at"]).tolist() == [1_500_000_000] * 5
@@ -191,7 +197,7 @@ def test_no_mark_is_made_in_a_graph_or_after_a_failure(gpu: Gpu, marked: Marked)
 
     gpu.capturing, gpu.fails = False, True
     assert marked.marks.take() is None
-    assert gpu.forgotten == 1
+    assert gpu.error == 0
 
     gpu.fails = False
     marked.keep(7)

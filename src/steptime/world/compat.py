@@ -115,17 +115,18 @@ def ranks_of(group: Any) -> tuple[int, ...]:
         return ()
 
 
-def current_stream() -> tuple[int, int]:
-    """The GPU that this thread uses, and the address of its stream there; 0: the default one.
-
-    ``torch.cuda.current_stream`` makes an object of it, and takes forty times as long.
-    """
-    device: int = torch._C._cuda_getDevice()
-    return device, torch._C._cuda_getCurrentRawStream(device)
-
-
 stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0)
-"""The address of this thread's stream on a GPU of a number, as ``current_stream`` has it."""
+"""The address of this thread's stream on the GPU of a number; 0: the default one.
+
+``torch.cuda.current_stream`` makes an object of it, and takes forty times as long.
+"""
+
+
+def current_stream() -> tuple[int, int]:
+    """The GPU that this thread uses, and the address of its stream there."""
+    device: int = torch._C._cuda_getDevice()
+    return device, stream_of(device)
+
 
 BELOW: Any = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 """The keys of kernels that come after one of ours."""

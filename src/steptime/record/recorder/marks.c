@@ -65,6 +65,14 @@ struct Marks {
 
 PyTypeObject *marks_type;
 
+/* A status of CUDA's, which does not remember it: the script would be told of it by its next kernel,
+   and that a GPU has not yet passed an event is none of its errors. Of a kernel that failed it hears
+   all the same, for that is not forgotten. */
+static int of(Marks *self, int status) {
+    if (status) self->cuda.forget_error();
+    return status;
+}
+
 /* Write what is noted; what cannot be is lost, as it would be at the end of a full disk. */
 static void flush(Marks *self) {
     ssize_t written = write(self->file, self->records, self->filled);
@@ -75,10 +83,11 @@ static void flush(Marks *self) {
 /* Read the GPU's clock beside the script's, by an event on a stream with nothing else. False where
    the GPU does not come to that at once, as one whose streams all share a queue. */
 static int find_origin(Marks *self, struct device *device) {
-    if (self->cuda.record(device->spare, device->side)) return 0;
+    if (of(self, self->cuda.record(device->spare, device->side))) return 0;
     int64_t deadline = now() + ORIGIN_WITHIN_NS;
     int status = self->cuda.query(device->spare);
     while (status == NOT_READY && now() < deadline) status = self->cuda.query(device->spare);
+    of(self, status);
     int done = status == 0;
     if (done || !device->origin_at) {
         CudaEvent before = device->origin;
@@ -94,8 +103,9 @@ static int begin_device(Marks *self, struct device *device) {
     struct cuda *cuda = &self->cuda;
     if (device->side) return 0;
     device->free = NO_MARK;
-    if (cuda->create(&device->origin, 0) || cuda->create(&device->spare, 0)) return -1;
-    if (cuda->create_stream(&device->side, NON_BLOCKING)) return -1;
+    if (of(self, cuda->create(&device->origin, 0))) return -1;
+    if (of(self, cuda->create(&device->spare, 0))) return -1;
+    if (of(self, cuda->create_stream(&device->side, NON_BLOCKING))) return -1;
     find_origin(self, device);
     return 0;
 }
@@ -116,7 +126,7 @@ static int free_mark(Marks *self, int number) {
     }
     struct mark *mark = &self->marks[self->count];
     *mark = (struct mark){.device = number};
-    return self->cuda.create(&mark->event, 0) ? NO_MARK : self->count++;
+    return of(self, self->cuda.create(&mark->event, 0)) ? NO_MARK : self->count++;
 }
 
 static void let_go(Marks *self, int number) {
@@ -137,26 +147,23 @@ static int64_t stream_of(Marks *self, int device) {
 
 int marks_take(Marks *self) {
     int device, capturing;
-    if (self->file < 0 || self->cuda.current_device(&device)) return NO_MARK;
+    if (self->file < 0 || of(self, self->cuda.current_device(&device))) return NO_MARK;
     if (device < 0 || device >= DEVICES) return NO_MARK;
     int64_t stream = stream_of(self, device);
     if (PyErr_Occurred()) return NO_MARK;
     CudaStream on = (CudaStream)(intptr_t)stream;
-    int failed = self->cuda.is_capturing(on, &capturing);
-    if (!failed && capturing) return NO_MARK;
-    int taken = NO_MARK;
-    if (!failed) failed = begin_device(self, &self->devices[device]);
-    if (!failed) taken = free_mark(self, device);
-    if (taken != NO_MARK) {
-        CudaEvent event = self->marks[taken].event;
-        Py_BEGIN_ALLOW_THREADS
-        failed = self->cuda.record(event, on);
-        Py_END_ALLOW_THREADS
-        self->marks[taken].stream = stream;
-    }
-    if (!failed) return taken;
-    self->cuda.forget_error(); /* of a kernel that failed the script hears by a call of its own */
-    if (taken != NO_MARK) let_go(self, taken);
+    if (of(self, self->cuda.is_capturing(on, &capturing)) || capturing) return NO_MARK;
+    if (begin_device(self, &self->devices[device])) return NO_MARK;
+    int taken = free_mark(self, device);
+    if (taken == NO_MARK) return NO_MARK;
+    CudaEvent event = self->marks[taken].event; /* another thread may move the marks meanwhile */
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = self->cuda.record(event, on);
+    Py_END_ALLOW_THREADS
+    self->marks[taken].stream = stream;
+    if (!of(self, status)) return taken;
+    let_go(self, taken);
     return NO_MARK;
 }
 
@@ -165,7 +172,7 @@ static void note(Marks *self, int number) {
     struct mark *mark = &self->marks[number];
     struct device *device = &self->devices[mark->device];
     float past_ms;
-    if (!self->cuda.elapsed(&past_ms, device->origin, mark->event)) {
+    if (!of(self, self->cuda.elapsed(&past_ms, device->origin, mark->event))) {
         int64_t past = (int64_t)(1e6 * past_ms + 0.5), when = device->origin_at + past;
         uint32_t at = (uint32_t)mark->at;
         uint8_t time = (uint8_t)mark->time;
@@ -189,9 +196,9 @@ static void note(Marks *self, int number) {
 /* 0 where the GPU has passed a mark, NOT_READY where not yet. */
 static int passed(Marks *self, const struct mark *mark) {
     struct device *device = &self->devices[mark->device];
-    int status = self->cuda.query(mark->event);
+    int status = of(self, self->cuda.query(mark->event));
     if (status || device->passed) return status;
-    status = self->cuda.query(device->origin);
+    status = of(self, self->cuda.query(device->origin));
     device->passed = status == 0;
     return status;
 }

@@ -25,8 +25,6 @@ def weights(unfairness: float, devices: Ints, rounds: Ints) -> Floats:
     message always has the same: a hash of its devices and its round (multiplicative; Knuth, The Art
     of Computer Programming, 6.4). They are multiples of 2^-10.
     """
-    if not unfairness:
-        return np.ones(rounds.size)
     src, dst = devices.astype(np.uint64)
     key = src << np.uint64(40) ^ dst << np.uint64(20) ^ (rounds + 1).astype(np.uint64)
     drawn = ((key + np.uint64(1)) * np.uint64(_SPREAD) >> np.uint64(43)) / 2**20 - 1
