@@ -4,6 +4,7 @@
 
 import ctypes
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from steptime.train.model import cublaslt, gelu
 from steptime.world import compat
 
 TOKENS, CHANNELS, INNER = 16, 8, 24
+FORWARD = cublaslt.Factors(TOKENS, CHANNELS, INNER, transposed=True, device=0)
+BACKWARD = replace(FORWARD, transposed=False)
 OF_FIRST, EPILOGUE, BIAS, BESIDE, STRIDE = 3, 7, 8, 11, 12
 SLOW, FAST, UNABLE = 5.0, 1.0, 7
 
@@ -138,7 +141,7 @@ def drawn(*shape: int) -> Tensor:
 def test_gelu_of_a_biased_product_as_torch_has_it() -> None:
     x, fc, bias = drawn(TOKENS, CHANNELS), drawn(INNER, CHANNELS), drawn(INNER)
     out, inner = (torch.empty(TOKENS, INNER, dtype=torch.bfloat16) for _ in range(2))
-    product = cublaslt.Product(TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU, 0, transposed=True)
+    product = cublaslt.Product(cublaslt.Epilogue.GELU, FORWARD)
     product(x, fc, out, inner, bias)
 
     expected = F.linear(x.float(), fc.float(), bias.float())
@@ -152,9 +155,7 @@ def test_gelu_of_a_biased_product_as_torch_has_it() -> None:
 def test_a_product_times_the_gradient_of_gelu_as_torch_has_it() -> None:
     of_made, proj, inner = drawn(TOKENS, CHANNELS), drawn(CHANNELS, INNER), drawn(TOKENS, INNER)
     out = torch.empty_like(inner)
-    product = cublaslt.Product(
-        TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU_BACKWARD, 0, transposed=False
-    )
+    product = cublaslt.Product(cublaslt.Epilogue.GELU_BACKWARD, BACKWARD)
     product(of_made, proj, out, inner)
 
     expected = torch.ops.aten.gelu_backward(
@@ -165,9 +166,7 @@ def test_a_product_times_the_gradient_of_gelu_as_torch_has_it() -> None:
 
 def test_the_fastest_way_is_taken_from_the_second_time_on(lt: Lt) -> None:
     inner = drawn(TOKENS, INNER)
-    product = cublaslt.Product(
-        TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU_BACKWARD, 0, transposed=False
-    )
+    product = cublaslt.Product(cublaslt.Epilogue.GELU_BACKWARD, BACKWARD)
     for _ in range(2):
         lt.ran.clear()
         product(drawn(TOKENS, CHANNELS), drawn(CHANNELS, INNER), torch.empty_like(inner), inner)
@@ -176,8 +175,7 @@ def test_the_fastest_way_is_taken_from_the_second_time_on(lt: Lt) -> None:
 
 
 def test_ways_are_asked_for_by_what_tensors_begin_at(lt: Lt) -> None:
-    shape = TOKENS, CHANNELS, INNER
-    cublaslt.Product(*shape, cublaslt.Epilogue.GELU, 0, transposed=True, alignment=16)
+    cublaslt.Product(cublaslt.Epilogue.GELU, replace(FORWARD, alignment=16))
 
     assert [lt.wishes[matrix] for matrix in (5, 6, 7, 8)] == [16] * 4
     assert {lt.made[1][BIAS], lt.made[1][BESIDE]} == {16}
@@ -186,6 +184,6 @@ def test_ways_are_asked_for_by_what_tensors_begin_at(lt: Lt) -> None:
 def test_where_no_way_is_known_torch_does_it_in_parts(lt: Lt) -> None:
     lt.milliseconds = [UNABLE]
     with pytest.raises(RuntimeError, match="no way"):
-        cublaslt.Product(TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU, 0, transposed=True)
-    assert gelu._known(TOKENS, CHANNELS, INNER, cublaslt.Epilogue.GELU, 0, True, 256) is None
+        cublaslt.Product(cublaslt.Epilogue.GELU, FORWARD)
+    assert gelu._known(cublaslt.Epilogue.GELU, FORWARD) is None
     gelu._known.cache_clear()

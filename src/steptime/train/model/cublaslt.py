@@ -10,6 +10,7 @@ products summed in fp32.
 import ctypes
 from collections.abc import Callable
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, partial
 from threading import Lock
@@ -55,33 +56,36 @@ class _Way(ctypes.Structure):
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """The library as torch has loaded it; None where it has not, as without CUDA."""
+def library() -> ctypes.CDLL:
+    """The library as torch has loaded it; RuntimeError where it has not, as without CUDA."""
     try:
         return ctypes.CDLL(f"libcublasLt.so.{str(torch.version.cuda).partition('.')[0]}")
     except OSError:
-        return None
+        raise RuntimeError("torch came without cuBLASLt") from None
+
+
+@dataclass(frozen=True)
+class Factors:
+    """x and W of shapes (rows, inner) and (inner, columns), on a device.
+
+    A linear layer has its weight as (columns, inner): forward multiplies by it as it lies there
+    ``transposed``, backward by itself. ``alignment``: one of ALIGNMENTS that all tensors have.
+    """
+
+    rows: int
+    inner: int
+    columns: int
+    transposed: bool
+    device: int
+    alignment: int = ALIGNMENTS[0]
 
 
 class Product:
-    """Products x W of shapes (rows, inner) and (inner, columns), through an epilogue.
+    """Products x W through an epilogue; RuntimeError where cuBLASLt cannot do it."""
 
-    ``transposed``: W lies there as (columns, inner), as a linear layer has it. ``alignment``: one
-    of ALIGNMENTS that all tensors have. Raises RuntimeError where cuBLASLt cannot do it.
-    """
-
-    def __init__(
-        self,
-        rows: int,
-        inner: int,
-        columns: int,
-        epilogue: Epilogue,
-        device: int,
-        *,
-        transposed: bool,
-        alignment: int = ALIGNMENTS[0],
-    ) -> None:
-        self._library, self._handle, self._device = _loaded(), _handle(device), device
+    def __init__(self, epilogue: Epilogue, of: Factors) -> None:
+        rows, inner, columns, transposed = of.rows, of.inner, of.columns, of.transposed
+        self._library, self._handle, self._device = library(), _handle(of.device), of.device
         self._description, self._described = c_void_p(), Lock()
         self._call("MatmulDescCreate", byref(self._description), _SUMMED_IN_FP32, _FP32)
         # cuBLASLt reads rows as columns, so to it all matrices are transposed: it is asked for the
@@ -89,12 +93,12 @@ class Product:
         self._set(_TRANSPOSE_FIRST, c_int(transposed))
         self._set(_EPILOGUE, c_uint32(epilogue))
         self._set(_BESIDE_STRIDE, c_int64(columns))
-        self._set(_BESIDE, c_uint64(alignment))  # any address that is: ways are chosen by that
+        self._set(_BESIDE, c_uint64(of.alignment))  # any address that is: ways are chosen by that
         if epilogue is Epilogue.GELU:
-            self._set(_BIAS, c_uint64(alignment))
+            self._set(_BIAS, c_uint64(of.alignment))
         self._weight = self._layout(inner, columns) if transposed else self._layout(columns, inner)
         self._x, self._out = self._layout(inner, rows), self._layout(columns, rows)
-        self._ways = self._proposed(alignment)
+        self._ways = self._proposed(of.alignment)
         self._fastest: _Way | None = None
 
     def __call__(
@@ -192,18 +196,11 @@ def _milliseconds(run: Callable[[], None]) -> float:
     return float(begin.elapsed_time(end))
 
 
-def _loaded() -> ctypes.CDLL:
-    found = library()
-    if found is None:
-        raise RuntimeError("torch came without cuBLASLt")
-    return found
-
-
 @cache
 def _handle(device: int) -> c_void_p:
     """What cuBLASLt keeps of a device, which is the current one."""
     handle = c_void_p()
-    if status := _loaded().cublasLtCreate(byref(handle)):
+    if status := library().cublasLtCreate(byref(handle)):
         raise RuntimeError(f"cublasLtCreate failed with status {status} on GPU {device}")
     return handle
 

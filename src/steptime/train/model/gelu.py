@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steptime.train.model.cublaslt import ALIGNMENTS, Epilogue, Product, library
+from steptime.train.model.cublaslt import ALIGNMENTS, Epilogue, Factors, Product
 
 _LEAST_CAPABILITY = 9
 """Of GPUs from Hopper on: before, these products take longer than the parts on their own."""
@@ -99,29 +99,18 @@ def _product(
 ) -> Product | None:
     """How cuBLASLt computes this; None where it does not, and torch does it in parts."""
     given = x, weight, beside
-    if library() is None or not all(one.is_cuda and one.is_contiguous() for one in given):
-        return None
     aligned = [by for by in ALIGNMENTS if all(one.data_ptr() % by == 0 for one in given)]
-    if not aligned:
+    if not aligned or not all(one.is_cuda and one.is_contiguous() for one in given):
         return None
     columns, inner = weight.shape if transposed else weight.shape[::-1]
-    return _known(len(x), inner, columns, epilogue, x.device.index, transposed, aligned[0])
+    of = Factors(len(x), inner, columns, transposed, x.device.index, aligned[0])
+    return _known(epilogue, of)
 
 
 @cache
-def _known(
-    rows: int,
-    inner: int,
-    columns: int,
-    epilogue: Epilogue,
-    device: int,
-    transposed: bool,
-    alignment: int,
-) -> Product | None:
+def _known(epilogue: Epilogue, of: Factors) -> Product | None:
     try:
-        return Product(
-            rows, inner, columns, epilogue, device, transposed=transposed, alignment=alignment
-        )
+        return Product(epilogue, of)
     except RuntimeError:
         return None
 
