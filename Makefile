@@ -55,12 +55,10 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard src/steptime/backend/kernel/* src/steptime/record/recorder/*) | $(BIN)/python
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard $(addprefix src/steptime/,backend/kernel/* record/recorder/* simulate/engine/*)) | $(BIN)/python
 	@echo "installing steptime and torch into $(VENV): about a minute"
 	$(PIP) torch
 	$(PIP) -e '.[train]'
-	@echo "compiling the simulator: seconds that the first simulation need not take"
-	@$(BIN)/python -c 'import steptime as st; st.simulate("gpt2-124M", cluster="dgx-h100", fidelity="message")'
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -6,8 +6,8 @@ Python runs steptime.pth whenever it starts; it does nothing unless STEPTIME_REC
 pyproject.toml cannot name a file that belongs beside a package, and of what setuptools copies for
 both kinds of installation only headers are free: the file goes as one.
 
-The kernel of the backend and the recorder need a C compiler and Python's headers. Without them the
-installation goes on, and both do the same in Python.
+All three need a C compiler and Python's headers. Without them the installation goes on: the kernel
+of the backend and the recorder do the same in Python, and what simulates says what it needs.
 """
 
 from pathlib import Path
@@ -74,6 +74,7 @@ setup(
     ext_modules=[
         extension("steptime.backend.host._kernel", PACKAGE / "backend" / "kernel"),
         extension("steptime.record._recorder", PACKAGE / "record" / "recorder"),
+        extension("steptime.simulate.network._engine", PACKAGE / "simulate" / "engine"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -11,10 +11,10 @@ Where none in this process comes by (ranks, commands) all tests of the mirrored 
 
 A fault takes little more than its tests: this process imports everything once, collects all tests,
 and forks for each fault; there the code of the one function is exchanged, wherever it is referred
-to. The file is changed as well, for what a test starts. Code that numba compiles is judged in a new
-process, with a cache of its own. A verdict is one line of FOLDER/verdicts.jsonl, so that a call
-which is ended goes on where it was. Neither mutmut nor cosmic-ray serves: numba cannot compile the
-trampolines of the one, and the other starts a Python anew for each fault.
+to. The file is changed as well, for what a test starts. What has no such function is judged in a
+new process. A verdict is one line of FOLDER/verdicts.jsonl, so that a call which is ended goes on
+where it was. Neither mutmut nor cosmic-ray serves: the one puts trampolines into the code, and the
+other starts a Python anew for each fault. What is in C has no faults here.
 """
 
 import argparse
@@ -53,8 +53,6 @@ SLACK_S = 15.0
 """Processor seconds, beside four times what its tests took, after which a fault is a hang."""
 SILENCE_S, IDLE_S = 60.0, 0.05
 """A process that says nothing for so long, and computes for less, hangs."""
-COMPILED = "network.compiled import"
-COMPILING_S = 60.0
 MOST_BYTES = 6 << 30
 ALIVE = "survived"
 
@@ -123,7 +121,7 @@ def sample(copy: Path, count: int, seed: int) -> list[Mutant]:
     random.Random(seed).shuffle(found)  # noqa: S311
     print(f"{count} of {len(found)} faults, seed {seed}", flush=True)
     chosen = [one for one in found if code_of(one, texts[one.file])][:count]
-    return sorted(chosen, key=lambda one: (COMPILED in texts[one.file], "backend" in one.file))
+    return sorted(chosen, key=lambda one: "backend" in one.file)
 
 
 def code_of(mutant: Mutant, source: str) -> CodeType | None:
@@ -286,7 +284,7 @@ class Fault:
     def __exit__(self, *_: object) -> None:
         self.path.write_text(self.source, encoding="utf-8")
         times = self.stat.st_atime_ns, self.stat.st_mtime_ns
-        os.utime(self.path, ns=times)  # by which numba knows whether what it keeps is fresh
+        os.utime(self.path, ns=times)  # by which Python knows whether what it keeps is fresh
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
@@ -314,9 +312,7 @@ def functions_by_place() -> Mapping[Place, Sequence[FunctionType]]:
 def exchanges(
     fault: Fault, functions: Mapping[Place, Sequence[FunctionType]]
 ) -> list[tuple[FunctionType, CodeType]] | None:
-    """The functions that have the fault, each with its new code; None where numba compiles them."""
-    if COMPILED in fault.source:
-        return None
+    """The functions that have the fault, each with its new code; None where there is none."""
     code = code_of(fault.mutant, fault.source)
     assert code is not None
     old = {place_of(one): one for one in codes(compile(fault.source, str(fault.path), "exec"))}
@@ -397,16 +393,16 @@ def processor_seconds(session: int) -> float:
 def judged_anew(
     folder: Path, files: Sequence[str], tests: Sequence[str], seconds: float
 ) -> tuple[str, str]:
-    """The verdict of tests on the changed file, in a new process that keeps no compiled code."""
+    """The verdict of tests on the changed file, in a new process."""
     own = folder / "own"
     own.mkdir(exist_ok=True)
     names = " or ".join(test.partition(".")[2] for test in tests)
     words = [sys.executable, "-m", "pytest", *PYTEST, "-x", "--hypothesis-seed=0", "-rf"]
-    there = {**os.environ, "NUMBA_CACHE_DIR": str(own), "TMPDIR": str(own)}
+    there = {**os.environ, "TMPDIR": str(own)}
     try:
         done = subprocess.run(
             [*words, "-k", names, *files], env=there, capture_output=True, text=True, check=False,
-            timeout=4 * (SLACK_S + COMPILING_S) + 20 * seconds,
+            timeout=4 * SLACK_S + 20 * seconds,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "timeout", ""

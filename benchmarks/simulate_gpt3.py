@@ -4,7 +4,7 @@
 
 First, in a fresh process: two steps on tensor 8 × data 128 × pipeline 16 of the cluster
 h100-16384, every rank of them, at fidelity ``collective``. Starting Python, importing and
-everything else counts; numba's code is compiled by a run before, and kept. The bars: 10 s and 2 GB.
+everything else counts. The bars: 10 s and 2 GB.
 
 Then smaller models on 64, 128 and 256 of the same GPUs at both fidelities, and by how much their
 steps differ; bar: 3 %. What differs are ops that share links while they run, as the last

@@ -4,7 +4,7 @@
     python benchmarks/simulate_large.py --runs 1 --only 16384
 
 Each run is a fresh process that starts Python, imports, makes the program and the cluster, and
-simulates two steps at fidelity ``collective``; numba's code is compiled by a run before, and kept.
+simulates two steps at fidelity ``collective``.
 What is shown is the median of the runs, with the least and the most: the time on the clock, that of
 the processor, and the most memory that the process ever held.
 """

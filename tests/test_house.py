@@ -151,8 +151,6 @@ OWN_READS = {
     "record/events.py": "what it writes itself",
     "runs/load.py": "the kernel",
     "simulate/nccl/constants.py": "constants that are shipped",
-    "simulate/network/state.py": "its own source",
-    "simulate/network/tables.py": "its own source",
     "submit/follow.py": "what a job prints, a piece at a time",
     "topo/machine.py": "the kernel",
     "train/hardware.py": "the kernel",

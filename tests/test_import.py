@@ -8,21 +8,13 @@ import pytest
 
 import steptime as st
 
-HEAVY = ("torch", "numba", "numpy", "rich", "cyclopts", "cloudpickle", "asyncio", "inspect")
+HEAVY = ("torch", "numpy", "rich", "cyclopts", "cloudpickle", "asyncio", "inspect")
 
 
 def test_importing_loads_nothing_heavy() -> None:
     code = f"import sys, steptime; print(*[m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr) == ("\n", "")
-
-
-def test_what_runs_ranks_does_not_wait_for_the_simulators_compiler() -> None:
-    modules = ("cli.answer", "api.training", "api.comparing", "api.proxies", "study.programs")
-    names = ", ".join(f"steptime.{name}" for name in modules)
-    code = f"import sys, {names}; print('numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
-    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 @pytest.mark.parametrize("name", st.__all__)

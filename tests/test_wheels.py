@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MODULES = ("steptime/backend/host/_kernel.abi3.so", "steptime/record/_recorder.abi3.so")
+MODULES = (
+    "steptime/backend/host/_kernel.abi3.so",
+    "steptime/record/_recorder.abi3.so",
+    "steptime/simulate/network/_engine.abi3.so",
+)
 MACHINES = {"x86_64": 62, "aarch64": 183}
 """What ELF calls a machine, at byte 18 of a file."""
 LOAD = """

@@ -18,7 +18,7 @@ from steptime.cli import build_app
 IMPORTED = """
 import sys
 from steptime.cli import main
-heavy = {"torch", "numba", "plotly", "jinja2"}
+heavy = {"torch", "plotly", "jinja2"}
 sys.argv = ["steptime", *sys.argv[1:]]
 code = main()
 print(*sorted(heavy & sys.modules.keys()))
@@ -30,7 +30,7 @@ from steptime.cli import build_app, main
 for verb in (name for name in build_app() if not name.startswith("-")):
     sys.argv = ["steptime", verb, "--help"]
     main()
-    print("VERB", verb, *sorted({"torch", "numba", "plotly", "numpy"} & sys.modules.keys()))
+    print("VERB", verb, *sorted({"torch", "plotly", "numpy"} & sys.modules.keys()))
 """
 HELP = [["--help"], ["compare", "--help"], ["train", "--help"], ["--version"]]
 

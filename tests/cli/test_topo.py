@@ -19,7 +19,7 @@ import sys
 from steptime.cli import main
 sys.argv = ["steptime", *sys.argv[1:]]
 code = main()
-print(*sorted({"torch", "numba", "plotly"} & set(sys.modules)), file=sys.stderr)
+print(*sorted({"torch", "plotly"} & set(sys.modules)), file=sys.stderr)
 sys.exit(code)
 """
 

@@ -165,14 +165,13 @@ def _simulated(
     measured: "Mapping[str, StepFigures]", job: "Job", cluster: "Cluster", output: OutputOptions
 ) -> "Elsewhere":
     """The same steps on a cluster."""
-    from steptime.cli.compiling import told_of_compiling
     from steptime.study.options import HowOptions
     from steptime.study.resimulate import asked_of_comparison
     from steptime.study.simulate import once_more, prepare_all, study
 
     asked = asked_of_comparison(measured, job.options, job.config, cluster)
     how = HowOptions()
-    with told_of_compiling(output), output.progress(0) as progress:
+    with output.progress(0) as progress:
         prepared = prepare_all(asked, cluster, how)
         bar = progress.add_task(f"on {cluster.name}", total=len(asked.cases))
         simulated = study(asked, cluster, how, prepared, lambda _: progress.advance(bar))

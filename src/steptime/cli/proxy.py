@@ -137,12 +137,10 @@ def _dry_run(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
 
 def _simulate(plan: "Proxy", asked: ProxyOptions, output: OutputOptions) -> None:
     from steptime.api.proxies import simulated
-    from steptime.cli.compiling import told_of_compiling
     from steptime.report.proxy_lines import plan_lines, simulated_lines
 
     teller(0, output, aside=output.json)("\n".join(plan_lines(plan, asked)))
-    with told_of_compiling(output):
-        run = simulated(plan, asked)
+    run = simulated(plan, asked)
     path = output.out or run_folder.default_path("proxy", datetime.now())
     with run_folder.created(path) as out, writing(out):
         run = run.written_to(out)

@@ -180,13 +180,12 @@ def _on_cluster(
 ) -> int:
     """Simulate every point on a cluster."""
     from steptime.api.scaling import there
-    from steptime.cli.compiling import told_of_compiling
     from steptime.points.mpi import refuse_copies
 
     world = detect(os.environ)
     refuse_copies(world.size if world else 1, "scale")
     with run_folder.created(_folder(output)) as out:
-        with told_of_compiling(output), sweep.executor() as executor, output.tracking() as track:
+        with sweep.executor() as executor, output.tracking() as track:
             study = there(grid, spec, cluster, executor, sweep.kept(), track)
         if study.kept and not (output.quiet or output.json):
             points = f"{study.kept} of {len(grid.points)} points"

@@ -148,12 +148,10 @@ def _simulate(
 ) -> None:
     from steptime.api.simulation import prepared
     from steptime.cli.answer import write_answer
-    from steptime.cli.compiling import told_of_compiling
 
-    with told_of_compiling(output):
-        ready = prepared(asked, how, changes)
+    ready = prepared(asked, how, changes)
     with _folder(output) as out:
-        with told_of_compiling(output), output.tracking() as track:
+        with output.tracking() as track:
             run = ready.run(sensitivity=sensitivity, track=track)
         write_answer(run, out, output)
 
@@ -163,9 +161,7 @@ def _simulate_flows(
 ) -> None:
     from steptime.api.flows import flows
     from steptime.cli.answer import write_flows
-    from steptime.cli.compiling import told_of_compiling
 
-    with told_of_compiling(output):
-        found = flows(path, cluster, what_if=changes)
+    found = flows(path, cluster, what_if=changes)
     with _folder(output) as out:
         write_flows(found, out, output)

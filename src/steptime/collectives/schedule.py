@@ -90,8 +90,8 @@ class Schedule:
     def rounds(self) -> Iterator[Round]:
         """The rounds with any transfer, generated one by one; no range in them wraps."""
         for transfers in self.generate():
-            moves = transfers["count"] > 0
-            moving = transfers if moves.all() else transfers[moves]
+            moves = transfers["count"]
+            moving = transfers if moves.min(initial=1) > 0 else transfers[moves > 0]
             if moving.size:
                 yield self._unwrapped(moving)
 
@@ -104,9 +104,10 @@ class Schedule:
         """Cut each range that runs over the end of the vector, at src or at dst, in two."""
         for name, other in (("first", "into"), ("into", "first")):
             start = transfers[name]
-            beyond = start + transfers["count"] - self.chunks
-            if beyond.max() <= 0:
+            past = start + transfers["count"]
+            if past.max() <= self.chunks:
                 continue
+            beyond = past - self.chunks
             wraps = (start < self.chunks) & (beyond > 0)
             if wraps.any():
                 head, tail = transfers.copy(), transfers[wraps]

@@ -4,6 +4,8 @@ import numpy as np
 
 from steptime.cluster.cluster import Device
 from steptime.program import PIPELINE, Program, match_calls
+from steptime.simulate.priced import ideal_step
+from steptime.simulate.queues import queues
 
 _NO_DEVICE = Device(name="", flops={}, memory=0.0, memory_bandwidth=np.inf)
 
@@ -16,8 +18,5 @@ def bubble_of(program: Program) -> float:
     """
     if program.axes.get(PIPELINE, 1) == 1:
         return 0.0
-    from steptime.simulate.priced import ideal_step  # which loads numba
-    from steptime.simulate.queues import queues
-
     queued = queues(program, _NO_DEVICE, np.ones(program.ranks))
     return ideal_step(program, queued, match_calls(program)).bubble

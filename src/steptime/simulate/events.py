@@ -11,18 +11,24 @@ from steptime.cluster import Cluster
 from steptime.program import Matching
 from steptime.simulate.network import engine, storage
 from steptime.simulate.network.moves import MoveMaker
-from steptime.simulate.network.state import MOVE, NONE, QUIET, ROUNDS, Moves, Network
+from steptime.simulate.network.state import (
+    FULL,
+    MOVE,
+    NONE,
+    QUIET,
+    ROUNDS,
+    UNREAD,
+    Moves,
+    Network,
+)
 from steptime.simulate.plan import Assignment, Plan
 from steptime.simulate.queues import Queues
 from steptime.simulate.streams import (
-    FULL,
     STREAMS,
     TASK,
-    UNREAD,
     Parts,
     Streams,
     Tasks,
-    run_streams,
 )
 
 _MOST_KEPT = 1 << 20  # moves of collectives that are kept for the next time: some 100 MB
@@ -49,7 +55,9 @@ def run_steps(
     parts = Parts(matching.parts_of, matching.instance, matching.place)
     work = _work(plan, matching, _with_streams(network, count), cluster)
     while True:
-        reason = run_streams(work.network, queues, parts, work.tasks, work.moves, streams, ends)
+        reason = engine.run_streams(
+            work.network, queues, parts, work.tasks, work.moves, streams, ends
+        )
         if reason == QUIET:
             return ends, work.network
         if reason == UNREAD:

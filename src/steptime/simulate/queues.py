@@ -11,12 +11,10 @@ from steptime.arrays import Floats, Ints, Longs
 from steptime.cluster import Device
 from steptime.program import MAIN, Compute, Op, Program, Wait
 from steptime.simulate.device import timer
-from steptime.simulate.network.tables import by_pointer
 
 COMPUTE, WAIT, COMMUNICATE = 0, 1, 2  # what an op does: its code
 
 
-@by_pointer
 class Queues(NamedTuple):
     """The ops of all classes, one list after the other, and the queues that they stand in.
 

@@ -10,6 +10,7 @@ from steptime.cluster import Cluster
 from steptime.collectives.schedule import Schedule
 from steptime.host_memory import require_memory
 from steptime.simulate.network import storage
+from steptime.simulate.network.engine import make_moves
 from steptime.simulate.network.rounds import Batch, Reader, largest_round
 from steptime.simulate.network.routes import Routes
 from steptime.simulate.network.state import MOVE, NONE, Moves
@@ -82,13 +83,11 @@ class MoveMaker:
     def _of_batch(self, batch: Batch, devices: Ints) -> Moves:
         places = devices[batch.ranks]
         paths, latency = self._routes(*places)
-        rows = np.empty(batch.round.size, MOVE)
-        rows["nbytes"], rows["latency"] = batch.nbytes, latency
-        rows["reduce"] = batch.reduced / self._cluster.device.reduction
-        rows["held"] = 0.0
+        held = np.zeros(latency.size)
         if self._cluster.send_buffer:
             src, dst = self._cluster.host_of[places]
-            rows["held"] = np.where(src != dst, self._cluster.send_buffer, 0.0)
-        rows["weight"] = self._weights(places, batch.round)
-        rows["rank"], rows["device"], rows["round"] = batch.ranks.T, places.T, batch.round
+            held[src != dst] = self._cluster.send_buffer
+        costs = latency, held, self._weights(places, batch.round)
+        rows = np.empty(latency.size, MOVE)
+        make_moves(batch[:-1], places, costs, self._cluster.device.reduction, rows)
         return Moves(rows, paths)

@@ -3,18 +3,17 @@
 from collections.abc import Iterator
 from functools import cache
 from math import log2
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
 from steptime.collectives import TRANSFER, Algorithm, Round, Schedule, algorithms
 from steptime.collectives import schedule as scheduled
 from steptime.collectives.execute import slot_offsets
-from steptime.simulate.network.compiled import in_place
+from steptime.simulate.network.engine import gather
 
-BATCH = 1 << 13
+BATCH = 1 << 12
 """Transfers of a batch, unless a single round has more."""
 
 
@@ -72,11 +71,9 @@ class Reader:
         size = int(bounds[-1])
         ends, number = np.empty((2, size), np.int32), np.empty(size, np.int32)
         nbytes, reduced = np.zeros((2, size))
-        transfers = np.empty(size, TRANSFER)
-        for moving, begin, end in zip(read, bounds[:-1], bounds[1:], strict=True):
-            transfers[begin:end] = moving
+        joined = b"".join(moving.data for moving in read)  # NumPy would copy row by row
         count = gather(
-            transfers,
+            np.frombuffer(joined, TRANSFER),
             bounds,
             first,
             offsets,
@@ -84,7 +81,7 @@ class Reader:
             (ends, number, nbytes, reduced),
             (np.empty(ranks + 1, np.int64), np.empty(size, np.int64), np.full(ranks, -1)),
         )
-        ends = np.ascontiguousarray(ends[:, :count])  # one layout: code is compiled for each
+        ends = np.ascontiguousarray(ends[:, :count])
         return Batch(ends, number[:count], nbytes[:count], reduced[:count], last)
 
 
@@ -103,54 +100,3 @@ def largest_round(schedule: Schedule) -> float:
 @cache
 def _largest(chosen: Algorithm, ranks: int) -> int:
     return max(transfers.size for transfers in scheduled(chosen, ranks).rounds())
-
-
-@in_place
-def gather(
-    transfers: NDArray[Any],
-    bounds: Longs,
-    first: int,
-    offsets: Longs,
-    inside: bool,
-    batch: tuple[Ints, Ints, Floats, Floats],
-    scratch: tuple[Longs, Longs, Longs],
-) -> int:
-    """Merge the transfers of each round from one rank to the same other into messages.
-
-    Round ``first + i`` has the transfers from ``bounds[i]`` to ``bounds[i + 1]``. ``batch``: the
-    arrays of a Batch, the last two full of 0; returns how many messages there are. ``scratch``: of
-    shapes (ranks + 1,), (transfers,) and (ranks,), the last full of -1.
-    """
-    ends, numbers, sizes, reduced = batch
-    start, order, latest = scratch
-    count = 0
-    for number in range(bounds.size - 1):
-        start[:] = 0
-        for place in range(bounds[number], bounds[number + 1]):
-            start[transfers[place].src + 1] += 1
-        for rank in range(start.size - 1):
-            start[rank + 1] += start[rank]
-        for place in range(bounds[number], bounds[number + 1]):
-            src = transfers[place].src
-            order[start[src]] = place
-            start[src] += 1
-        here = count  # the first message from the same rank in this round
-        src = -1
-        for sorted_place in range(bounds[number + 1] - bounds[number]):
-            row = transfers[order[sorted_place]]
-            if row.src != src:
-                src, here = row.src, count
-            if row.src == row.dst and not (inside and row.reduce):
-                continue
-            message = latest[row.dst]
-            if message < here:
-                message = count
-                latest[row.dst] = message
-                ends[0, message], ends[1, message] = row.src, row.dst
-                numbers[message] = first + number
-                count += 1
-            nbytes = offsets[row.first + row.count] - offsets[row.first]
-            sizes[message] += nbytes
-            if row.reduce:
-                reduced[message] += nbytes
-    return count

@@ -17,7 +17,7 @@ from steptime.simulate.network import engine, storage
 from steptime.simulate.network.moves import MoveMaker
 from steptime.simulate.network.series import LinkSeries, series_of
 from steptime.simulate.network.state import FLOWING, NONE, ROOM, ROUNDS, Moves
-from steptime.simulate.network.unshared import at_first, follow
+from steptime.simulate.network.unshared import at_first
 
 
 class Done(NamedTuple):
@@ -208,7 +208,7 @@ class NetworkSimulator:
         )
         for number, (moves, last) in enumerate(every):
             self._widen(moves)
-            if not follow(self._network, moves, progress, last):
+            if not engine.follow(self._network, moves, progress, last):
                 storage.clear(self._network)
                 if not number:  # most messages that meet do so early
                     collective.unread = chain([(moves, last)], every)

@@ -7,15 +7,12 @@ its part walks along. An *event* is that flow f has waited out its latency or ha
 2f, or that part p enters a round, number 2p + 1; an *instant* is a list of events.
 """
 
-from hashlib import sha256
-from importlib.resources import files
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
-from steptime.simulate.network.tables import by_pointer
 from steptime.timeline import MESSAGE
 
 Record: TypeAlias = Any  # a row of one of the arrays below
@@ -28,29 +25,7 @@ INSTANTS = 4096  # of those last put into the agenda, to which further events ma
 NODE = 16  # bits of a node's number that tell the hop
 
 WAITING, LATENT, FLOWING = 0, 1, 2  # states of a flow
-QUIET, DONE, ROUNDS, ROOM = 0, 1, 2, 3  # why advance returns: see there
-
-ENGINE = (
-    "compiled.py",
-    "state.py",
-    "agenda.py",
-    "series.py",
-    "max_min.py",
-    "engine.py",
-    "unshared.py",
-)
-"""The source files of the engine."""
-
-
-def _fingerprint() -> str:
-    """A hash of the engine's source, which is part of a type that compiled functions take.
-
-    Numba takes cached code for fresh while the file of the function itself has not changed, though
-    a function that it calls, in another file, may have. It also compares argument types.
-    """
-    here = files("steptime.simulate.network")
-    return sha256(b"".join(here.joinpath(name).read_bytes() for name in ENGINE)).hexdigest()[:12]
-
+QUIET, DONE, ROUNDS, ROOM, UNREAD, FULL = range(6)  # why the engine returns: engine.c, streams.c
 
 FLOW = np.dtype(
     [
@@ -92,7 +67,6 @@ MOVE = np.dtype(
 """A message that is to be sent, of a round of a collective or alone."""
 
 
-@by_pointer
 class Moves(NamedTuple):
     """Some messages, ``rows`` of dtype MOVE, and their ``paths``, shape (messages, hops).
 
@@ -150,7 +124,8 @@ KEPT = np.dtype(
         ("src_device", np.int32),
         ("dst_device", np.int32),
         ("round", np.int32),  # of the collective, else -1
-    ]
+    ],
+    align=True,
 )
 """A message that was kept; ``src`` and ``dst``: ranks of the collective, or devices."""
 
@@ -174,13 +149,11 @@ COUNTS = np.dtype(
         ("wanted", np.int64),  # the task for which streams wait
         ("turn", np.int32),  # passes over the network so far
         ("keep", np.bool_),
-        (f"code_{_fingerprint()}", np.bool_),
     ],
     align=True,
 )
 
 
-@by_pointer
 class Network(NamedTuple):
     """All arrays that the engine works on; only NetworkSimulator replaces them by larger ones."""
 
@@ -204,4 +177,4 @@ class Network(NamedTuple):
     shares: Floats  # (links,): keys of a heap of them
     ended: NDArray[Any]
     logged: NDArray[Any]
-    series: Floats  # (rows, BINS): bytes
+    series: Floats  # (BINS, rows): bytes

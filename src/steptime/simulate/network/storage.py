@@ -9,7 +9,7 @@ from steptime.arrays import Ints
 from steptime.cluster import Cluster, Links
 from steptime.errors import UsageError
 from steptime.host_memory import require_memory
-from steptime.simulate.network.series import give_rows
+from steptime.simulate.network import engine
 from steptime.simulate.network.state import (
     BINS,
     COUNTS,
@@ -69,7 +69,7 @@ def empty_network(cluster: Cluster, *, keep: bool) -> Network:
         shares=np.empty(records.size),
         ended=np.empty(0, ENDED),
         logged=np.empty(0, KEPT),
-        series=np.zeros((0, BINS)),
+        series=np.zeros((BINS, 0)),
     )
     return with_parts(with_owners(with_flows(network, _FEW, 1), _FEW), _FEW)
 
@@ -106,11 +106,11 @@ def with_owners(network: Network, size: int) -> Network:
 
 def with_series(network: Network, paths: Ints) -> Network:
     """The network with a row in the series for each link of some paths, shape (n, hops)."""
-    give_rows(network, paths)
+    engine.give_rows(network, paths)
     rows = int(network.counts["rows"][0])
-    if rows <= len(network.series):
+    if rows <= network.series.shape[1]:
         return network
-    return network._replace(series=_longer(network.series, min(2 * rows, len(network.links))))
+    return network._replace(series=_wider(network.series, BINS, min(2 * rows, len(network.links))))
 
 
 def clear(network: Network) -> None:
