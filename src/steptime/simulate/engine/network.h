@@ -70,7 +70,7 @@ struct counts {
     int64_t messages, spare_flows, spare_instants, heap, changed, ended, logged, rows, without_rounds,
         owners, parts, wanted;
     int32_t turn;
-    bool keep;
+    bool keep, lasting;
 };
 
 #define NETWORK(X)                                                                             \
@@ -94,7 +94,8 @@ struct counts {
     X(double, shares)                                                                          \
     X(struct ended, ended)                                                                     \
     X(struct kept, logged)                                                                     \
-    X(double, series)
+    X(double, series)                                                                          \
+    X(double, steps)
 
 struct network {
     NETWORK(TABLE)

@@ -19,6 +19,17 @@ void move_to(struct network *net, double time) {
     widen(net, time);
 }
 
+/* Add to each bin what messages that last carry in it, and forget how that changes. */
+static void level(struct network *net) {
+    int64_t size = BINS * net->series.width, links = net->series.width;
+    if (!net->counts.at->lasting) return;
+    double *bins = net->series.at, *steps = net->steps.at;
+    for (int64_t at = links; at < size; at++) steps[at] += steps[at - links];
+    for (int64_t at = 0; at < size; at++) bins[at] += steps[at];
+    memset(steps, 0, (size_t)size * sizeof *steps);
+    net->counts.at->lasting = false;
+}
+
 /* Double the width of the bins until they reach up to a time. */
 void widen(struct network *net, double time) {
     struct counts *counts = net->counts.at;
@@ -29,12 +40,13 @@ void widen(struct network *net, double time) {
         factor = 2 * factor < BINS ? 2 * factor : BINS;
     }
     if (factor == 1) return;
-    int64_t links = net->series.width;
+    level(net);
+    int64_t links = net->series.width, used = counts->rows;
     for (int64_t bin = 0; bin < BINS; bin++) {
         double *sum = net->series.at + bin * links;
-        if (bin) memset(sum, 0, (size_t)links * sizeof *sum); /* of bin 0 it has the first already */
+        if (bin) memset(sum, 0, (size_t)used * sizeof *sum); /* of bin 0 it has the first already */
         for (int64_t old = bin ? bin * factor : 1; old < (bin + 1) * factor && old < BINS; old++)
-            for (int64_t link = 0; link < links; link++)
+            for (int64_t link = 0; link < used; link++)
                 sum[link] += net->series.at[old * links + link];
     }
 }
@@ -44,21 +56,28 @@ static int64_t bin_of(const struct counts *counts, double time) {
     return bin < BINS - 1 ? bin : BINS - 1;
 }
 
-/* Add the bytes that a message carried evenly over its path between two times. */
+/* Add the bytes that a message carried evenly over its path between two times.
+ *
+ * It takes the same time however many bins lie in between: what these have of it begins in one of
+ * them and ends in another, and only those two steps are kept, until level adds them up.
+ */
 void record(struct network *net, const int32_t *path, int64_t hops, double nbytes, double since,
             double until) {
-    const struct counts *counts = net->counts.at;
+    struct counts *counts = net->counts.at;
     int64_t first = bin_of(counts, since), last = bin_of(counts, until), links = net->series.width;
     double width = counts->width, rate = first == last ? 0 : nbytes / (until - since);
+    if (last > first + 1) counts->lasting = true;
     for (int64_t hop = 0; hop < hops; hop++) {
-        double *bin = net->series.at + first * links + net->links.at[path[hop]].row;
+        int64_t row = net->links.at[path[hop]].row;
+        double *bins = net->series.at + row;
         if (first == last) {
-            *bin += nbytes;
+            bins[first * links] += nbytes;
             continue;
         }
-        *bin += rate * ((double)(first + 1) * width - since);
-        for (int64_t between = first + 1; between < last; between++)
-            *(bin += links) += rate * width;
-        *(bin + links) += rate * (until - (double)last * width);
+        bins[first * links] += rate * ((double)(first + 1) * width - since);
+        bins[last * links] += rate * (until - (double)last * width);
+        if (last == first + 1) continue;
+        net->steps.at[(first + 1) * links + row] += rate * width;
+        net->steps.at[last * links + row] -= rate * width;
     }
 }

@@ -13,8 +13,8 @@ from steptime.collectives import schedule as scheduled
 from steptime.collectives.execute import slot_offsets
 from steptime.simulate.network.engine import gather
 
-BATCH = 1 << 12
-"""Transfers of a batch, unless a single round has more."""
+BATCH = 1 << 11
+"""Transfers of a batch, unless a single round has more: their messages stay in a core's cache."""
 
 
 _SHORT = 256  # schedules of one batch that are remembered

@@ -29,5 +29,8 @@ def series_of(network: Network) -> LinkSeries:
     width = float(counts["width"])
     used = np.flatnonzero(links["row"] != NONE).astype(np.int32)
     bins = min(BINS, int(counts["now"] / width) + 1)
-    nbytes = network.series[:bins, links["row"][used]]
+    rows = links["row"][used]
+    lasting = np.cumsum(network.steps[:bins, rows], axis=0)
+    # Where such a message has ended, rounding leaves some -1e-16 of what it carried.
+    nbytes = np.maximum(network.series[:bins, rows] + lasting, 0.0)
     return LinkSeries(width, used, nbytes, nbytes / (width * links["bandwidth"][used]))

@@ -149,6 +149,7 @@ COUNTS = np.dtype(
         ("wanted", np.int64),  # the task for which streams wait
         ("turn", np.int32),  # passes over the network so far
         ("keep", np.bool_),
+        ("lasting", np.bool_),  # a message lasted for more than two bins of the series
     ],
     align=True,
 )
@@ -177,4 +178,5 @@ class Network(NamedTuple):
     shares: Floats  # (links,): keys of a heap of them
     ended: NDArray[Any]
     logged: NDArray[Any]
-    series: Floats  # (BINS, rows): bytes
+    series: Floats  # (BINS, rows): bytes, but for those of messages that last longer:
+    steps: Floats  # (BINS, rows): how many more of these a bin has than the one before

@@ -70,6 +70,7 @@ def empty_network(cluster: Cluster, *, keep: bool) -> Network:
         ended=np.empty(0, ENDED),
         logged=np.empty(0, KEPT),
         series=np.zeros((BINS, 0)),
+        steps=np.zeros((BINS, 0)),
     )
     return with_parts(with_owners(with_flows(network, _FEW, 1), _FEW), _FEW)
 
@@ -110,7 +111,10 @@ def with_series(network: Network, paths: Ints) -> Network:
     rows = int(network.counts["rows"][0])
     if rows <= network.series.shape[1]:
         return network
-    return network._replace(series=_wider(network.series, BINS, min(2 * rows, len(network.links))))
+    size = min(2 * rows, len(network.links))
+    return network._replace(
+        series=_wider(network.series, BINS, size), steps=_wider(network.steps, BINS, size)
+    )
 
 
 def clear(network: Network) -> None:
@@ -118,7 +122,7 @@ def clear(network: Network) -> None:
     for name, value in (("messages", 0), ("width", FINEST), ("bins", 1 / FINEST)):
         network.counts[name] = value
     network.links["nbytes"] = 0.0
-    network.series[:] = 0.0
+    network.series[:] = network.steps[:] = network.counts["lasting"] = 0
 
 
 def with_log(network: Network) -> Network:
