@@ -21,13 +21,19 @@ void move_to(struct network *net, double time) {
 
 /* Add to each bin what messages that last carry in it, and forget how that changes. */
 static void level(struct network *net) {
-    int64_t size = BINS * net->series.width, links = net->series.width;
-    if (!net->counts.at->lasting) return;
-    double *bins = net->series.at, *steps = net->steps.at;
-    for (int64_t at = links; at < size; at++) steps[at] += steps[at - links];
-    for (int64_t at = 0; at < size; at++) bins[at] += steps[at];
-    memset(steps, 0, (size_t)size * sizeof *steps);
-    net->counts.at->lasting = false;
+    struct counts *counts = net->counts.at;
+    int64_t links = net->series.width, used = counts->rows;
+    if (!counts->lasting) return;
+    counts->lasting = false;
+    for (int64_t bin = 1; bin < BINS; bin++) { /* none lasts from before the first */
+        double *sum = net->series.at + bin * links, *step = net->steps.at + bin * links;
+        for (int64_t link = 0; link < used; link++) {
+            step[link] += step[link - links];
+            sum[link] += step[link];
+        }
+        memset(step - links, 0, (size_t)used * sizeof *step);
+    }
+    memset(net->steps.at + (BINS - 1) * links, 0, (size_t)used * sizeof(double));
 }
 
 /* Double the width of the bins until they reach up to a time. */
