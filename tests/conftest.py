@@ -46,6 +46,11 @@ settings.load_profile("steptime")
 # Commands start sooner, and tests are collected in half the time, where what was compiled is kept.
 sys.dont_write_bytecode = False
 
+# The tests are shared out among all cores: there a second thread of OpenMP's or OpenBLAS's finds no
+# core of its own, and waits for its work by keeping one busy.
+for library in ("OMP", "OPENBLAS"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 # Nothing that is made while tests are collected is rubbish.
 gc.disable()
 
