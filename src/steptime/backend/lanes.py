@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 from torch import Tensor
 
@@ -20,6 +20,21 @@ _SELDOM_S = 1.6e-3  # between looks that find callers waiting for all that they 
 _VAIN_S = 10e-3  # without calls, before the thread that looks is put to sleep
 _IDLE_S = 2.0
 _GRACE_S = 1.0
+
+
+class _This:
+    """The number of this process, which asking the system takes as long as a small call's rest."""
+
+    def __init__(self) -> None:
+        self.renew()
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        """Ask the system."""
+        self.process = os.getpid()
+
+
+_this = _This()
 
 
 class Crew:
@@ -116,8 +131,9 @@ class Lane:
 
     def attempt(self, function: Callable[..., T], *arguments: Any) -> T | Literal[0]:
         """Call ``function`` now and return its answer; 0 where other calls come first."""
-        self._check_process()
-        if self._tasks or not self._turn.acquire(blocking=False):
+        if _this.process != self._pid:
+            self._refuse()
+        if self._tasks or not self._turn.acquire(False):
             return 0
         try:
             return 0 if self._tasks else self.call(function, arguments)
@@ -201,12 +217,15 @@ class Lane:
         return not (self._tasks or self._threads or self._turn.locked())
 
     def _check_process(self) -> None:
-        """Refuse calls in a forked process, whose copies of the locks may never be released."""
-        if os.getpid() != self._pid:
-            raise SteptimeError(
-                f"process {os.getpid()} was forked from a rank (pid {self._pid}) and is no member "
-                "of its groups: communicate in the rank itself"
-            )
+        if _this.process != self._pid:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        """Refuse a call in a forked process, whose copies of the locks may never be released."""
+        raise SteptimeError(
+            f"process {os.getpid()} was forked from a rank (pid {self._pid}) and is no member of "
+            "its groups: communicate in the rank itself"
+        )
 
     def _attend(self) -> None:
         while True:

@@ -24,6 +24,7 @@ NAME = "steptime"
 
 _Route = tuple[Literal["send", "recv"], int | None, int]
 """Messages of one direction, peer and tag arrive in the order in which they are sent."""
+_ROUTES = 256  # lanes of routes, from which on those at rest are forgotten: tags may be many
 
 
 class SteptimeGroup(compat.ProcessGroup):
@@ -369,8 +370,9 @@ class SteptimeGroup(compat.ProcessGroup):
     def _lane_of(self, *route: *_Route) -> Lane:
         lane = self._messages.get(route)
         if lane is None:
-            for other in [key for key, lane in self._messages.items() if lane.at_rest]:
-                del self._messages[other]
+            if len(self._messages) >= _ROUTES:
+                for other in [key for key, lane in self._messages.items() if lane.at_rest]:
+                    del self._messages[other]
             lane = self._messages[route] = Lane("the messages of a group", self._crew)
         return lane
 

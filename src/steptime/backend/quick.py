@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from steptime.backend import requests
-from steptime.backend.flatten import flatten
 from steptime.backend.host import Call, HostGroup, Kind, code
 from steptime.backend.work import DONE, Done
 from steptime.world.compat import CallOptions
@@ -23,13 +22,16 @@ if TYPE_CHECKING:
     from steptime.backend.engine import Engine
     from steptime.backend.lanes import Lane
     from steptime.backend.requests import Names
-    from steptime.world.compat import RedOpType, ReduceOp, Work
+    from steptime.world.compat import ReduceOp, Work
 
 DEFAULT = CallOptions()
 """What a call is given that is given nothing."""
 
 _KEPT = 4096
+_STRIDED = torch.strided
 _Plan = tuple[Call, int]
+_Plans = dict[tuple[int, torch.dtype, int], _Plan]
+"""By the number of the reduction, which is its hash, and the type and number of elements."""
 
 
 class Quick:
@@ -46,7 +48,8 @@ class Quick:
         self._carry_out: Any = None if host is None else host.carry_out
         self._names = names
         self._lane = lane
-        self._plans: dict[tuple[Kind, RedOpType, torch.dtype, int], _Plan] = {}
+        self._reductions: _Plans = {}
+        self._scatters: _Plans = {}
 
     def all_reduce(self, tensor: Tensor, opts: Any) -> int:
         """Reduce a tensor."""
@@ -54,8 +57,8 @@ class Quick:
         if kernel is None or opts.asyncOp or not is_plain(tensor):
             return False
         op = opts.reduceOp
-        plan = self._plans.get((Kind.ALL_REDUCE, op.op, tensor.dtype, tensor.numel()))
-        plan = plan or self._plan(Kind.ALL_REDUCE, op, tensor)
+        plan = self._reductions.get((hash(op), tensor.dtype, tensor.numel()))
+        plan = plan or self._plan(self._reductions, Kind.ALL_REDUCE, op, tensor)
         if plan is None:
             return False
         return self._lane.attempt(self._carry_out, kernel.reduce, plan[0], tensor, plan[1])
@@ -84,8 +87,8 @@ class Quick:
         if kernel is None or opts.asyncOp or not self._fit(tensor, output):
             return False
         op = opts.reduceOp
-        plan = self._plans.get((Kind.REDUCE_SCATTER, op.op, output.dtype, output.numel()))
-        plan = plan or self._plan(Kind.REDUCE_SCATTER, op, output)
+        plan = self._scatters.get((hash(op), output.dtype, output.numel()))
+        plan = plan or self._plan(self._scatters, Kind.REDUCE_SCATTER, op, output)
         if plan is None:
             return False
         return self._lane.attempt(
@@ -121,16 +124,16 @@ class Quick:
             and is_plain(part)
         )
 
-    def _plan(self, kind: Kind, op: ReduceOp, tensor: Tensor) -> _Plan | None:
+    def _plan(self, plans: _Plans, kind: Kind, op: ReduceOp, tensor: Tensor) -> _Plan | None:
         """What the ranks compare, and the number of the reduction; None for one C has not."""
         reduction = requests.reduction(op, tensor)
         number = code(reduction, tensor.dtype)
         if number is None:
             return None
-        if len(self._plans) >= _KEPT:
-            self._plans.clear()
+        if len(plans) >= _KEPT:
+            plans.clear()
         call = Call.of(kind, tensor.dtype, tensor.numel(), -1, reduction.name)
-        plan = self._plans[kind, op.op, tensor.dtype, tensor.numel()] = call, number
+        plan = plans[hash(op), tensor.dtype, tensor.numel()] = call, number
         return plan
 
     def send(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> Work | None:
@@ -152,13 +155,13 @@ class Quick:
         call = Call.of(Kind.RECV, tensor.dtype, tensor.numel(), self._names[peer])
         if lane.attempt(host.try_recv, call, tensor, peer, tag):
             return Done((tensor,), peer)
-        return lane.start((tensor,), host.recv, call, flatten(tensor), peer, tag)
+        return lane.start((tensor,), host.recv, call, tensor, peer, tag)
 
 
 def is_plain(tensor: Tensor) -> bool:
     """Whether the elements of a tensor on the CPU are what lies at its address, in their order."""
     return (
-        tensor.layout is torch.strided
+        tensor.layout is _STRIDED
         and tensor.is_contiguous()
         and not (tensor.is_neg() or tensor.is_conj())
     )

@@ -19,6 +19,8 @@ _FORMAT = struct.Struct("<BBhiQ48s")
 class Kind(IntEnum):
     """The kind of a collective; its value is how shared memory encodes it."""
 
+    __hash__ = int.__hash__  # an Enum's own is in Python, and calls are found by it
+
     BARRIER = 1
     ALL_REDUCE = 2
     BROADCAST = 3

@@ -206,7 +206,8 @@ class HostGroup:
 
     def carry_out(self, collective: Callable[..., None], *arguments: object) -> bool:
         """Call a collective of the kernel; returns True, and breaks the group where it fails."""
-        self._members.check()
+        if self._members.failure:
+            self._members.check()
         try:
             collective(*arguments)
         except BaseException as error:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from steptime.backend.flatten import flatten
 from steptime.backend.host.channel import (
     CHANNEL_BYTES,
     LINE_BYTES,
@@ -189,7 +190,7 @@ class Mail:
             if message.tag == tag:
                 box.kept.remove(message)
                 self._compare(source, message.call, call, tag)
-                tensor.view(torch.uint8).copy_(message.payload)
+                flatten(tensor).view(torch.uint8).copy_(message.payload)
                 return True
         while (head := box.channel.next()) is not None:
             sent, of = head
