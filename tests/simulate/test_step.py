@@ -22,6 +22,7 @@ from steptime.program import Compute, Wait
 from steptime.simulate.simulation import ranks_to_show
 from steptime.simulate.step import simulate
 from steptime.timeline import Phase, phases_of_steps
+from steptime.timeline.phases import EXPOSED
 
 BANDWIDTH, LATENCY = 1e9, 0.25  # of a star's links: a message takes two latencies
 FIDELITIES = ("message", "collective")
@@ -348,7 +349,7 @@ def test_ranks_are_divided_as_every_timeline_is(ops, fidelity, slow):
     found = simulate(program(ops, data=2), cluster, fidelity=fidelity, steps=3)
     phases = phases_of_steps(found.timeline, "step")
     last = phases[phases["step"] == 2]
-    for field in ("compute", "exposed_comm", "update", "other"):
+    for field in ("compute", "exposed_comm", "update", "other", *EXPOSED):
         assert found.ranks[f"{field}_s"] == pytest.approx(last[field], abs=1e-9)
     assert found.ranks["step_s"] == pytest.approx(last["duration"], abs=1e-9)
     total = sum(found.ranks[f"{f}_s"] for f in ("compute", "exposed_comm", "update", "other"))
