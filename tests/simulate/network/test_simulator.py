@@ -97,6 +97,18 @@ def test_a_collective_alone_ends_as_the_engine_says(case):
             np.testing.assert_allclose(one_run, other, rtol=EXACT)
 
 
+def test_the_series_of_messages_under_way_has_what_they_carried_so_far_and_what_has_arrived():
+    traffic = NetworkSimulator(star(4, bandwidth=1e9, latency=0.0))
+    for src, nbytes in ((0, 1e6), (1, 4e6)):  # on links of their own
+        traffic.send(src, src + 2, nbytes, 0.0)
+    traffic.advance()
+    assert traffic.advance(until=0.003) == []
+    for _ in range(2):  # to look changes nothing
+        series = traffic.link_series
+        carried = dict(zip(series.links.tolist(), series.nbytes.sum(axis=0), strict=True))
+        assert carried == pytest.approx({0: 1e6, 1: 3e6, 6: 1e6, 7: 3e6}, rel=EXACT)
+
+
 def test_advance_stops_at_until_and_goes_on_from_there():
     traffic = NetworkSimulator(star(4, 1e9, 0.0))
     token = traffic.send(0, 1, 1e9, 0.0)
