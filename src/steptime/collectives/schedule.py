@@ -90,8 +90,8 @@ class Schedule:
     def rounds(self) -> Iterator[Round]:
         """The rounds with any transfer, generated one by one; no range in them wraps."""
         for transfers in self.generate():
-            moves = transfers["count"]
-            moving = transfers if moves.min(initial=1) > 0 else transfers[moves > 0]
+            counts = transfers["count"]
+            moving = transfers if counts.min(initial=1) > 0 else transfers[counts > 0]
             if moving.size:
                 yield self._unwrapped(moving)
 

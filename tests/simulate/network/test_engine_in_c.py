@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simulate.networks import star
 from steptime.collectives import TRANSFER
 from steptime.simulate import queues, streams
 from steptime.simulate.network import _engine, state
+from steptime.simulate.network.storage import empty_network
 from steptime.simulate.network.unshared import at_first
 from steptime.timeline import Phase
 
@@ -105,9 +107,6 @@ def test_an_array_of_another_kind_is_refused() -> None:
 
 
 def network() -> state.Network:
-    from simulate.networks import star
-    from steptime.simulate.network.storage import empty_network
-
     return empty_network(star(2), keep=False)
 
 

@@ -7,9 +7,6 @@
 enum { COMPUTING = 1, COMMUNICATING, UPDATING, WAITING };          /* of Phase in timeline.py */
 enum { COMPUTED, TRANSFERRED, UPDATED, OTHER, EXPOSED, COLUMNS };  /* of totals */
 
-static double most(double one, double other) { return other > one ? other : one; }
-static double least(double one, double other) { return other < one ? other : one; }
-
 /* Fill in when the ops of a rank started, in the first columns of starts. */
 void fill_starts(const struct queues *queues, const struct times *ends, int64_t rank,
                  struct times *starts) {

@@ -5,7 +5,6 @@
 
 #include "tables.h"
 
-#define NONE (-1)
 #define SAME 1e-12
 enum { BINS = 256, INSTANTS = 4096, NODE = 16 };
 enum { WAITING, LATENT, FLOWING };                /* states of a flow */
@@ -108,9 +107,6 @@ struct network {
 struct moves {
     MOVES(TABLE)
 };
-
-static inline double least(double one, double other) { return other < one ? other : one; }
-static inline double most(double one, double other) { return other > one ? other : one; }
 
 /* The links on the path of a flow. */
 static inline int32_t *path_of(struct network *net, int64_t flow) {

@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-#define NONE (-1)
-
 /* All that a run works on; top: how many streams are on the stack. */
 struct run {
     const struct queues *queues;
@@ -34,7 +32,7 @@ static void push(struct run *run, int64_t stream) {
 static void reach(struct run *run, int64_t instance, int64_t stream, double time) {
     struct calls *calls = run->calls;
     double *finish = calls->finish.at + instance;
-    *finish = time > *finish ? time : *finish;
+    *finish = most(*finish, time);
     if (--calls->missing.at[instance]) {
         calls->following.at[stream] = calls->waiting.at[instance];
         calls->waiting.at[instance] = stream;
@@ -59,7 +57,7 @@ static double startable(const struct run *run, int64_t rank, int64_t op, double 
         double ready = other < 0 ? run->step.before[rank_ops_of[1] + other]
                                  : run->step.ends[rank_ops_of[0] + other];
         if (isnan(ready)) return NAN;
-        start = ready > start ? ready : start;
+        start = most(start, ready);
     }
     return start;
 }

@@ -23,4 +23,9 @@ struct table {
     } name;
 #define ITEM(type, name) sizeof(type),
 
+#define NONE (-1) /* in the place of a number */
+
+static inline double least(double one, double other) { return other < one ? other : one; }
+static inline double most(double one, double other) { return other > one ? other : one; }
+
 #endif
