@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, TypeVar
 
 from torch import Tensor
 
@@ -131,8 +131,7 @@ class Lane:
 
     def attempt(self, function: Callable[..., T], *arguments: Any) -> T | Literal[0]:
         """Call ``function`` now and return its answer; 0 where other calls come first."""
-        if _this.process != self._pid:
-            self._refuse()
+        self._check_process()
         if self._tasks or not self._turn.acquire(False):
             return 0
         try:
@@ -217,15 +216,12 @@ class Lane:
         return not (self._tasks or self._threads or self._turn.locked())
 
     def _check_process(self) -> None:
+        """Refuse calls in a forked process, whose copies of the locks may never be released."""
         if _this.process != self._pid:
-            self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        """Refuse a call in a forked process, whose copies of the locks may never be released."""
-        raise SteptimeError(
-            f"process {os.getpid()} was forked from a rank (pid {self._pid}) and is no member of "
-            "its groups: communicate in the rank itself"
-        )
+            raise SteptimeError(
+                f"process {os.getpid()} was forked from a rank (pid {self._pid}) and is no member "
+                "of its groups: communicate in the rank itself"
+            )
 
     def _attend(self) -> None:
         while True:

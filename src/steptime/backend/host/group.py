@@ -206,8 +206,7 @@ class HostGroup:
 
     def carry_out(self, collective: Callable[..., None], *arguments: object) -> bool:
         """Call a collective of the kernel; returns True, and breaks the group where it fails."""
-        if self._members.failure:
-            self._members.check()
+        self._members.check()
         try:
             collective(*arguments)
         except BaseException as error:
