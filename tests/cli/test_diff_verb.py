@@ -92,6 +92,29 @@ def test_lines_fit_the_terminal_without_colour(folder: Path, width: int) -> None
         assert "…" not in told.get()
 
 
+@pytest.mark.parametrize("seconds", [1e-9, 9.949e-5, 1e-4, 0.01, 3.14159, 999.9])
+def test_a_table_of_any_times_is_whole_in_80_columns(folder: Path, seconds: float) -> None:
+    record = here("diff", "a1", "b1", "--json", folder=folder).json
+    part = {
+        **record["phases"]["exposed_comm"],
+        "a_s": seconds,
+        "b_s": 2 * seconds,
+        "ci95_s": [-seconds, seconds],
+    }
+    record["phases"]["exposed_comm"] = part
+    record["exposed"] = {"imbalance": part, "dependency": part}
+    record["ci95"] = [0.5, 1 + 1e6 * seconds]
+    console = Console(width=80, color_system=None, force_terminal=False)
+    with console.capture() as told:
+        print_diff(console, record)
+    lines = told.get().splitlines()
+    rule = next(line for line in lines if line.startswith("───"))
+    table = lines[lines.index(rule) - 2 :][:9]
+    assert "95 % interval" in table[0]
+    assert "…" not in told.get()
+    assert not [line for line in table if "µs" in line], "the heading says ms"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

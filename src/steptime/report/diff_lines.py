@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steptime.units import format_rate, format_seconds, seconds_in
+from steptime.units import format_rate, format_seconds, three_digits
 
 _PHASES = {
     "compute": "compute",
@@ -48,7 +48,9 @@ def verdict(diff: Mapping[str, Any]) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A ratio as what is added: ``+5.2 %``."""
+    """A ratio as what is added: ``+5.2 %``; where that says nothing any more, as times."""
+    if ratio >= 100:
+        return f"{ratio:.3g} times"
     return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
 
 
@@ -86,9 +88,17 @@ def phase_rows(diff: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def ms_text(seconds: float) -> str:
-    """Seconds as milliseconds, without their unit."""
+    """Seconds as milliseconds, without their unit: ``34.1``, ``725.8``, ``0.028``.
+
+    No cell has a unit of its own, and none more than seven digits: the interval of two or three
+    blocks of a restless machine may end at hours, and the table keeps to 80 columns.
+    """
     ms = 1e3 * seconds
-    return f"{ms:,.1f}" if 99.95 <= ms < 999.5 else seconds_in(seconds, 1e-3)
+    if 0 < abs(ms) < 0.0995:
+        return f"{ms:.3f}"
+    if abs(ms) >= 999_999.5:
+        return f"{ms:.1e}"
+    return f"{ms:,.1f}" if 99.95 <= ms < 999.5 else three_digits(ms)
 
 
 def signed_ms(seconds: float) -> str:
