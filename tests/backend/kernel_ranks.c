@@ -156,7 +156,7 @@ static int messages_are_right(word *words, uint8_t *ring, int rank, int calls, p
         enum step step;
         if (rank == 0) {
             memset(payload, call & 0xFF, bytes);
-            step = channel_put(&channel, words_of_call, call, payload, bytes);
+            step = channel_put(&channel, words_of_call, call, payload, bytes, CLOSED);
         } else {
             while (!channel_next(&channel)) channel_await(&channel, channel_written(&channel));
             if (channel_next(&channel)[0] != (uint64_t)call) return 0;

@@ -1,6 +1,8 @@
 """Messages through torch.distributed, of the kernel in C and of the Python beside it alike."""
 
 import random
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ranks import on_ranks
+from steptime.backend import lanes
 from steptime.backend.host.mail import EAGER_BYTES
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -134,3 +137,53 @@ def _senders() -> list[int]:
         assert result.tolist() == [1, 1, 1]
     dist.send(torch.ones(3), 1 - rank, group)
     return [*found, dist.recv(received, group=group)]
+
+
+def test_two_that_send_to_each_other_first_need_no_other_thread(
+    tmp_path: Path, each_kernel: str
+) -> None:
+    if each_kernel == "python":
+        pytest.skip("Python writes what is large through the ring, which takes a thread")
+    assert on_ranks(2, _without_threads, tmp_path) == [0, 0]
+
+
+def _without_threads() -> int:
+    """Each waits for its own message to have been sent before it waits for the other's."""
+    lanes.Lane.summon = lambda _: False  # type: ignore[method-assign]
+    group, rank, wrong = _group(), dist.get_rank(), 0
+    received = torch.empty(10**6)
+    for turn in range(10):
+        sent = dist.isend(torch.full((10**6,), float(turn + rank)), 1 - rank, group)
+        work = dist.irecv(received, 1 - rank, group)
+        assert sent is not None
+        assert work is not None
+        sent.wait()
+        work.wait()
+        wrong += not bool((received == turn + 1 - rank).all())
+    dist.barrier(group)
+    return wrong
+
+
+def test_a_message_on_offer_takes_no_thread(tmp_path: Path, each_kernel: str) -> None:
+    if each_kernel == "python":
+        pytest.skip("Python writes what is large through the ring, which takes a thread")
+    assert on_ranks(2, _on_offer, tmp_path) == [[True, False, True], [True]]
+
+
+def _on_offer() -> list[bool]:
+    """Whether rank 0 has a thread for its message while rank 1 does not ask for it, and after."""
+    group, rank = _group(), dist.get_rank()
+    payload = torch.arange(10**6, dtype=torch.float32)
+    if rank == 1:
+        time.sleep(0.1)  # many looks of the other's crew
+        received = torch.empty(10**6)
+        dist.recv(received, 0, group)
+        return [torch.equal(received, payload)]
+    work = dist.isend(payload, 1, group)
+    assert work is not None
+    time.sleep(0.05)
+    begun = not work.is_completed()
+    threads = {thread.name for thread in threading.enumerate()}
+    while not work.is_completed():  # nobody waits for it, and it ends all the same
+        time.sleep(0.001)
+    return [begun, "the messages of a group" in threads, work.is_success()]

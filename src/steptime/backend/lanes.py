@@ -41,15 +41,18 @@ class Crew:
     """The threads that run the calls of lanes whose callers do not soon wait for them.
 
     Waking a thread takes the caller longer than a small call. So while calls keep coming one thread
-    polls the lanes now and then, and starts threads for calls left waiting.
+    polls the lanes every ``look_s`` seconds or so, and starts threads for calls left waiting.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, look_s: float = _LOOK_S) -> None:
+        self._look_s = look_s
         self._lanes: deque[Lane] = deque()
         self._wake = threading.Condition()
         self._looking = False
         self._closed = False
         self._thread: threading.Thread | None = None
+        self.latest = 0
+        """The identity of the call that was queued last, unless a message was sent since."""
 
     def look_after(self, lane: "Lane") -> None:
         """Register a lane that has been given a call, for the next poll."""
@@ -77,16 +80,19 @@ class Crew:
     def _look(self) -> None:
         while True:
             self._looking = True
-            vain_s, pause_s = 0.0, _LOOK_S
-            while vain_s < (_LOOK_S if self._closed else _VAIN_S):
+            vain_s, pause_s = 0.0, self._look_s
+            while vain_s < (self._look_s if self._closed else _VAIN_S):
                 time.sleep(pause_s)
                 if not self._lanes:
                     vain_s += pause_s
                     continue
                 vain_s, pause_s = 0.0, min(2 * pause_s, _SELDOM_S)
-                while self._lanes:
-                    if self._lanes.popleft().summon():
-                        pause_s = _LOOK_S
+                for _ in range(len(self._lanes)):
+                    lane = self._lanes.popleft()
+                    if lane.needs_no_thread():
+                        self._lanes.append(lane)
+                    elif lane.summon():
+                        pause_s = self._look_s
             with self._wake:
                 # Whoever adds a lane from here on sees that it must wake this thread.
                 self._looking = False
@@ -109,10 +115,14 @@ class Lane:
     that runs callbacks does not count as one that will run the next call.
     """
 
-    def __init__(self, name: str, crew: Crew) -> None:
+    def __init__(self, name: str, crew: Crew, *, hurried: bool = True) -> None:
         self._name = name
+        self._hurried = hurried
+        self._seen: Task | None = None
         self._pid = os.getpid()
-        self._crew = crew
+        self.crew = crew
+        self.is_awaited_at_once = False
+        """Whether the last call that was waited for was so before any other was made."""
         self._turn = threading.Lock()
         self._tasks: deque[Task] = deque()
         self._failure: BaseException | None = None
@@ -139,9 +149,15 @@ class Lane:
         finally:
             self._turn.release()
 
+    def is_clear(self) -> bool:
+        """Whether no call is queued or in progress, and none has failed."""
+        if _this.process != self._pid:
+            self._check_process()
+        return not (self._tasks or self._failure or self._turn.locked())
+
     def start(
         self, results: Sequence[Tensor], function: Callable[..., Any], *arguments: Any
-    ) -> "Task":
+    ) -> Task:
         """Queue a call of ``function``; ``results`` are the tensors that it fills."""
         self._check_process()
         if self._failure is not None:
@@ -150,12 +166,14 @@ class Lane:
         with self._count:
             self._tasks.append(task)
             attended = self._attending > 0
+        self.crew.latest = id(task)
         if not attended:
-            self._crew.look_after(self)
+            self.crew.look_after(self)
         return task
 
-    def help(self, task: "Task") -> None:
+    def help(self, task: Task) -> None:
         """Run the calls before ``task``, and the task, unless another thread does."""
+        self.is_awaited_at_once = self.crew.latest == id(task)
         helped: list[Task] = []
         if self._turn.acquire(blocking=False):
             try:
@@ -173,12 +191,15 @@ class Lane:
             raise self._failure
         try:
             return function(*arguments)
-        except Exception as error:
-            self._failure = error
+        except BaseException as error:
+            self.keep(error)
             raise
-        except BaseException:
-            self._failure = LostContactError(f"this rank was interrupted in {self._name}")
-            raise
+
+    def keep(self, error: BaseException) -> None:
+        """Let every later call fail as one has failed."""
+        if not isinstance(error, Exception):
+            error = LostContactError(f"this rank was interrupted in {self._name}")
+        self._failure = error
 
     def finish(self) -> None:
         """Wait until all calls given so far have ended, failed ones too."""
@@ -198,6 +219,18 @@ class Lane:
             threads = self._threads - {threading.current_thread()}
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
+
+    def needs_no_thread(self) -> bool:
+        """Whether the next call rests, or, of a lane that is not hurried, was not seen before.
+
+        Starting a thread takes longer than most messages, whose callers soon wait for them.
+        """
+        try:
+            task = self._tasks[0]
+        except IndexError:
+            return False
+        seen, self._seen = self._seen, task
+        return task.rests() or not (self._hurried or task is seen)
 
     def summon(self) -> bool:
         """Start a thread for the remaining calls, unless one attends to them; whether it did."""

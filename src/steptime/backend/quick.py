@@ -5,6 +5,7 @@ What Python does for a small all_reduce takes longer than the all_reduce itself.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,7 @@ DEFAULT = CallOptions()
 
 _KEPT = 4096
 _STRIDED = torch.strided
+_TAGS = requests.TAGS
 _Plan = tuple[Call, int]
 _Plans = dict[tuple[int, torch.dtype, int], _Plan]
 """By the number of the reduction, which is its hash, and the type and number of elements."""
@@ -46,10 +48,12 @@ class Quick:
         self._host = host
         self._kernel = None if host is None else host.kernel
         self._carry_out: Any = None if host is None else host.carry_out
+        self._mail = None if host is None else host.mail
         self._names = names
         self._lane = lane
         self._reductions: _Plans = {}
         self._scatters: _Plans = {}
+        self._calls: dict[tuple[Kind, torch.dtype, int, int | None], Call] = {}
 
     def all_reduce(self, tensor: Tensor, opts: Any) -> int:
         """Reduce a tensor."""
@@ -70,7 +74,9 @@ class Quick:
         if kernel is None or opts.asyncOp or not is_plain(tensor):
             return False
         root = opts.rootRank
-        call = Call.of(Kind.BROADCAST, tensor.dtype, tensor.numel(), self._names[root])
+        call = self._call(Kind.BROADCAST, tensor, root)
+        if call is None:
+            return False
         return self._lane.attempt(self._carry_out, kernel.broadcast, call, tensor, root)
 
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
@@ -78,7 +84,9 @@ class Quick:
         kernel = self._kernel
         if kernel is None or opts.asyncOp or not self._fit(output, tensor):
             return False
-        call = Call.of(Kind.ALL_GATHER, tensor.dtype, tensor.numel())
+        call = self._call(Kind.ALL_GATHER, tensor)
+        if call is None:
+            return False
         return self._lane.attempt(self._carry_out, kernel.gather_single, call, output, tensor)
 
     def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
@@ -112,7 +120,9 @@ class Quick:
             return False
         if not (output.dtype == tensor.dtype and is_plain(tensor) and is_plain(output)):
             return False
-        call = Call.of(Kind.ALL_TO_ALL, tensor.dtype, 0)
+        call = None if tensor.is_complex() else Call.of(Kind.ALL_TO_ALL, tensor.dtype, 0)
+        if call is None:
+            return False
         return self._lane.attempt(self._carry_out, kernel.all_to_all_single, call, output, tensor)
 
     def _fit(self, whole: Tensor, part: Tensor) -> bool:
@@ -136,32 +146,69 @@ class Quick:
         plan = plans[hash(op), tensor.dtype, tensor.numel()] = call, number
         return plan
 
+    def _call(self, kind: Kind, tensor: Tensor, root: int | None = None) -> Call | None:
+        """What the ranks compare, kept by what it is made of; None for what may be conjugated."""
+        key = kind, tensor.dtype, tensor.numel(), root
+        return self._calls.get(key) or self._new_call(*key)
+
+    def _new_call(
+        self, kind: Kind, dtype: torch.dtype, elements: int, root: int | None
+    ) -> Call | None:
+        if dtype.is_complex:
+            return None
+        if len(self._calls) >= _KEPT:
+            self._calls.clear()
+        of = -1 if root is None else self._names[root]
+        call = self._calls[kind, dtype, elements, root] = Call.of(kind, dtype, elements, of)
+        return call
+
     def send(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> Work | None:
         """Send a message, or begin to, on the lane of its route; None where that takes more."""
-        host = self._host
-        if host is None or not (0 <= tag < requests.TAGS and is_plain(tensor)):
+        mail = self._mail
+        if mail is None or not (0 <= tag < _TAGS and is_plain(tensor) and lane.is_clear()):
             return None
-        call = Call.of(Kind.SEND, tensor.dtype, tensor.numel(), self._names[peer])
-        if lane.attempt(host.try_send, call, tensor, peer, tag):
-            return DONE
-        number = lane.attempt(host.offer, call, tensor, peer, tag)
-        return lane.start((tensor,), host.finish_send, call, peer, tag, number) if number else None
+        call = self._call(Kind.SEND, tensor, peer)
+        if call is None:
+            return None
+        lane.crew.latest = 0
+        # Another thread's call of this lane may begin now. Neither of the two came first.
+        try:
+            if mail.try_send(call, tensor, peer, tag):
+                return DONE
+            number = mail.offer(call, tensor, peer, tag)
+        except BaseException as error:
+            lane.keep(error)
+            raise
+        if not number:
+            return None
+        task = lane.start((tensor,), mail.finish, call, peer, tag, number)
+        task.rests = partial(mail.rests, peer, number)
+        return task
 
-    def recv(self, tensor: Tensor, peer: int, tag: int, lane: Lane) -> Work | None:
+    def recv(self, tensors: Sequence[Tensor], peer: int, tag: int, lane: Lane) -> Work | None:
         """Receive a message on the lane of its route; None where that takes more."""
-        host = self._host
-        if host is None or not (0 <= tag < requests.TAGS and is_plain(tensor)):
+        mail, tensor = self._mail, tensors[0]
+        if mail is None or not (0 <= tag < _TAGS and is_plain(tensor)):
             return None
-        call = Call.of(Kind.RECV, tensor.dtype, tensor.numel(), self._names[peer])
-        if lane.attempt(host.try_recv, call, tensor, peer, tag):
-            return Done((tensor,), peer)
-        return lane.start((tensor,), host.recv, call, tensor, peer, tag)
+        call = self._call(Kind.RECV, tensor, peer)
+        if call is None:
+            return None
+        # Made beforehand: once the message has arrived, every line takes time that one waits for.
+        done = Done(tensors, peer)
+        if lane.is_clear():
+            try:
+                # An early receive is no time to look for the message, for then others come late.
+                if mail.try_recv(call, tensor, peer, tag, patient=lane.is_awaited_at_once):
+                    return done
+            except BaseException as error:
+                lane.keep(error)
+                raise
+        return lane.start(tensors, mail.receive, mail.expect(call, tensor, peer, tag))
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether the elements of a tensor on the CPU are what lies at its address, in their order."""
-    return (
-        tensor.layout is _STRIDED
-        and tensor.is_contiguous()
-        and not (tensor.is_neg() or tensor.is_conj())
-    )
+    """Whether the elements of a tensor on the CPU are what lies at its address, in their order.
+
+    Complex ones may be conjugated all the same: no call here takes them.
+    """
+    return tensor.layout is _STRIDED and tensor.is_contiguous() and not tensor.is_neg()

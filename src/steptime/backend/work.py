@@ -31,6 +31,20 @@ class Task(Work):
     text: C++ code that waits does not see an exception that is merely set on a torch future.
     """
 
+    # What most tasks leave as it is stands here, where it takes no time to make one.
+    _completed = False
+    blocks = False
+    """Whether a caller waits for the end of the call."""
+    _error: BaseException | None = None
+    _source = -1
+    rests: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether the call comes to its end without anybody's help, so that it needs no thread yet."""
+    _ended = False
+    _finished: "threading.Lock | None" = None
+    _gate: Future[None] | None = None
+    _future: Future[list[Tensor]] | None = None
+    _observers: Sequence[Callable[[bool], None]] = ()
+
     def __init__(
         self,
         lane: "Lane",
@@ -40,20 +54,10 @@ class Task(Work):
     ) -> None:
         super().__init__()
         self._lane = lane
-        self._results = list(results)
+        self._results = results
         self._function = function
         self._arguments = arguments
-        self._completed = False
-        self.blocks = False
-        """Whether a caller waits for the end of the call."""
-        self._error: BaseException | None = None
-        self._source = -1
-        self._finished = threading.Lock()
-        self._finished.acquire()
-        self._futures = threading.Lock()
-        self._gate: Future[None] | None = None
-        self._future: Future[list[Tensor]] | None = None
-        self._observers: list[Callable[[bool], None]] = []
+        self._changes = threading.Lock()
 
     def carry_out(self) -> None:
         """Make the call; the thread that has the lane's turn does so, once."""
@@ -66,21 +70,23 @@ class Task(Work):
         finally:
             _running.set(None)
         self._arguments = ()
-        with self._futures:
+        with self._changes:
             self._completed = True
-            observers = self._observers
-        for observer in observers:
+        for observer in self._observers:
             observer(self.is_success())
-        self._finished.release()
+        with self._changes:
+            self._ended = True
+        if self._finished is not None:
+            self._finished.release()
 
     def when_done(self, observer: Callable[[bool], None]) -> None:
         """Call ``observer``, which must not fail, at the end of the call: whether that did well.
 
         Unlike a callback of the future it has no say in which thread makes the call.
         """
-        with self._futures:
+        with self._changes:
             if not self._completed:
-                self._observers.append(observer)
+                self._observers = (*self._observers, observer)
                 return
         observer(self.is_success())
 
@@ -93,15 +99,27 @@ class Task(Work):
         """Complete the future of the completed call, and run its callbacks in this thread."""
         if self._gate is None:  # whoever asks for one from here on finds the call completed
             return
-        with self._futures:
+        with self._changes:
             gate, self._gate = self._gate, None
         if gate is not None:
             gate.set_result(None)
 
     def done(self) -> None:
         """Block until the call has ended, failed or not."""
-        self._finished.acquire()
+        self._await(-1)
+
+    def _await(self, seconds: float) -> bool:
+        """Whether the call has ended within so many seconds, of which -1 are without limit."""
+        with self._changes:
+            if self._ended:
+                return True
+            if self._finished is None:
+                self._finished = threading.Lock()
+                self._finished.acquire()
+        if not self._finished.acquire(timeout=seconds):
+            return False
         self._finished.release()
+        return True
 
     @left_alone
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -114,11 +132,10 @@ class Task(Work):
             if not timeout:
                 self._lane.help(self)
             seconds = timeout.total_seconds() or -1.0
-            if not self._finished.acquire(timeout=seconds):
+            if not self._await(seconds):
                 raise LostContactError(
                     f"{self._lane._name} was not done within the {seconds:g} s given to wait"
                 )
-            self._finished.release()
         if self._error is not None:
             raise self._error
         return True
@@ -138,7 +155,7 @@ class Task(Work):
     def result(self) -> list[Tensor]:
         """The tensors that the call fills, once it has ended."""
         self.wait()
-        return self._results
+        return list(self._results)
 
     def source_rank(self) -> int:
         """The rank within the group from which a received message came."""
@@ -153,7 +170,7 @@ class Task(Work):
     @left_alone
     def get_future(self) -> Future[list[Tensor]]:
         """A future of the tensors that the call fills."""
-        with self._futures:
+        with self._changes:
             if self._future is not None:
                 return self._future
             gate: Future[None] = Future()
@@ -168,15 +185,17 @@ class Task(Work):
     def _deliver(self, _: Future[None]) -> list[Tensor]:
         if self._error is not None:
             raise self._error
-        return self._results
+        return list(self._results)
 
 
 class Done(Work):
     """The Work of a call that ended before it returned."""
 
-    def __init__(self, results: Sequence[Tensor] = (), source: int = -1) -> None:
-        super().__init__()
-        self._results = list(results)
+    __slots__ = ("_results", "_source")
+
+    def __init__(self, results: Sequence[Tensor], source: int) -> None:
+        Work.__init__(self)
+        self._results = results
         self._source = source
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: ARG002
@@ -197,10 +216,10 @@ class Done(Work):
 
     def result(self) -> list[Tensor]:
         """The tensors that the call filled."""
-        return self._results
+        return list(self._results)
 
     def source_rank(self) -> int:
-        """The rank within the group from which a received message came."""
+        """The rank within the group from which a message came; -1 of other calls."""
         return self._source
 
     _source_rank = source_rank
@@ -211,9 +230,9 @@ class Done(Work):
     def get_future(self) -> Future[list[Tensor]]:
         """A completed future of the tensors that the call filled."""
         future: Future[list[Tensor]] = Future()
-        future.set_result(self._results)
+        future.set_result(list(self._results))
         return future
 
 
-DONE = Done()
+DONE = Done((), -1)
 """The Work of a call that filled no tensor."""

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from backend.host.group import in_group
+from steptime.backend import empty
 from steptime.backend.host import Call, HostGroup, Kind
+from steptime.backend.host.channel import LINE_BYTES
 from steptime.backend.host.mail import EAGER_BYTES
 from steptime.backend.host.waits import waits
 from steptime.errors import SteptimeError
@@ -141,7 +143,7 @@ def test_messages_arrive_whole_by_tag_and_source(tmp_path: Path) -> None:
 
 def _offers_refused(group: HostGroup) -> list[bool]:
     """Rank 1 may not copy out of rank 0's memory: what is large comes through the ring."""
-    side = group._mail._in[0].channel.side
+    side = group.mail._in[0].channel.side
     if group.rank == 1:
         side.writer = 0  # no process
     right = []
@@ -163,12 +165,41 @@ def test_what_may_not_be_copied_out_of_the_sender_comes_through_the_ring(
     assert in_group(2, _offers_refused, tmp_path) == [[], [True] * 4]
 
 
+def _out_of_the_arena(group: HostGroup) -> tuple[list[bool], int]:
+    """Rank 1 may not copy out of rank 0's memory, but maps its arena, and what that grows by."""
+    side = group.mail._in[0].channel.side
+    if group.rank == 1:
+        side.writer = 0  # no process
+    right, kept = [], []
+    for seed, (elements, first) in enumerate(((10**6, 0), (10**6, 5), (2 * 10**7, 9), (10**6, 0))):
+        if group.rank == 0:
+            kept.append(empty(elements, dtype=torch.int32))
+            tensor = kept[-1][first:]
+            tensor.copy_(_numbers(elements, seed)[first:])
+            _send(group, tensor, 1)
+        else:
+            received = torch.empty(elements - first, dtype=torch.int32)
+            _recv(group, received, 0)
+            right.append(torch.equal(received, _numbers(elements, seed)[first:]))
+    return right, side.written()
+
+
+def test_what_is_in_the_arena_of_the_sender_is_copied_out_of_it(
+    tmp_path: Path, each_kernel: str
+) -> None:
+    if each_kernel == "python":
+        pytest.skip("Python copies all messages through the ring")
+    _, (right, written) = in_group(2, _out_of_the_arena, tmp_path)
+    assert right == [True] * 4
+    assert written == 4 * LINE_BYTES  # their heads, and nothing else
+
+
 def _withdrawn(group: HostGroup, sent: Path) -> str | None:
     """Rank 0 is interrupted while its message is on offer, and changes the tensor."""
     if group.rank == 0:
         tensor = _numbers(10**6, 1)
         with pytest.raises(_Interrupted), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(group._mail, "_watch", lambda *_: _interrupt)
+            patch.setattr(group.mail, "_watch", lambda *_: _interrupt)
             _send(group, tensor, 1)
         tensor.zero_()
         sent.touch()

@@ -2,7 +2,8 @@
 
 The writer counts bytes written, the reader bytes read; neither writes the other's count. A message
 is a line with its head, the call and the tag, then its payload. In C (``kernel/channel.c``) what is
-larger than the ring is offered instead, and copied once, out of the writer's own memory.
+larger than the ring is offered instead, and copied once, from where it lies: the writer's arena or
+its own memory.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import torch
 
+from steptime.backend.host.arena import arena
 from steptime.backend.host.call import WORDS, Call
 from steptime.backend.host.counter import Counter
-from steptime.backend.host.kernel import channel_in_c
+from steptime.backend.host.kernel import CLOSED, channel_in_c
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+
+    from steptime.backend.host.discovery import Peer
 
 LINE_BYTES = 128
 RING_BYTES = 256 << 10
@@ -53,11 +57,20 @@ class Channel(Protocol):
     def offer(self, call: Call, tag: int, payload: Tensor) -> int:
         """Begin to write a message if that needs no waiting; returns its number, or 0."""
 
+    def is_finished(self, number: int) -> bool:
+        """Whether the message that was begun has been written."""
+
+    def rests(self, number: int) -> bool:
+        """Whether the message that was begun waits for its reader, who needs nobody to take it."""
+
     def finish(self, number: int, watch: Watch) -> None:
         """Wait until the message that was begun has been written."""
 
     def next(self) -> tuple[Call, int] | None:
         """The call and the tag of the next message, some of which has arrived; None without one."""
+
+    def expect(self) -> bool:
+        """Whether some of the next message has arrived, or does within some microseconds."""
 
     def take(self, call: Call, tag: int, payload: Tensor, watch: Watch) -> bool:
         """Read the next message if it has this tag, size and type, and needs no waiting."""
@@ -69,7 +82,7 @@ class Channel(Protocol):
         """Wait until more than ``written`` bytes have been written."""
 
 
-def channel(memory: memoryview, writer: int, *, in_kernel: bool) -> Channel:
+def channel(memory: memoryview, writer: Peer, *, in_kernel: bool) -> Channel:
     """A side of the channel in CHANNEL_BYTES of ``memory``, zero at first.
 
     ``writer`` is the process that writes.
@@ -78,26 +91,28 @@ def channel(memory: memoryview, writer: int, *, in_kernel: bool) -> Channel:
 
 
 class ChannelInC:
-    """A Channel in C, which copies a large message out of the writer's memory where it may."""
+    """A Channel in C, which copies a large message from where it lies, if it may."""
 
-    def __init__(self, memory: memoryview, writer: int) -> None:
+    def __init__(self, memory: memoryview, writer: Peer) -> None:
         here = ctypes.addressof(ctypes.c_uint64.from_buffer(memory))
         looks = _LOOKS if len(os.sched_getaffinity(0)) > 1 else 1
         self._memory = memory  # kept as long as C has its address
-        self.side = side = channel_in_c(here, here + 4096, looks, writer)
+        self.side = side = channel_in_c(here, here + 4096, looks, writer.process.pid)
+        self._arena, self._writers_arena = arena(), writer.arena
         self._offers = 0
         self._offered: Tensor | None = None  # kept as long as the reader may copy it
         self.written = side.written
+        self.expect = side.expect
 
     def try_put(self, call: Call, tag: int, payload: Tensor) -> bool:
         """As Channel says."""
-        return self.side.try_put(call.encoded, tag, payload.data_ptr(), payload.nbytes)
+        return self.side.try_put(call.encoded, tag, payload.data_ptr(), call.bytes)
 
     def put(self, call: Call, tag: int, payload: Tensor, watch: Watch) -> None:
         """As Channel says."""
         self.finish(self._offers, watch)
         try:
-            if not self.side.put(call.encoded, tag, payload.data_ptr(), payload.nbytes):
+            if not self.side.put(call.encoded, tag, *self._place(payload)):
                 self._go_on(watch)
         except BaseException:
             self.side.withdraw()
@@ -105,11 +120,19 @@ class ChannelInC:
 
     def offer(self, call: Call, tag: int, payload: Tensor) -> int:
         """As Channel says."""
-        if not self.side.offer(call.encoded, tag, payload.data_ptr(), payload.nbytes):
+        if not self.side.offer(call.encoded, tag, *self._place(payload)):
             return 0
         self._offered = payload
         self._offers += 1
         return self._offers
+
+    def is_finished(self, number: int) -> bool:
+        """As Channel says."""
+        return number != self._offers or self.side.is_free()
+
+    def rests(self, number: int) -> bool:
+        """As Channel says."""
+        return not self.is_finished(number) and self.side.offered != 0
 
     def finish(self, number: int, watch: Watch) -> None:
         """As Channel says."""
@@ -130,13 +153,16 @@ class ChannelInC:
 
     def take(self, call: Call, tag: int, payload: Tensor, watch: Watch) -> bool:
         """As Channel says."""
-        done = self.side.take(call.encoded, tag, payload.data_ptr(), payload.nbytes)
+        if call.bytes > RING_BYTES:
+            self._map_next()
+        done = self.side.take(call.encoded, tag, payload.data_ptr(), call.bytes)
         if done is False:  # it was on offer, and could not be had
             self._go_on(watch)
         return done is not None
 
     def get(self, payload: Tensor, watch: Watch) -> None:
         """As Channel says."""
+        self._map_next()
         if not self.side.get(payload.data_ptr(), payload.nbytes):
             self._go_on(watch)
 
@@ -147,6 +173,18 @@ class ChannelInC:
             begun = time.monotonic()
             while not side.await_more(written):
                 watch(time.monotonic() - begun, lambda: side.written() <= written)
+
+    def _place(self, payload: Tensor) -> tuple[int, int, int]:
+        """The address of a payload, its bytes, and where in the arena of this process it is."""
+        size = payload.nbytes
+        where = self._arena.offset(payload) if size > RING_BYTES else None
+        return payload.data_ptr(), size, CLOSED if where is None else where
+
+    def _map_next(self) -> None:
+        """Map that part of the writer's arena in which the next message is, if it is there."""
+        where = self.side.unmapped()
+        if where is not None:
+            self.side.map(*self._writers_arena.mapping(where))
 
     def _go_on(self, watch: Watch) -> None:
         begun = time.monotonic()
@@ -195,8 +233,20 @@ class _ChannelInPython:
         """As Channel says: it cannot."""
         return 0
 
+    def is_finished(self, number: int) -> bool:  # noqa: ARG002
+        """As Channel says: nothing is begun."""
+        return True
+
+    def rests(self, number: int) -> bool:  # noqa: ARG002
+        """As Channel says: nothing is begun."""
+        return False
+
     def finish(self, number: int, watch: Watch) -> None:
         """As Channel says: nothing is begun."""
+
+    def expect(self) -> bool:
+        """As Channel says."""
+        return self.written() > self._read.value()
 
     def next(self) -> tuple[Call, int] | None:
         """As Channel says."""

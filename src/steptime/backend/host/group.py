@@ -73,7 +73,8 @@ class HostGroup:
             timeout_s,
             in_kernel=in_kernel,
         )
-        self._mail = Mail(view[mail:], self._members, timeout_s, in_kernel=in_kernel)
+        self.mail = Mail(view[mail:], hosts.peers, self._members, timeout_s, in_kernel=in_kernel)
+        """The messages between its members; the methods of this group call it."""
         self.kernel = self._exchange.kernel
         """The kernel in C, if all members have it. What it has not, Python does on its barrier."""
 
@@ -162,33 +163,29 @@ class HostGroup:
         Returns once ``tensor`` may be changed: at once while the message fits into the mailbox
         (``mail.EAGER_BYTES``), else when the other rank receives.
         """
-        self._mail.send(call, tensor, to, tag)
+        self.mail.send(call, tensor, to, tag)
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
         """Send a tensor if the other rank's mailbox has room for it; returns whether it had."""
-        return self._mail.try_send(call, tensor, to, tag)
+        return self.mail.try_send(call, tensor, to, tag)
 
     def offer(self, call: Call, tensor: Tensor, to: int, tag: int) -> int:
         """Begin to send a tensor that is too large for the mailbox; returns its number, or 0.
 
         0 where that needs waiting or the kernel in C. ``finish_send`` waits for what was begun.
         """
-        return self._mail.offer(call, tensor, to, tag)
+        return self.mail.offer(call, tensor, to, tag)
 
     def finish_send(self, call: Call, to: int, tag: int, number: int) -> None:
         """Return once the tensor with this number may be changed."""
-        self._mail.finish(call, to, tag, number)
+        self.mail.finish(call, to, tag, number)
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a tensor with this tag from ``source``, or from any rank; returns the sender.
 
         Raises SteptimeError when its size or dtype is not that of ``tensor``; the group goes on.
         """
-        return self._mail.recv(call, tensor, source, tag)
-
-    def try_recv(self, call: Call, tensor: Tensor, source: int, tag: int) -> bool:
-        """Receive a tensor if the next message from ``source`` is the one; whether it was."""
-        return self._mail.try_recv(call, tensor, source, tag)
+        return self.mail.recv(call, tensor, source, tag)
 
     def fail(self, error: SteptimeError) -> SteptimeError:
         """Break the group for a reason from outside; the other ranks' calls raise the same.

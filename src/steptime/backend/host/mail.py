@@ -6,6 +6,7 @@ receiver's own memory until it is asked for itself, so a tag never blocks anothe
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from steptime.backend.host.call import Call
+    from steptime.backend.host.discovery import Peer
     from steptime.backend.host.members import Members
 
 EAGER_BYTES = RING_BYTES - LINE_BYTES
 """A message up to this size can be sent to a rank that has not asked for one yet."""
 
 _POLL_S = 200e-6
+_HELP_S = 500e-6  # for which who waits to have sent something receives what comes
 
 
 def bytes_needed(ranks: int) -> int:
@@ -53,6 +56,17 @@ class _Message:
     payload: Tensor
 
 
+@dataclass(eq=False)
+class Expected:
+    """A message that a queued call is to receive; any thread may put it into ``tensor``."""
+
+    call: Call
+    tensor: Tensor
+    source: int
+    tag: int
+    received: bool = False
+
+
 @dataclass(frozen=True)
 class _Box:
     """The messages from one rank, or to it."""
@@ -60,20 +74,28 @@ class _Box:
     channel: Channel
     lock: threading.Lock = field(default_factory=threading.Lock)
     kept: deque[_Message] = field(default_factory=deque)
+    expected: deque[Expected] = field(default_factory=deque)
+    """Changed with the lock, but for what is added."""
 
 
 class Mail:
     """The mail of one member of a group, in ``memory`` (bytes_needed, zero at first)."""
 
     def __init__(
-        self, memory: memoryview, members: Members, timeout_s: float, *, in_kernel: bool
+        self,
+        memory: memoryview,
+        peers: Sequence[Peer],
+        members: Members,
+        timeout_s: float,
+        *,
+        in_kernel: bool,
     ) -> None:
         ranks, rank = len(members.names), members.rank
 
         def box(source: int, to: int) -> _Box:
             start = (source * ranks + to) * CHANNEL_BYTES
             part = memory[start : start + CHANNEL_BYTES]
-            return _Box(channel(part, members.pid(source), in_kernel=in_kernel))
+            return _Box(channel(part, peers[source], in_kernel=in_kernel))
 
         self._out = [box(rank, other) for other in range(ranks)]
         self._in = [box(other, rank) for other in range(ranks)]
@@ -95,14 +117,16 @@ class Mail:
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
         """Send ``tensor`` to a rank if there is room for it now; returns whether there was."""
-        self._members.check()
+        if self._members.failure:
+            self._members.check()
         box = self._out[to]
-        if not box.lock.acquire(blocking=False):
+        lock = box.lock
+        if not lock.acquire(False):
             return False
         try:
             return box.channel.try_put(call, tag, tensor)
         finally:
-            box.lock.release()
+            lock.release()
 
     def offer(self, call: Call, tensor: Tensor, to: int, tag: int) -> int:
         """Begin to send ``tensor`` if that needs no waiting; returns its number, or 0.
@@ -118,9 +142,23 @@ class Mail:
         finally:
             box.lock.release()
 
-    def finish(self, call: Call, to: int, tag: int, number: int) -> None:
-        """Return once what was begun has been sent."""
+    def rests(self, to: int, number: int) -> bool:
+        """Whether what was begun waits for a rank that needs nobody here to receive it."""
         box = self._out[to]
+        return self._holds(box, box.channel.rests, number)
+
+    def finish(self, call: Call, to: int, tag: int, number: int) -> None:
+        """Return once what was begun has been sent.
+
+        For a while it receives meanwhile what queued calls expect: two ranks that send to each
+        other and only then receive would both wait until other threads received for them.
+        """
+        box = self._out[to]
+        until = time.monotonic() + _HELP_S
+        while not self._holds(box, box.channel.is_finished, number):
+            if not self._receive_expected() or time.monotonic() > until:
+                break
+            os.sched_yield()
         try:
             with box.lock:
                 box.channel.finish(number, self._watch(call, tag, lambda: (to,)))
@@ -132,37 +170,91 @@ class Mail:
 
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive from ``source``, or from any rank where it is None; returns the sender."""
+        if source is not None:
+            return self.receive(self.expect(call, tensor, source, tag))
         self._members.check()
         try:
-            if source is None:
-                return self._recv_any(call, tensor, tag)
-            return self._recv_from(source, call, tensor, tag)
+            return self._recv_any(call, tensor, tag)
         finally:
             self._members.forget()
 
-    def try_recv(self, call: Call, tensor: Tensor, source: int, tag: int) -> bool:
-        """Receive from ``source`` if the next message is the one; returns whether it was."""
-        self._members.check()
+    def expect(self, call: Call, tensor: Tensor, source: int, tag: int) -> Expected:
+        """Say what ``receive`` will be called for, so that other calls that wait may receive it."""
+        expected = Expected(call, tensor, source, tag)
+        self._in[source].expected.append(expected)
+        return expected
+
+    def receive(self, expected: Expected) -> int:
+        """Receive a message, unless it has been received meanwhile; returns the sender."""
+        box = self._in[expected.source]
+        try:
+            self._members.check()
+            self._await(box, expected)
+        finally:
+            with box.lock:
+                box.expected.remove(expected)
+            self._members.forget()
+        return expected.source
+
+    def try_recv(self, call: Call, tensor: Tensor, source: int, tag: int, *, patient: bool) -> bool:
+        """Receive from ``source`` if the next message is the one; returns whether it was.
+
+        Who is patient looks for it for some microseconds.
+        """
+        if self._members.failure:
+            self._members.check()
         box = self._in[source]
-        if box.kept or not box.lock.acquire(blocking=False):
+        lock = box.lock
+        if box.kept or not lock.acquire(False):
             return False
         try:
-            watch = self._watch(call, tag, lambda: (source,))
-            return not box.kept and box.channel.take(call, tag, tensor, watch)
+            if box.kept or (patient and not box.channel.expect()):
+                return False
+            return box.channel.take(call, tag, tensor, self._watch(call, tag, lambda: (source,)))
         except BaseException as error:
             self._break(error, call, tag)
             raise
         finally:
-            box.lock.release()
+            lock.release()
 
-    def _recv_from(self, source: int, call: Call, tensor: Tensor, tag: int) -> int:
-        box, watch = self._in[source], self._watch(call, tag, lambda: (source,))
+    def _await(self, box: _Box, of: Expected) -> None:
+        watch = self._watch(of.call, of.tag, lambda: (of.source,))
         while True:
             with box.lock:
                 seen = box.channel.written()
-                if self._take(source, call, tensor, tag, watch):
-                    return source
+                of.received = of.received or self._take(of, watch)
+                if of.received:
+                    return
             box.channel.await_more(seen, watch)
+
+    @staticmethod
+    def _holds(box: _Box, condition: Callable[[int], bool], number: int) -> bool:
+        """Whether a condition holds of what was begun; not while another thread uses the box."""
+        if not box.lock.acquire(False):
+            return False
+        try:
+            return condition(number)
+        finally:
+            box.lock.release()
+
+    def _receive_expected(self) -> bool:
+        """Receive, from each rank, the message that was expected first, if it is the next one.
+
+        Returns whether any is expected still.
+        """
+        missing = False
+        for box in self._in:
+            if not box.expected or not box.lock.acquire(False):
+                continue
+            try:
+                first = next((one for one in tuple(box.expected) if not one.received), None)
+                if first is not None and not box.kept:
+                    watch = self._watch(first.call, first.tag, partial(tuple, (first.source,)))
+                    first.received = box.channel.take(first.call, first.tag, first.tensor, watch)
+                missing |= first is not None and not first.received
+            finally:
+                box.lock.release()
+        return missing
 
     def _recv_any(self, call: Call, tensor: Tensor, tag: int) -> int:
         others = [rank for rank in range(len(self._in)) if rank != self._members.rank]
@@ -176,13 +268,14 @@ class Mail:
             seen = [channel.written() for channel in channels]
             for source in others:
                 with self._in[source].lock:
-                    if self._take(source, call, tensor, tag, watch):
+                    if self._take(Expected(call, tensor, source, tag), watch):
                         return source
             time.sleep(_POLL_S)
             watch(time.monotonic() - begun, partial(_nothing_new, channels, seen))
 
-    def _take(self, source: int, call: Call, tensor: Tensor, tag: int, watch: Watch) -> bool:
+    def _take(self, of: Expected, watch: Watch) -> bool:
         """Take the first arrived message with the tag; False where there is none."""
+        source, call, tensor, tag = of.source, of.call, of.tensor, of.tag
         box = self._in[source]
         if not box.kept and box.channel.take(call, tag, tensor, watch):
             return True
@@ -193,8 +286,8 @@ class Mail:
                 flatten(tensor).view(torch.uint8).copy_(message.payload)
                 return True
         while (head := box.channel.next()) is not None:
-            sent, of = head
-            wanted = of == tag and sent.has_size_of(call)
+            sent, its = head
+            wanted = its == tag and sent.has_size_of(call)
             payload = tensor if wanted else torch.empty(sent.bytes, dtype=torch.uint8)
             try:
                 box.channel.get(payload, watch)
@@ -203,9 +296,9 @@ class Mail:
                 raise
             if wanted:
                 return True
-            if of == tag:
+            if its == tag:
                 self._compare(source, sent, call, tag)
-            box.kept.append(_Message(sent, of, payload))
+            box.kept.append(_Message(sent, its, payload))
         return False
 
     def _break(self, error: BaseException, call: Call, tag: int) -> None:

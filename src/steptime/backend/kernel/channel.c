@@ -1,8 +1,9 @@
 /* The two ends of a channel.
 
-   An offer is a random number in a word of shared memory. The reader copies the payload, then reads
-   that word through the writer's address space too: it finds the number there only if this is the
-   process that made the offer, and its payload had not been withdrawn before it was copied. */
+   An offer is a random number in a word of shared memory. The reader copies the payload, then looks
+   whether the number is still there: only then the payload had not been withdrawn before it was copied.
+   Who copies out of the writer's address space reads that word through it too, and so finds the number
+   only if this is the process that made the offer. */
 
 #define _GNU_SOURCE
 #include "channel.h"
@@ -19,8 +20,9 @@
 enum { WRITTEN = 0, READER_ASLEEP = 1, OFFER = 2 };
 enum { READ = LINE, WRITER_ASLEEP = LINE + 1, REFUSED = LINE + 2 };
 
-/* Words of a head after those that Python writes too: an offer, or 0; where it and the payload are. */
-enum { OFFERED = HEAD_WORDS, PLACE, OFFER_PLACE };
+/* Words of a head after those that Python writes too: an offer, or 0; where the payload and the offer
+   are in the writer's address space, and where the payload is in its arena. */
+enum { OFFERED = HEAD_WORDS, PLACE, OFFER_PLACE, WHERE };
 
 static size_t aligned(size_t bytes) { return (bytes + HEAD_BYTES - 1) / HEAD_BYTES * HEAD_BYTES; }
 
@@ -58,6 +60,7 @@ static void write_head(struct channel *channel, uint64_t at, uint64_t offer) {
     head[OFFERED] = offer;
     head[PLACE] = (uintptr_t)channel->payload;
     head[OFFER_PLACE] = (uintptr_t)&channel->words[OFFER];
+    head[WHERE] = channel->where;
 }
 
 static enum step write_pieces(struct channel *channel) {
@@ -103,27 +106,33 @@ static enum step offer(struct channel *channel) {
         publish_offer(channel);
     }
     if (!await_count(channel, READ, own(channel, WRITTEN))) return WAITING;
-    channel->refused =
-        atomic_load_explicit(&channel->words[REFUSED], memory_order_relaxed) == channel->offer;
+    int refused = atomic_load_explicit(&channel->words[REFUSED], memory_order_relaxed) == channel->offer;
+    channel->refused |= refused;
     set_offer(channel, 0);
-    return channel->refused ? write_pieces(channel) : FINISHED;
+    return refused ? write_pieces(channel) : FINISHED;
+}
+
+/* Whether it is no use to offer what lies there: the reader may not read this process' memory. */
+static int is_hopeless(const struct channel *channel, uint64_t where) {
+    return channel->refused && where == CLOSED;
 }
 
 static void begin(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
-                  size_t bytes) {
+                  size_t bytes, uint64_t where) {
     memcpy(channel->head, call, CALL_WORDS * sizeof(word));
     channel->head[CALL_WORDS] = (uint64_t)tag;
     channel->payload = payload;
     channel->bytes = bytes;
+    channel->where = where;
     channel->done = 0;
     channel->ahead = HEAD_BYTES;
-    if (bytes > OFFERED_BYTES && !channel->refused) set_offer(channel, random_number());
+    if (bytes > OFFERED_BYTES && !is_hopeless(channel, where)) set_offer(channel, random_number());
     channel->writing = 1;
 }
 
 enum step channel_put(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
-                      size_t bytes) {
-    begin(channel, call, tag, payload, bytes);
+                      size_t bytes, uint64_t where) {
+    begin(channel, call, tag, payload, bytes, where);
     return channel_go_on(channel);
 }
 
@@ -132,26 +141,25 @@ static uint64_t left_of(struct channel *channel) {
     return RING_BYTES - (own(channel, WRITTEN) - read);
 }
 
-/* Whether no message is half written, at least now that the reader has been looked for. */
-static int is_free(struct channel *channel) {
+int channel_is_free(struct channel *channel) {
     if (!channel->writing) return 1;
     return channel->offer && left_of(channel) == RING_BYTES && channel_go_on(channel) == FINISHED;
 }
 
 int channel_try_put(struct channel *channel, const void *call, int64_t tag, const uint8_t *payload,
                     size_t bytes) {
-    if (bytes > OFFERED_BYTES || !is_free(channel) ||
+    if (bytes > OFFERED_BYTES || !channel_is_free(channel) ||
         left_of(channel) < HEAD_BYTES + aligned(bytes))
         return 0;
-    return channel_put(channel, call, tag, (uint8_t *)payload, bytes) == FINISHED;
+    return channel_put(channel, call, tag, (uint8_t *)payload, bytes, CLOSED) == FINISHED;
 }
 
 int channel_offer(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
-                  size_t bytes) {
-    if (bytes <= OFFERED_BYTES || !is_free(channel) || channel->refused ||
+                  size_t bytes, uint64_t where) {
+    if (bytes <= OFFERED_BYTES || !channel_is_free(channel) || is_hopeless(channel, where) ||
         left_of(channel) < HEAD_BYTES)
         return 0;
-    begin(channel, call, tag, payload, bytes);
+    begin(channel, call, tag, payload, bytes, where);
     if (channel->offer) publish_offer(channel);
     else channel->writing = 0; /* no number was to be had */
     return channel->writing;
@@ -185,12 +193,23 @@ static int copy_from(pid_t process, uint64_t place, void *target, size_t bytes) 
     return 1;
 }
 
+/* Where the payload of an offer is mapped here; NULL where it is not. */
+static const uint8_t *mapped(const struct channel *channel, const uint64_t *head) {
+    const struct mapping *arena = &channel->arena;
+    int within = head[WHERE] != CLOSED && arena->start <= head[WHERE] && head[WHERE] < arena->end;
+    return within ? arena->address + (head[WHERE] - arena->start) : NULL;
+}
+
 /* Take an offer, or refuse it. */
 static enum step accept(struct channel *channel, const uint64_t *head) {
     uint64_t found = 0, offered = head[OFFERED], read = own(channel, READ);
-    int came = copy_from(channel->writer, head[PLACE], channel->payload, channel->bytes);
+    const uint8_t *there = mapped(channel, head);
+    int came = 1;
+    if (there) memcpy(channel->payload, there, channel->bytes);
+    else came = copy_from(channel->writer, head[PLACE], channel->payload, channel->bytes);
     atomic_thread_fence(memory_order_seq_cst); /* the payload is read before the offer */
-    came = came && copy_from(channel->writer, head[OFFER_PLACE], &found, sizeof found);
+    if (there) found = atomic_load_explicit(&channel->words[OFFER], memory_order_relaxed);
+    else came = came && copy_from(channel->writer, head[OFFER_PLACE], &found, sizeof found);
     channel->ahead = 0;
     channel->done = came && found == offered ? channel->bytes : 0;
     if (!channel->done)
@@ -223,6 +242,15 @@ const uint64_t *channel_next(struct channel *channel) {
     uint64_t read = own(channel, READ);
     if (!reached(&channel->words[WRITTEN], read + 1)) return NULL;
     return (const uint64_t *)(channel->ring + read % RING_BYTES);
+}
+
+int channel_expect(struct channel *channel) {
+    return comes_soon(&channel->words[WRITTEN], own(channel, READ) + 1, channel->looks);
+}
+
+uint64_t channel_unmapped(struct channel *channel) {
+    const uint64_t *head = channel_next(channel);
+    return head && head[OFFERED] && !mapped(channel, head) ? head[WHERE] : CLOSED;
 }
 
 int channel_is_whole(struct channel *channel, size_t bytes) {

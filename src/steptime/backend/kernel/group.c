@@ -14,6 +14,7 @@
 
 #define LOOK_NS 200000     /* some times what it takes to block and to be woken up */
 #define BRIEF_NS 50000     /* the same where ranks share processors */
+#define SOON_NS 20000      /* some times what a message of a few bytes takes there and back */
 #define WATCH_NS 50000000  /* how long to block before looking whether the others still live */
 
 static int64_t now_ns(void) {
@@ -56,6 +57,17 @@ static int look(word *counter, uint64_t count, int most) {
             relax();
         }
         sched_yield();
+    } while (now_ns() < until);
+    return reached(counter, count);
+}
+
+int comes_soon(word *counter, uint64_t count, int most) {
+    int64_t until = most > 1 ? now_ns() + SOON_NS : 0;
+    do {
+        for (int looks = 0; looks < most; looks++) {
+            if (reached(counter, count)) return 1;
+            relax();
+        }
     } while (now_ns() < until);
     return reached(counter, count);
 }

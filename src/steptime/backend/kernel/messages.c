@@ -13,27 +13,30 @@ typedef struct {
     struct channel channel;
 } Channel;
 
-/* A message as Python gives it: call, tag, address and bytes. */
+/* A message as Python gives it: call, tag, address and bytes; and where in the arena, to be sent. */
 struct message {
     const char *call;
     int64_t tag;
     uint8_t *payload;
     size_t bytes;
+    uint64_t where;
 };
 
-static int parse(struct message *message, PyObject *const *given, Py_ssize_t count) {
-    if (!arguments(count, 4)) return 0;
+static int parse(struct message *message, PyObject *const *given, Py_ssize_t count,
+                 Py_ssize_t wanted) {
+    if (!arguments(count, wanted)) return 0;
     message->call = PyBytes_AsString(given[0]);
     if (!message->call) return 0;
     message->tag = PyLong_AsLongLong(given[1]);
     message->payload = pointer(given[2]);
     message->bytes = PyLong_AsSize_t(given[3]);
+    message->where = wanted > 4 ? PyLong_AsUnsignedLongLong(given[4]) : CLOSED;
     return !PyErr_Occurred();
 }
 
 static PyObject *channel_put_now(Channel *self, PyObject *const *given, Py_ssize_t count) {
     struct message m;
-    if (!parse(&m, given, count)) return NULL;
+    if (!parse(&m, given, count, 4)) return NULL;
     int put = 0;
     if (m.bytes <= BRIEF_BYTES) {
         put = channel_try_put(&self->channel, m.call, m.tag, m.payload, m.bytes);
@@ -47,18 +50,19 @@ static PyObject *channel_put_now(Channel *self, PyObject *const *given, Py_ssize
 
 static PyObject *channel_begin_put(Channel *self, PyObject *const *given, Py_ssize_t count) {
     struct message m;
-    if (!parse(&m, given, count)) return NULL;
+    if (!parse(&m, given, count, 5)) return NULL;
     enum step step;
     Py_BEGIN_ALLOW_THREADS;
-    step = channel_put(&self->channel, m.call, m.tag, m.payload, m.bytes);
+    step = channel_put(&self->channel, m.call, m.tag, m.payload, m.bytes, m.where);
     Py_END_ALLOW_THREADS;
     return PyBool_FromLong(step == FINISHED);
 }
 
 static PyObject *channel_begin_offer(Channel *self, PyObject *const *given, Py_ssize_t count) {
     struct message m;
-    if (!parse(&m, given, count)) return NULL;
-    return PyBool_FromLong(channel_offer(&self->channel, m.call, m.tag, m.payload, m.bytes));
+    if (!parse(&m, given, count, 5)) return NULL;
+    int offered = channel_offer(&self->channel, m.call, m.tag, m.payload, m.bytes, m.where);
+    return PyBool_FromLong(offered);
 }
 
 static enum step get(Channel *self, uint8_t *payload, size_t bytes) {
@@ -88,10 +92,32 @@ static int is_wanted(const uint64_t *head, const struct message *m) {
 
 static PyObject *channel_take(Channel *self, PyObject *const *given, Py_ssize_t count) {
     struct message m;
-    if (!parse(&m, given, count)) return NULL;
+    if (!parse(&m, given, count, 4)) return NULL;
     const uint64_t *head = channel_next(&self->channel);
     if (!head || !is_wanted(head, &m) || !channel_is_whole(&self->channel, m.bytes)) Py_RETURN_NONE;
     return PyBool_FromLong(get(self, m.payload, m.bytes) == FINISHED);
+}
+
+static PyObject *channel_foreign(Channel *self, PyObject *none) {
+    (void)none;
+    uint64_t where = channel_unmapped(&self->channel);
+    if (where == CLOSED) Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(where);
+}
+
+static PyObject *channel_map(Channel *self, PyObject *const *given, Py_ssize_t count) {
+    if (!arguments(count, 3)) return NULL;
+    struct mapping *arena = &self->channel.arena;
+    arena->start = PyLong_AsUnsignedLongLong(given[0]);
+    arena->end = PyLong_AsUnsignedLongLong(given[1]);
+    arena->address = pointer(given[2]);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *channel_look(Channel *self, PyObject *none) {
+    (void)none;
+    return PyBool_FromLong(channel_expect(&self->channel));
 }
 
 static PyObject *channel_head(Channel *self, PyObject *none) {
@@ -113,6 +139,11 @@ static PyObject *channel_continue(Channel *self, PyObject *none) {
 static PyObject *channel_lacks(Channel *self, PyObject *none) {
     (void)none;
     return PyBool_FromLong(channel_waits(&self->channel));
+}
+
+static PyObject *channel_free(Channel *self, PyObject *none) {
+    (void)none;
+    return PyBool_FromLong(channel_is_free(&self->channel));
 }
 
 static PyObject *channel_end(Channel *self, PyObject *none) {
@@ -167,9 +198,13 @@ static PyMethodDef methods[] = {
     {"offer", (PyCFunction)(void (*)(void))channel_begin_offer, METH_FASTCALL, NULL},
     {"get", (PyCFunction)(void (*)(void))channel_begin_get, METH_FASTCALL, NULL},
     {"take", (PyCFunction)(void (*)(void))channel_take, METH_FASTCALL, NULL},
+    {"unmapped", (PyCFunction)channel_foreign, METH_NOARGS, NULL},
+    {"map", (PyCFunction)(void (*)(void))channel_map, METH_FASTCALL, NULL},
+    {"expect", (PyCFunction)channel_look, METH_NOARGS, NULL},
     {"head", (PyCFunction)channel_head, METH_NOARGS, NULL},
     {"go_on", (PyCFunction)channel_continue, METH_NOARGS, NULL},
     {"waits", (PyCFunction)channel_lacks, METH_NOARGS, NULL},
+    {"is_free", (PyCFunction)channel_free, METH_NOARGS, NULL},
     {"withdraw", (PyCFunction)channel_end, METH_NOARGS, NULL},
     {"written", (PyCFunction)channel_count, METH_NOARGS, NULL},
     {"await_more", (PyCFunction)channel_wait, METH_O, NULL},
@@ -178,6 +213,7 @@ static PyMethodDef methods[] = {
 
 static PyMemberDef members[] = {
     {"writing", T_INT, offsetof(Channel, channel.writing), READONLY, NULL},
+    {"offered", T_ULONGLONG, offsetof(Channel, channel.offer), READONLY, NULL},
     {"writer", T_INT, offsetof(Channel, channel.writer), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
