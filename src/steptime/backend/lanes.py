@@ -124,6 +124,7 @@ class Lane:
         self.is_awaited_at_once = False
         """Whether the last call that was waited for was so before any other was made."""
         self._turn = threading.Lock()
+        self.end_turn = self._turn.release
         self._tasks: deque[Task] = deque()
         self._failure: BaseException | None = None
         self._count = threading.Lock()
@@ -148,6 +149,17 @@ class Lane:
             return 0 if self._tasks else self.call(function, arguments)
         finally:
             self._turn.release()
+
+    def takes_turn(self) -> bool:
+        """Whether the caller may make a call now, and then ends its turn; not after a failure."""
+        if _this.process != self._pid:
+            self._check_process()
+        if self._tasks or self._failure or not self._turn.acquire(False):
+            return False
+        if self._tasks:
+            self.end_turn()
+            return False
+        return True
 
     def is_clear(self) -> bool:
         """Whether no call is queued or in progress, and none has failed."""

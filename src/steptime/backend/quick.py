@@ -16,7 +16,7 @@ from steptime.backend.work import DONE, Done
 from steptime.world.compat import CallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -47,9 +47,9 @@ class Quick:
         host = engine if isinstance(engine, HostGroup) and engine.kernel else None
         self._host = host
         self._kernel = None if host is None else host.kernel
-        self._carry_out: Any = None if host is None else host.carry_out
         self._mail = None if host is None else host.mail
         self._names = names
+        self._ranks = len(names)
         self._lane = lane
         self._reductions: _Plans = {}
         self._scatters: _Plans = {}
@@ -65,43 +65,44 @@ class Quick:
         plan = plan or self._plan(self._reductions, Kind.ALL_REDUCE, op, tensor)
         if plan is None:
             return False
-        return self._lane.attempt(self._carry_out, kernel.reduce, plan[0], tensor, plan[1])
+        return self._run(kernel.reduce, plan[0], tensor, plan[1])
 
-    def broadcast(self, tensors: Sequence[Tensor], opts: Any = DEFAULT) -> int:
+    def broadcast(self, tensor: Tensor, opts: Any) -> int:
         """Copy a tensor."""
-        (tensor,) = tensors
         kernel = self._kernel
         if kernel is None or opts.asyncOp or not is_plain(tensor):
             return False
         root = opts.rootRank
-        call = self._call(Kind.BROADCAST, tensor, root)
+        call = self._call(Kind.BROADCAST, tensor.dtype, tensor.numel(), root)
         if call is None:
             return False
-        return self._lane.attempt(self._carry_out, kernel.broadcast, call, tensor, root)
+        return self._run(kernel.broadcast, call, tensor, root)
 
-    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any) -> int:
         """Fill the output with the tensors of all ranks."""
         kernel = self._kernel
-        if kernel is None or opts.asyncOp or not self._fit(output, tensor):
+        if kernel is None or opts.asyncOp or not (is_plain(output) and is_plain(tensor)):
             return False
-        call = self._call(Kind.ALL_GATHER, tensor)
-        if call is None:
+        dtype, elements = tensor.dtype, tensor.numel()
+        call = self._call(Kind.ALL_GATHER, dtype, elements)
+        if call is None or output.dtype != dtype or output.numel() != self._ranks * elements:
             return False
-        return self._lane.attempt(self._carry_out, kernel.gather_single, call, output, tensor)
+        return self._run(kernel.gather_single, call, output, tensor)
 
-    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> int:
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any) -> int:
         """Fill the output with this rank's part of the reduction of the tensors."""
         kernel = self._kernel
-        if kernel is None or opts.asyncOp or not self._fit(tensor, output):
+        if kernel is None or opts.asyncOp or not (is_plain(tensor) and is_plain(output)):
+            return False
+        dtype, elements = output.dtype, output.numel()
+        if tensor.dtype != dtype or tensor.numel() != self._ranks * elements:
             return False
         op = opts.reduceOp
-        plan = self._scatters.get((hash(op), output.dtype, output.numel()))
+        plan = self._scatters.get((hash(op), dtype, elements))
         plan = plan or self._plan(self._scatters, Kind.REDUCE_SCATTER, op, output)
         if plan is None:
             return False
-        return self._lane.attempt(
-            self._carry_out, kernel.reduce_scatter_single, plan[0], output, tensor, plan[1]
-        )
+        return self._run(kernel.reduce_scatter_single, plan[0], output, tensor, plan[1])
 
     def all_to_all_single(
         self,
@@ -109,30 +110,41 @@ class Quick:
         tensor: Tensor,
         output_splits: Sequence[int],
         input_splits: Sequence[int],
-        opts: Any = DEFAULT,
+        opts: Any,
     ) -> int:
         """Exchange equal parts."""
         kernel = self._kernel
         if kernel is None or opts.asyncOp or output_splits or input_splits:
             return False
-        rows = tensor.shape[0] if tensor.dim() else 1
-        if rows % len(self._names) or output.shape != tensor.shape:
+        dtype, elements, ranks = tensor.dtype, tensor.numel(), self._ranks
+        if output.dtype != dtype or output.numel() != elements or not elements:
             return False
-        if not (output.dtype == tensor.dtype and is_plain(tensor) and is_plain(output)):
+        if elements % ranks or not (self._divides(tensor) and self._divides(output)):
             return False
-        call = None if tensor.is_complex() else Call.of(Kind.ALL_TO_ALL, tensor.dtype, 0)
-        if call is None:
+        call = self._call(Kind.ALL_TO_ALL, dtype, 0)
+        if call is None or not (is_plain(tensor) and is_plain(output)):
             return False
-        return self._lane.attempt(self._carry_out, kernel.all_to_all_single, call, output, tensor)
+        return self._run(kernel.all_to_all_single, call, output, tensor)
 
-    def _fit(self, whole: Tensor, part: Tensor) -> bool:
-        """Whether a tensor is plainly as large as a part of every rank."""
-        return (
-            whole.dtype == part.dtype
-            and whole.numel() == len(self._names) * part.numel()
-            and is_plain(whole)
-            and is_plain(part)
-        )
+    def _divides(self, tensor: Tensor) -> bool:
+        """Whether rows whose elements can be dealt out evenly can be so themselves."""
+        dimensions = tensor.dim()
+        return dimensions == 1 or (dimensions > 1 and tensor.size(0) % self._ranks == 0)
+
+    def _run(self, collective: Callable[..., None], *arguments: Any) -> int:
+        """Call a collective of the kernel, unless other calls come first."""
+        host, lane = self._host, self._lane
+        if host is None or host.members.failure or not lane.takes_turn():
+            return False
+        try:
+            collective(*arguments)
+        except BaseException as error:
+            lane.keep(error)
+            host.break_off(error)
+            raise
+        finally:
+            lane.end_turn()
+        return True
 
     def _plan(self, plans: _Plans, kind: Kind, op: ReduceOp, tensor: Tensor) -> _Plan | None:
         """What the ranks compare, and the number of the reduction; None for one C has not."""
@@ -146,9 +158,11 @@ class Quick:
         plan = plans[hash(op), tensor.dtype, tensor.numel()] = call, number
         return plan
 
-    def _call(self, kind: Kind, tensor: Tensor, root: int | None = None) -> Call | None:
+    def _call(
+        self, kind: Kind, dtype: torch.dtype, elements: int, root: int | None = None
+    ) -> Call | None:
         """What the ranks compare, kept by what it is made of; None for what may be conjugated."""
-        key = kind, tensor.dtype, tensor.numel(), root
+        key = kind, dtype, elements, root
         return self._calls.get(key) or self._new_call(*key)
 
     def _new_call(
@@ -167,7 +181,7 @@ class Quick:
         mail = self._mail
         if mail is None or not (0 <= tag < _TAGS and is_plain(tensor) and lane.is_clear()):
             return None
-        call = self._call(Kind.SEND, tensor, peer)
+        call = self._call(Kind.SEND, tensor.dtype, tensor.numel(), peer)
         if call is None:
             return None
         lane.crew.latest = 0
@@ -190,7 +204,7 @@ class Quick:
         mail, tensor = self._mail, tensors[0]
         if mail is None or not (0 <= tag < _TAGS and is_plain(tensor)):
             return None
-        call = self._call(Kind.RECV, tensor, peer)
+        call = self._call(Kind.RECV, tensor.dtype, tensor.numel(), peer)
         if call is None:
             return None
         # Made beforehand: once the message has arrived, every line takes time that one waits for.

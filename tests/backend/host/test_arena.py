@@ -80,7 +80,7 @@ def test_groups_that_map_a_segment_at_once_have_the_same_mapping(
         return attach(fd, size)
 
     tensor = empty(PAGE)
-    offset = arena.arena().offset(tensor)
+    offset = arena.arena().offset(tensor.data_ptr())
     assert offset is not None
     peer = arena.PeerArena(os.getpid(), arena.arena().fd)
     monkeypatch.setattr(segment, "attach", slowly)
@@ -119,7 +119,7 @@ def test_a_kernel_that_cannot_take_pages_beforehand_is_no_lack_of_memory(
 
 def test_a_tensor_of_a_process_that_has_ended_is_told_as_such() -> None:
     tensor = empty(10)
-    offset = arena.arena().offset(tensor)
+    offset = arena.arena().offset(tensor.data_ptr())
     assert offset is not None
     peer = arena.PeerArena(1 << 30, arena.arena().fd)  # there are no ids so high
     with pytest.raises(SteptimeError, match="process 1073741824 cannot be opened"):

@@ -63,13 +63,12 @@ class Arena:
         self._free: list[tuple[int, int]] = []  # (offset, bytes), sorted
         self._freed: deque[tuple[int, int]] = deque()
 
-    def offset(self, tensor: Tensor) -> int | None:
-        """Where in the arena the tensor begins, in bytes; None where it lies elsewhere."""
-        place = tensor.data_ptr()
+    def offset(self, place: int) -> int | None:
+        """Where in the arena the byte at an address is; None where that lies elsewhere."""
         for address, end, offset, _ in self._segments:
             if address <= place < end:
                 return offset + place - address
-        return None if place else 0  # without elements it lies wherever one likes
+        return None if place else 0  # a tensor without elements lies wherever one likes
 
     def allocate(self, size: int) -> memoryview:
         """A zeroed tensor of ``size`` > 0 bytes, freed when the last reference to it goes.

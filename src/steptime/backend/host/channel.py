@@ -176,9 +176,9 @@ class ChannelInC:
 
     def _place(self, payload: Tensor) -> tuple[int, int, int]:
         """The address of a payload, its bytes, and where in the arena of this process it is."""
-        size = payload.nbytes
-        where = self._arena.offset(payload) if size > RING_BYTES else None
-        return payload.data_ptr(), size, CLOSED if where is None else where
+        place, size = payload.data_ptr(), payload.nbytes
+        where = self._arena.offset(place) if size > RING_BYTES else None
+        return place, size, CLOSED if where is None else where
 
     def _map_next(self) -> None:
         """Map that part of the writer's arena in which the next message is, if it is there."""

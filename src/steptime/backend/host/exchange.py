@@ -160,7 +160,7 @@ class Exchange:
         ]
 
     def _offsets(self, tensors: Sequence[Tensor], written: Iterable[Tensor]) -> list[int]:
-        offsets = [self._arena.offset(tensor) for tensor in tensors]
+        offsets = [self._arena.offset(tensor.data_ptr()) for tensor in tensors]
         for output in written:
             for rank, tensor in enumerate(tensors):
                 own = rank == self.rank and output.data_ptr() == tensor.data_ptr()

@@ -64,16 +64,16 @@ class HostGroup:
         notes = _paged(self.ranks * NOTE_BYTES)
         mail = notes + _paged(exchange_bytes(self.ranks, slot_bytes))
         processes = [peer.process for peer in hosts.peers]
-        self._members = Members(view[:notes], self.rank, processes, names or members)
+        self.members = Members(view[:notes], self.rank, processes, names or members)
         self._exchange = Exchange(
             view[notes:mail],
             hosts.peers,
-            self._members,
+            self.members,
             slot_bytes,
             timeout_s,
             in_kernel=in_kernel,
         )
-        self.mail = Mail(view[mail:], hosts.peers, self._members, timeout_s, in_kernel=in_kernel)
+        self.mail = Mail(view[mail:], hosts.peers, self.members, timeout_s, in_kernel=in_kernel)
         """The messages between its members; the methods of this group call it."""
         self.kernel = self._exchange.kernel
         """The kernel in C, if all members have it. What it has not, Python does on its barrier."""
@@ -169,17 +169,6 @@ class HostGroup:
         """Send a tensor if the other rank's mailbox has room for it; returns whether it had."""
         return self.mail.try_send(call, tensor, to, tag)
 
-    def offer(self, call: Call, tensor: Tensor, to: int, tag: int) -> int:
-        """Begin to send a tensor that is too large for the mailbox; returns its number, or 0.
-
-        0 where that needs waiting or the kernel in C. ``finish_send`` waits for what was begun.
-        """
-        return self.mail.offer(call, tensor, to, tag)
-
-    def finish_send(self, call: Call, to: int, tag: int, number: int) -> None:
-        """Return once the tensor with this number may be changed."""
-        self.mail.finish(call, to, tag, number)
-
     def recv(self, call: Call, tensor: Tensor, source: int | None, tag: int) -> int:
         """Receive a tensor with this tag from ``source``, or from any rank; returns the sender.
 
@@ -192,42 +181,42 @@ class HostGroup:
 
         Returns the error to raise: the first that broke the group.
         """
-        first = self._members.fail(error)
+        first = self.members.fail(error)
         self._exchange.barrier.wake()
         return first
 
     def close(self) -> None:
         """Leave the group. Waits for nobody; tensors stay valid."""
-        self._members.leave()
+        self.members.leave()
         self._exchange.barrier.wake()
 
     def carry_out(self, collective: Callable[..., None], *arguments: object) -> bool:
         """Call a collective of the kernel; returns True, and breaks the group where it fails."""
-        self._members.check()
+        self.members.check()
         try:
             collective(*arguments)
         except BaseException as error:
-            self._break(error)
+            self.break_off(error)
             raise
         return True
 
     def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
-        self._members.check()
+        self.members.check()
         exchange = self._exchange
         exchange.begin(call)
         try:
             return collective(exchange, *arguments)
         except BaseException as error:
-            self._break(error)
+            self.break_off(error)
             raise
 
-    def _break(self, error: BaseException) -> None:
+    def break_off(self, error: BaseException) -> None:
         """Tell the others that this rank has left a collective half done."""
         barrier = self._exchange.barrier
         if not isinstance(error, SteptimeError):
             doing = f"failed in {barrier.doing()}: {type(error).__name__}: {error}"
-            error = LostContactError(f"{self._members.name(self.rank)} {doing}")
-        self._members.fail(error)
+            error = LostContactError(f"{self.members.name(self.rank)} {doing}")
+        self.members.fail(error)
         barrier.wake()
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from steptime.backend.flatten import disjoint
 from steptime.backend.host.arena import arena
 from steptime.backend.host.barrier import Barrier
 from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM, Reduction
@@ -147,17 +146,18 @@ class Kernel(Barrier):
     def reduce(self, call: Call, tensor: Tensor, op: int, root: int = EVERYONE) -> None:
         """Reduce the tensors of all ranks into that of ``root``, by the code of a reduction."""
         self.call = call
-        elements = tensor.numel()
-        where = self._where(tensor) if elements >= _PLACED else CLOSED
-        group, address = self._group, tensor.data_ptr()
-        if not group.reduce(self, call.encoded, address, elements, op, root, where):
+        elements = call.elements
+        place = tensor.data_ptr()
+        where = self._where(place) if elements >= _PLACED else CLOSED
+        group = self._group
+        if not group.reduce(self, call.encoded, place, elements, op, root, where):
             raise self._mismatch()
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` to all ranks."""
         self.call = call
         place, size = tensor.data_ptr(), call.bytes
-        where = self._where(tensor) if size >= _MOVED else CLOSED
+        where = self._where(place) if size >= _MOVED else CLOSED
         if not self._group.broadcast(self, call.encoded, place, size, root, where):
             raise self._mismatch()
 
@@ -168,7 +168,7 @@ class Kernel(Barrier):
         places = None if outputs is None else tuple(output.data_ptr() for output in outputs)
         others = () if places is None else (*places[: self.rank], *places[self.rank + 1 :])
         covered = any(own < other + size and other < own + size for other in others)
-        where = CLOSED if covered else self._where(tensor)
+        where = CLOSED if covered else self._where(own)
         if not self._group.gather(self, call.encoded, places, own, size, where):
             raise self._mismatch()
 
@@ -177,8 +177,11 @@ class Kernel(Barrier):
         self.call = call
         own, target, size = tensor.data_ptr(), output.data_ptr(), call.bytes
         where = CLOSED
-        if size >= _MOVED and (own == target + self.rank * size or disjoint(tensor, output)):
-            where = self._where(tensor)
+        if size >= _MOVED:
+            whole = size * len(self._peers)
+            in_place = own == target + self.rank * size
+            if in_place or own + size <= target or target + whole <= own:
+                where = self._where(own)
         if not self._group.gather(self, call.encoded, target, own, size, where):
             raise self._mismatch()
 
@@ -193,7 +196,7 @@ class Kernel(Barrier):
             sources = tuple(tensor.data_ptr() for tensor in inputs)
             others = (*sources[:root], *sources[root + 1 :])
             covered = any(target < other + size and other < target + size for other in others)
-            places = tuple(CLOSED if covered else self._where(tensor) for tensor in inputs)
+            places = tuple(CLOSED if covered else self._where(source) for source in sources)
         group = self._group
         if not group.scatter(self, call.encoded, target, sources, places, size, root):
             raise self._mismatch()
@@ -215,10 +218,11 @@ class Kernel(Barrier):
         self.call = call
         target, first, size = output.data_ptr(), tensor.data_ptr(), call.bytes
         where = CLOSED
-        if tensor.nbytes >= _MOVED and (
-            target == first + self.rank * size or disjoint(tensor, output)
-        ):
-            where = self._where(tensor)
+        whole = size * len(self._peers)
+        if whole >= _MOVED:
+            in_place = target == first + self.rank * size
+            if in_place or target + size <= first or first + whole <= target:
+                where = self._where(first)
         elements, group = call.elements, self._group
         if not group.reduce_scatter(self, call.encoded, target, first, elements, op, where):
             raise self._mismatch()
@@ -239,7 +243,9 @@ class Kernel(Barrier):
         where = self._where_all(inputs, sources) if even else CLOSED
         if self._moves(call, targets, sources, size if even else CLOSED, where):
             return
-        places = tuple(self._where(t) if t.nbytes else 0 for t in inputs)
+        places = tuple(
+            self._where(place) if size else 0 for place, size in zip(sources, sent, strict=True)
+        )
         places = places if apart else (CLOSED,) * len(inputs)
         self._exchange(targets, sources, sent, expected, places, inputs[0].itemsize)
 
@@ -247,9 +253,10 @@ class Kernel(Barrier):
         """``all_to_all`` of equal parts that follow each other; others' may be uneven."""
         self.call = call
         source, target, whole = tensor.data_ptr(), output.data_ptr(), tensor.nbytes
-        ranks, apart = len(self._peers), disjoint(tensor, output)
+        ranks = len(self._peers)
+        apart = source + whole <= target or target + whole <= source
         size = whole // ranks
-        where = self._where(tensor) if apart and whole >= _MOVED else CLOSED
+        where = self._where(source) if apart and whole >= _MOVED else CLOSED
         if self._moves(call, target, source, size if apart else CLOSED, where):
             return
         starts = range(0, ranks * size, size) if size else [0] * ranks
@@ -300,11 +307,11 @@ class Kernel(Barrier):
         """The offset of equal tensors that follow each other; CLOSED where they do not."""
         first, size = places[0], tensors[0].nbytes
         following = all(place == first + i * size for i, place in enumerate(places))
-        return self._where(tensors[0]) if following else CLOSED
+        return self._where(first) if following else CLOSED
 
-    def _where(self, tensor: Tensor) -> int:
-        """The offset of a tensor in this rank's arena; CLOSED where it lies elsewhere."""
-        found = self._arena.offset(tensor)
+    def _where(self, place: int) -> int:
+        """The offset in this rank's arena of an address; CLOSED where that lies elsewhere."""
+        found = self._arena.offset(place)
         return CLOSED if found is None else found
 
     def watch(self, waiting: int) -> None:
