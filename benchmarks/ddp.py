@@ -5,7 +5,8 @@
 Two copies of one model, each in a plain DistributedDataParallel with an AdamW of its own, one over
 gloo and one over steptime, take the same steps on one batch of random tokens a rank, in an order
 that alternates. A step is as long as on the slowest rank. Two ranks have one order of adding, so
-losses and weights must then agree bit for bit; with more, losses within 1e-6.
+losses and weights must then agree bit for bit; with more, losses within 1e-6. A third copy says how
+fast any backend could be: its gradients go nowhere, by a communication hook that returns them.
 """
 
 import argparse
@@ -38,8 +39,12 @@ def rank(pairs: int, context: int, size: str) -> None:
     def work() -> None:
         config = ModelOptions(model=size, tokens=context).config(VOCABULARY)
         groups = {"gloo": dist.group.WORLD, "steptime": dist.new_group(backend=NAME)}
+        groups["nothing"] = groups["steptime"]
         models = {name: new_model(config, 0, torch.device("cpu")) for name in groups}
-        steps = {name: make_step(models[name], group) for name, group in groups.items()}
+        steps = {
+            name: make_step(models[name], group, alone=name == "nothing")
+            for name, group in groups.items()
+        }
         times, losses = ({name: [] for name in groups} for _ in range(2))
         data = torch.Generator().manual_seed(dist.get_rank())
         tokens = torch.randint(VOCABULARY, (BATCH, context + 1), generator=data)
@@ -49,7 +54,8 @@ def rank(pairs: int, context: int, size: str) -> None:
                 start = perf_counter()
                 losses[name].append(steps[name](tokens))
                 times[name].append(perf_counter() - start)
-        same = all(map(torch.equal, *(model.parameters() for model in models.values())))
+        both = (models[name].parameters() for name in ("gloo", "steptime"))
+        same = all(map(torch.equal, *both))
         everyone = [None] * dist.get_world_size()
         dist.all_gather_object(everyone, (list(times.values()), list(losses.values()), same))
         if dist.get_rank() == 0:
@@ -65,12 +71,20 @@ def rank(pairs: int, context: int, size: str) -> None:
     as_rank(work, timeout_s=120)
 
 
-def make_step(model: Any, group: Any) -> Callable[[Any], float]:
+def make_step(model: Any, group: Any, *, alone: bool) -> Callable[[Any], float]:
     """A step of training of ``model``, on tokens of shape (B, T + 1); its result is the loss."""
     import torch
+    import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
+    def at_once(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
     wrapped = DistributedDataParallel(model, process_group=group)
+    if alone:
+        wrapped.register_comm_hook(None, at_once)
     optimizer = torch.optim.AdamW(wrapped.parameters(), lr=6e-4, fused=True)
 
     def step(tokens: Any) -> float:
@@ -84,14 +98,16 @@ def make_step(model: Any, group: Any) -> Callable[[Any], float]:
 
 
 def report(times: NDArray[np.float64], losses: NDArray[np.float64], same: bool) -> None:
-    """Print what was found; both arrays have shape (ranks, 2, steps), gloo first."""
+    """Print what was found; both arrays have shape (ranks, 3, steps), gloo first."""
     from side_by_side import ratio
 
-    gloo, ours = times[..., WARMUP:].max(axis=0)
-    for name, seconds, loss in zip(("gloo", "steptime"), (gloo, ours), losses.mean(0), strict=True):
+    gloo, ours, nothing = times[..., WARMUP:].max(axis=0)
+    means = losses.mean(0)
+    for name, seconds, loss in zip(("gloo", "steptime"), (gloo, ours), means[:2], strict=True):
         step = f"{1e3 * np.median(seconds):8.1f} ms a step"
         print(f"{name:<8} {step}, loss {loss[0]:.6f} → {loss[-1]:.6f}")
-    print(f"gloo / steptime: {ratio(gloo, ours)}")
+    print(f"nothing  {1e3 * np.median(nothing):8.1f} ms a step: gradients that go nowhere")
+    print(f"gloo / steptime: {ratio(gloo, ours)}; gloo / nothing: {ratio(gloo, nothing)}")
     theirs, mine = losses[:, 0], losses[:, 1]
     apart = np.max(np.abs(theirs - mine) / np.abs(theirs))
     print(
