@@ -12,6 +12,7 @@ import torch
 
 from steptime.backend import requests
 from steptime.backend.host import Call, HostGroup, Kind, code
+from steptime.backend.host.mail import EAGER_BYTES
 from steptime.backend.work import DONE, Done
 from steptime.world.compat import CallOptions
 
@@ -187,8 +188,8 @@ class Quick:
         lane.crew.latest = 0
         # Another thread's call of this lane may begin now. Neither of the two came first.
         try:
-            if mail.try_send(call, tensor, peer, tag):
-                return DONE
+            if call.bytes <= EAGER_BYTES:
+                return DONE if mail.try_send(call, tensor, peer, tag) else None
             number = mail.offer(call, tensor, peer, tag)
         except BaseException as error:
             lane.keep(error)

@@ -154,9 +154,11 @@ class Mail:
         other and only then receive would both wait until other threads received for them.
         """
         box = self._out[to]
-        until = time.monotonic() + _HELP_S
+        until = 0.0
         while not self._holds(box, box.channel.is_finished, number):
-            if not self._receive_expected() or time.monotonic() > until:
+            now = time.monotonic()
+            until = until or now + _HELP_S
+            if not self._receive_expected() or now > until:
                 break
             os.sched_yield()
         try:
