@@ -179,15 +179,16 @@ def _on_offer() -> list[bool]:
     group, rank = _group(), dist.get_rank()
     payload = torch.arange(10**6, dtype=torch.float32)
     if rank == 1:
-        time.sleep(0.1)  # many looks of the other's crew
+        dist.barrier(group)
         received = torch.empty(10**6)
         dist.recv(received, 0, group)
         return [torch.equal(received, payload)]
     work = dist.isend(payload, 1, group)
     assert work is not None
-    time.sleep(0.05)
+    time.sleep(0.05)  # many looks of the crew
     begun = not work.is_completed()
     threads = {thread.name for thread in threading.enumerate()}
+    dist.barrier(group)
     while not work.is_completed():  # nobody waits for it, and it ends all the same
         time.sleep(0.001)
     return [begun, "the messages of a group" in threads, work.is_success()]

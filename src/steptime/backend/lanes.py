@@ -18,6 +18,7 @@ T = TypeVar("T")
 _LOOK_S = 200e-6
 _SELDOM_S = 1.6e-3  # between looks that find callers waiting for all that they called
 _VAIN_S = 10e-3  # without calls, before the thread that looks is put to sleep
+_REST_S = 20e-3  # between looks at calls that end without anybody's help
 _IDLE_S = 2.0
 _GRACE_S = 1.0
 
@@ -78,29 +79,42 @@ class Crew:
             lane.close(until)
 
     def _look(self) -> None:
+        patience_s = _VAIN_S
         while True:
             self._looking = True
-            vain_s, pause_s = 0.0, self._look_s
-            while vain_s < (self._look_s if self._closed else _VAIN_S):
-                time.sleep(pause_s)
-                if not self._lanes:
-                    vain_s += pause_s
-                    continue
-                vain_s, pause_s = 0.0, min(2 * pause_s, _SELDOM_S)
-                for _ in range(len(self._lanes)):
-                    lane = self._lanes.popleft()
-                    if lane.needs_no_thread():
-                        self._lanes.append(lane)
-                    elif lane.summon():
-                        pause_s = self._look_s
+            resting = self._poll(patience_s)
             with self._wake:
                 # Whoever adds a lane from here on sees that it must wake this thread.
                 self._looking = False
-                if not self._lanes and not self._closed:
-                    self._wake.wait(_IDLE_S)
+                called = True
+                if len(self._lanes) == resting and not self._closed:
+                    called = self._wake.wait(_REST_S if resting else _IDLE_S)
                 if not self._lanes:
                     self._thread = None
                     return
+            patience_s = _VAIN_S if called else 0.0
+
+    def _poll(self, patience_s: float) -> int:
+        """Look after the lanes until that was in vain for so long; returns how many rest."""
+        vain_s, pause_s = 0.0, self._look_s
+        while True:
+            time.sleep(pause_s)
+            found, resting, summoned = len(self._lanes), 0, False
+            for _ in range(found):
+                lane = self._lanes.popleft()
+                if lane.rests():
+                    resting += 1
+                    self._lanes.append(lane)
+                elif lane.may_soon_be_waited_for():
+                    self._lanes.append(lane)
+                else:
+                    summoned |= lane.summon()
+            if found > resting:
+                vain_s, pause_s = 0.0, self._look_s if summoned else min(2 * pause_s, _SELDOM_S)
+            else:
+                vain_s += pause_s
+                if self._closed or vain_s >= patience_s:
+                    return resting
 
 
 class Lane:
@@ -168,13 +182,20 @@ class Lane:
         return not (self._tasks or self._failure or self._turn.locked())
 
     def start(
-        self, results: Sequence[Tensor], function: Callable[..., Any], *arguments: Any
+        self,
+        results: Sequence[Tensor],
+        function: Callable[..., Any],
+        *arguments: Any,
+        rests: Callable[[], bool] | None = None,
     ) -> Task:
-        """Queue a call of ``function``; ``results`` are the tensors that it fills."""
+        """Queue a call of ``function``; ``results`` are the tensors that it fills.
+
+        While it ``rests`` it needs nobody to come to its end.
+        """
         self._check_process()
         if self._failure is not None:
             raise self._failure
-        task = Task(self, results, function, arguments)
+        task = Task(self, results, function, arguments, rests)
         with self._count:
             self._tasks.append(task)
             attended = self._attending > 0
@@ -232,17 +253,23 @@ class Lane:
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
-    def needs_no_thread(self) -> bool:
-        """Whether the next call rests, or, of a lane that is not hurried, was not seen before.
+    def rests(self) -> bool:
+        """Whether the next call comes to its end without anybody's help."""
+        try:
+            rests = self._tasks[0].rests
+        except IndexError:
+            return False
+        return rests is not None and rests()
+
+    def may_soon_be_waited_for(self) -> bool:
+        """Whether the next call, of a lane that is not hurried, was not there at the last look.
 
         Starting a thread takes longer than most messages, whose callers soon wait for them.
         """
-        try:
-            task = self._tasks[0]
-        except IndexError:
+        if self._hurried:
             return False
-        seen, self._seen = self._seen, task
-        return task.rests() or not (self._hurried or task is seen)
+        seen, self._seen = self._seen, self._tasks[0] if self._tasks else None
+        return self._seen is not None and self._seen is not seen
 
     def summon(self) -> bool:
         """Start a thread for the remaining calls, unless one attends to them; whether it did."""

@@ -196,9 +196,8 @@ class Quick:
             raise
         if not number:
             return None
-        task = lane.start((tensor,), mail.finish, call, peer, tag, number)
-        task.rests = partial(mail.rests, peer, number)
-        return task
+        rests = partial(mail.rests, peer, number)
+        return lane.start((tensor,), mail.finish, call, peer, tag, number, rests=rests)
 
     def recv(self, tensors: Sequence[Tensor], peer: int, tag: int, lane: Lane) -> Work | None:
         """Receive a message on the lane of its route; None where that takes more."""

@@ -37,8 +37,8 @@ class Task(Work):
     """Whether a caller waits for the end of the call."""
     _error: BaseException | None = None
     _source = -1
-    rests: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the call comes to its end without anybody's help, so that it needs no thread yet."""
+    rests: Callable[[], bool] | None = None
+    """Tells whether the call comes to its end without anybody's help, if it ever does."""
     _ended = False
     _finished: "threading.Lock | None" = None
     _gate: Future[None] | None = None
@@ -51,6 +51,7 @@ class Task(Work):
         results: Sequence[Tensor],
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
+        rests: Callable[[], bool] | None = None,
     ) -> None:
         super().__init__()
         self._lane = lane
@@ -58,6 +59,8 @@ class Task(Work):
         self._function = function
         self._arguments = arguments
         self._changes = threading.Lock()
+        if rests is not None:
+            self.rests = rests
 
     def carry_out(self) -> None:
         """Make the call; the thread that has the lane's turn does so, once."""
