@@ -194,10 +194,11 @@ def test_what_is_in_the_arena_of_the_sender_is_copied_out_of_it(
     assert written == 4 * LINE_BYTES  # their heads, and nothing else
 
 
-def _withdrawn(group: HostGroup, sent: Path) -> str | None:
+def _withdrawn(group: HostGroup, sent: Path, in_arena: bool) -> str | None:
     """Rank 0 is interrupted while its message is on offer, and changes the tensor."""
     if group.rank == 0:
         tensor = _numbers(10**6, 1)
+        tensor = empty(10**6, dtype=torch.int32).copy_(tensor) if in_arena else tensor
         with pytest.raises(_Interrupted), pytest.MonkeyPatch.context() as patch:
             patch.setattr(group.mail, "_watch", lambda *_: _interrupt)
             _send(group, tensor, 1)
@@ -219,8 +220,9 @@ def _interrupt(_seconds: float, _waiting: Callable[[], bool]) -> None:
     raise _Interrupted
 
 
-def test_an_interrupted_send_is_never_received(tmp_path: Path) -> None:
-    _, sentence = in_group(2, _withdrawn, tmp_path, tmp_path / "sent", timeout_s=20)
+@pytest.mark.parametrize("in_arena", [False, True])
+def test_an_interrupted_send_is_never_received(tmp_path: Path, in_arena: bool) -> None:
+    _, sentence = in_group(2, _withdrawn, tmp_path, tmp_path / "sent", in_arena, timeout_s=20)
     assert "failed in send of int32[1000000] to rank 1, tag 0: _Interrupted" in sentence
 
 
