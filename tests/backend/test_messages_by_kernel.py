@@ -192,3 +192,14 @@ def _on_offer() -> list[bool]:
     while not work.is_completed():  # nobody waits for it, and it ends all the same
         time.sleep(0.001)
     return [begun, "the messages of a group" in threads, work.is_success()]
+
+
+def test_a_rank_ends_whose_message_nobody_receives(tmp_path: Path) -> None:
+    assert on_ranks(2, _never_received, tmp_path) == [True, True]
+
+
+def _never_received() -> bool:
+    group, rank = _group(), dist.get_rank()
+    work = dist.isend(torch.ones(10**6), 1, group) if rank == 0 else None
+    dist.barrier(group)
+    return work is None or not work.is_completed()

@@ -102,7 +102,7 @@ class Crew:
             found, resting, summoned = len(self._lanes), 0, False
             for _ in range(found):
                 lane = self._lanes.popleft()
-                if lane.rests():
+                if lane.rests() and not self._closed:  # closed, it has nobody to end it any more
                     resting += 1
                     self._lanes.append(lane)
                 elif lane.may_soon_be_waited_for():
