@@ -25,8 +25,8 @@ FORKED.set_forkserver_preload(
 )
 
 _TIMEOUT_S = 600.0
-_TRIES = 3
-_BROKEN_OFF = "connectFullMesh failed"
+TRIES = 3
+BROKEN_OFF = "connectFullMesh failed"
 """What gloo says when it breaks off connecting, as it now and then does on a busy machine."""
 
 
@@ -43,11 +43,11 @@ def on_ranks(
     the test's own, holds the store through which the ranks meet. The first failure of a rank is
     raised with its traceback; no process outlives the call.
     """
-    for _ in range(_TRIES - 1):
+    for _ in range(TRIES - 1):
         try:
             return _once(ranks, function, folder, arguments, backend)
         except AssertionError as error:
-            if _BROKEN_OFF not in str(error):
+            if BROKEN_OFF not in str(error):
                 raise
     return _once(ranks, function, folder, arguments, backend)
 

@@ -1,10 +1,12 @@
 """``steptime record`` of a script, and what is then known of its calls."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cli.command import Ended
 from forked import forked
+from ranks import BROKEN_OFF, TRIES
 from steptime.program import Collective, Op, Recv, Send
 from steptime.record.operations import OPERATIONS
 from steptime.record.read import ProcessLog
@@ -20,11 +22,19 @@ def record(
     environ: Mapping[str, str] | None = None,
     start: Callable[..., Ended] = forked,
 ) -> Ended:
-    """``steptime record`` of a script, by default on 2 ranks; the run is in ``folder / "run"``."""
+    """``steptime record`` of a script, by default on 2 ranks; the run is in ``folder / "run"``.
+
+    Where gloo breaks off connecting, as it may on a busy machine, the script is run again.
+    """
     file = folder / "script.py"
     file.write_text(script)
     options = ["--ranks", "2"] if words is None else words
     command = ["record", *options, "--out", str(folder / "run"), str(file), *arguments]
+    for _ in range(TRIES - 1):
+        ended = start(*command, folder=folder, environ=environ)
+        if BROKEN_OFF not in ended.err:
+            return ended
+        shutil.rmtree(folder / "run", ignore_errors=True)
     return start(*command, folder=folder, environ=environ)
 
 
