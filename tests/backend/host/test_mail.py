@@ -220,6 +220,30 @@ def _interrupt(_seconds: float, _waiting: Callable[[], bool]) -> None:
     raise _Interrupted
 
 
+def _meanwhile(group: HostGroup) -> bool:
+    """Whether rank 0 has received what had come when its own message has been taken."""
+    large, call = torch.ones(10**6), Call.of(Kind.SEND, torch.float32, 10**6, 1)
+    if group.rank == 1:
+        _send(group, torch.ones(3), 0, 5)
+        group.barrier(Call.of(Kind.BARRIER))
+        threading.Event().wait(0.1)
+        _recv(group, large, 0)
+        return True
+    group.barrier(Call.of(Kind.BARRIER))
+    received = torch.zeros(3)
+    expected = group.mail.expect(Call.of(Kind.RECV, torch.float32, 3, 1), received, 1, 5)
+    number = group.mail.offer(call, large, 1, 0)
+    group.mail.finish(call, 1, 0, number)
+    taken = expected.received and bool(received.all())
+    return taken and group.mail.receive(expected) == 1
+
+
+def test_who_waits_to_have_sent_receives_meanwhile(tmp_path: Path, each_kernel: str) -> None:
+    if each_kernel == "python":
+        pytest.skip("Python has no messages on offer")
+    assert in_group(2, _meanwhile, tmp_path) == [True, True]
+
+
 @pytest.mark.parametrize("in_arena", [False, True])
 def test_an_interrupted_send_is_never_received(tmp_path: Path, in_arena: bool) -> None:
     _, sentence = in_group(2, _withdrawn, tmp_path, tmp_path / "sent", in_arena, timeout_s=20)

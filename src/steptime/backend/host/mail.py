@@ -150,8 +150,8 @@ class Mail:
     def finish(self, call: Call, to: int, tag: int, number: int) -> None:
         """Return once what was begun has been sent.
 
-        For a while it receives meanwhile what queued calls expect: two ranks that send to each
-        other and only then receive would both wait until other threads received for them.
+        For a while it receives meanwhile what queued calls expect: of ranks that send to each
+        other each would receive only when its own message had been taken, one after the other.
         """
         box = self._out[to]
         until = 0.0
