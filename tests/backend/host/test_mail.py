@@ -11,7 +11,7 @@ from torch import Tensor
 
 from backend.host.group import in_group
 from steptime.backend import empty
-from steptime.backend.host import Call, HostGroup, Kind
+from steptime.backend.host import Call, HostGroup, Kind, segment
 from steptime.backend.host.channel import LINE_BYTES
 from steptime.backend.host.mail import EAGER_BYTES
 from steptime.backend.host.waits import waits
@@ -163,6 +163,22 @@ def test_what_may_not_be_copied_out_of_the_sender_comes_through_the_ring(
     if each_kernel == "python":
         pytest.skip("Python copies all messages through the ring")
     assert in_group(2, _offers_refused, tmp_path) == [[], [True] * 4]
+
+
+def _unmapped(group: HostGroup) -> bool:
+    """Rank 1 cannot map the arena of rank 0: the message comes all the same."""
+    if group.rank == 0:
+        _send(group, empty(10**6, dtype=torch.int32).copy_(_numbers(10**6, 1)), 1)
+        return True
+    received = torch.empty(10**6, dtype=torch.int32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(segment, "map_of", lambda *_: None)  # as of a process that has ended
+        _recv(group, received, 0)
+    return torch.equal(received, _numbers(10**6, 1))
+
+
+def test_an_arena_that_cannot_be_mapped_stops_no_message(tmp_path: Path) -> None:
+    assert in_group(2, _unmapped, tmp_path) == [True, True]
 
 
 def _out_of_the_arena(group: HostGroup) -> tuple[list[bool], int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import torch
@@ -19,6 +20,7 @@ from steptime.backend.host.arena import arena
 from steptime.backend.host.call import WORDS, Call
 from steptime.backend.host.counter import Counter
 from steptime.backend.host.kernel import CLOSED, channel_in_c
+from steptime.errors import SteptimeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,10 +183,14 @@ class ChannelInC:
         return place, size, CLOSED if where is None else where
 
     def _map_next(self) -> None:
-        """Map that part of the writer's arena in which the next message is, if it is there."""
+        """Map that part of the writer's arena in which the next message is, if it is there.
+
+        Where that fails, as when the writer has ended, the message comes as any other, or does not.
+        """
         where = self.side.unmapped()
         if where is not None:
-            self.side.map(*self._writers_arena.mapping(where))
+            with suppress(SteptimeError):
+                self.side.map(*self._writers_arena.mapping(where))
 
     def _go_on(self, watch: Watch) -> None:
         begun = time.monotonic()
