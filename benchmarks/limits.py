@@ -79,14 +79,7 @@ class Fused:
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         self.stride = -(-most // mmap.PAGESIZE) * mmap.PAGESIZE
         head = mmap.PAGESIZE
-        name = [tempfile.mkstemp(dir="/dev/shm")[1] if self.rank == 0 else None]
-        dist.broadcast_object_list(name, 0)
-        with Path(str(name[0])).open("r+b") as file:
-            file.truncate(head + self.ranks * self.stride)
-            self._pages = mmap.mmap(file.fileno(), head + self.ranks * self.stride)
-        dist.barrier()
-        if self.rank == 0:
-            Path(str(name[0])).unlink()
+        self._pages = common_pages(head + self.ranks * self.stride)
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
         self._first = self._start + head
         every = torch.frombuffer(self._pages, dtype=torch.float32, offset=head)
@@ -101,6 +94,30 @@ class Fused:
         """Sum the first elements of the tensors of all ranks, in place."""
         stride = self.stride // 4
         self._call(self._start, self._first, stride, elements, self.rank, self.ranks)
+
+
+def common_pages(size: int) -> mmap.mmap:
+    """Bytes, zero at first, that all ranks of the default group have mapped."""
+    import torch.distributed as dist
+
+    first = dist.get_rank() == 0
+    name = [tempfile.mkstemp(dir="/dev/shm")[1] if first else None]
+    dist.broadcast_object_list(name, 0)
+    with Path(str(name[0])).open("r+b") as file:
+        file.truncate(size)
+        pages = mmap.mmap(file.fileno(), size)
+    dist.barrier()
+    if first:
+        Path(str(name[0])).unlink()
+    return pages
+
+
+def compiled(source: str, folder: str) -> Path:
+    """A C file of this folder as a library in another one."""
+    library, given = Path(folder) / "bare.so", Path(__file__).with_name(source)
+    flags = ["-O3", "-march=native", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", library, given], check=True)
+    return library
 
 
 def in_torch(fused: Fused) -> Any:
@@ -124,11 +141,18 @@ def in_torch(fused: Fused) -> Any:
         def getBackendName(self) -> str:  # noqa: N802  # torch's name
             return "fused"
 
-    def create(_: object, rank: int, size: int, __: object) -> Group:
-        return Group(rank, size)
+    return group_of("fused", Group)
 
-    dist.Backend.register_backend("fused", create, devices=["cpu"])
-    return dist.new_group(backend="fused")
+
+def group_of(name: str, made: Callable[[int, int], Any]) -> Any:
+    """A group of torch.distributed of all ranks, made by a class of ProcessGroup."""
+    import torch.distributed as dist
+
+    def create(_: object, rank: int, size: int, __: object) -> Any:
+        return made(rank, size)
+
+    dist.Backend.register_backend(name, create, devices=["cpu"])
+    return dist.new_group(backend=name)
 
 
 def contenders_of(
@@ -169,10 +193,7 @@ def main() -> int:
         rank(options.library, list(map(parse_bytes, options.sizes.split(","))), options.pairs)
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        library, source = Path(folder) / "fused.so", Path(__file__).with_name("fused.c")
-        flags = ["-O3", "-march=native", "-shared", "-fPIC"]
-        subprocess.run(["cc", *flags, "-o", library, source], check=True)
-        program = [*sys.argv, "--library", str(library)]
+        program = [*sys.argv, "--library", str(compiled("fused.c", folder))]
         return run_ranks(program, options.ranks, threads=1)
 
 

@@ -18,11 +18,9 @@ A cell is the median in µs, a ratio that of pairs of one repetition with its qu
 import argparse
 import ctypes
 import mmap
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from all_reduce import on_ranks
 from as_rank import as_rank
 from calls import Call, calls_of, vector, wanted
 from kernel_in_c import contender, more_calls
+from limits import common_pages, compiled, group_of
 
 from steptime.units import Size
 
@@ -97,15 +96,7 @@ class Bare:
         here, ranks = dist.get_rank(), dist.get_world_size()
         self.other = here ^ 1
         stride = -(-max(most, SLOT) // mmap.PAGESIZE) * mmap.PAGESIZE
-        size = mmap.PAGESIZE + 3 * ranks * stride
-        name = [tempfile.mkstemp(dir="/dev/shm")[1] if here == 0 else None]
-        dist.broadcast_object_list(name, 0)
-        with Path(str(name[0])).open("r+b") as file:
-            file.truncate(size)
-            self._pages = mmap.mmap(file.fileno(), size)
-        dist.barrier()
-        if here == 0:
-            Path(str(name[0])).unlink()
+        self._pages = common_pages(mmap.PAGESIZE + 3 * ranks * stride)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
         self._place = Place(start, start + mmap.PAGESIZE, stride, here, ranks)
         self.at = ctypes.addressof(self._place)
@@ -190,11 +181,7 @@ def in_torch(bare: Bare) -> Any:
         def getBackendName(self) -> str:  # noqa: N802  # torch's name
             return "bare"
 
-    def create(_: object, rank: int, size: int, __: object) -> Group:
-        return Group(rank, size)
-
-    dist.Backend.register_backend("bare", create, devices=["cpu"])
-    return dist.new_group(backend="bare")
+    return group_of("bare", Group)
 
 
 def call_of(name: str, group: Any) -> Call:
@@ -224,10 +211,7 @@ def main() -> int:
 
     def work(asked: argparse.Namespace, sizes: list[int]) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            library, source = Path(folder) / "moved.so", Path(__file__).with_name("moved.c")
-            flags = ["-O3", "-march=native", "-shared", "-fPIC"]
-            subprocess.run(["cc", *flags, "-o", library, source], check=True)
-            rank(str(library), asked.calls.split(","), sizes, asked.pairs)
+            rank(str(compiled("moved.c", folder)), asked.calls.split(","), sizes, asked.pairs)
 
     return on_ranks(parser, work, SIZES)
 

@@ -1,4 +1,4 @@
-"""Dispatch: which of several ways a call of a process group takes."""
+"""Dispatch: calls on CPU tensors are carried out here, those on CUDA tensors by NCCL."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -56,5 +56,9 @@ def joined(vectors: Sequence[Tensor]) -> Tensor | None:
 
 def disjoint(one: Tensor, other: Tensor) -> bool:
     """Whether no byte lies in both of two contiguous tensors."""
-    first, second = one.data_ptr(), other.data_ptr()
-    return first + one.nbytes <= second or second + other.nbytes <= first
+    return apart(one.data_ptr(), one.nbytes, other.data_ptr(), other.nbytes)
+
+
+def apart(first: int, size: int, second: int, other: int) -> bool:
+    """Whether no byte lies in both of two spans, each an address and its bytes."""
+    return first + size <= second or second + other <= first

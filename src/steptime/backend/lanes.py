@@ -155,19 +155,18 @@ class Lane:
         self.start((), function, *arguments).wait()
 
     def attempt(self, function: Callable[..., T], *arguments: Any) -> T | Literal[0]:
-        """Call ``function`` now and return its answer; 0 where other calls come first."""
-        self._check_process()
-        if self._tasks or not self._turn.acquire(False):
+        """Call ``function`` now and return its answer; 0 where others come first or failed."""
+        if not self.takes_turn():
             return 0
         try:
-            return 0 if self._tasks else self.call(function, arguments)
+            answer: T = self.call(function, arguments)
         finally:
-            self._turn.release()
+            self.end_turn()
+        return answer
 
     def takes_turn(self) -> bool:
         """Whether the caller may make a call now, and then ends its turn; not after a failure."""
-        if _this.process != self._pid:
-            self._check_process()
+        self._check_process()
         if self._tasks or self._failure or not self._turn.acquire(False):
             return False
         if self._tasks:
@@ -177,8 +176,7 @@ class Lane:
 
     def is_clear(self) -> bool:
         """Whether no call is queued or in progress, and none has failed."""
-        if _this.process != self._pid:
-            self._check_process()
+        self._check_process()
         return not (self._tasks or self._failure or self._turn.locked())
 
     def start(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from steptime.backend.flatten import apart
 from steptime.backend.host.arena import arena
 from steptime.backend.host.barrier import Barrier
 from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM, Reduction
@@ -180,7 +181,7 @@ class Kernel(Barrier):
         if size >= _MOVED:
             whole = size * len(self._peers)
             in_place = own == target + self.rank * size
-            if in_place or own + size <= target or target + whole <= own:
+            if in_place or apart(own, size, target, whole):
                 where = self._where(own)
         if not self._group.gather(self, call.encoded, target, own, size, where):
             raise self._mismatch()
@@ -221,7 +222,7 @@ class Kernel(Barrier):
         whole = size * len(self._peers)
         if whole >= _MOVED:
             in_place = target == first + self.rank * size
-            if in_place or target + size <= first or first + whole <= target:
+            if in_place or apart(target, size, first, whole):
                 where = self._where(first)
         elements, group = call.elements, self._group
         if not group.reduce_scatter(self, call.encoded, target, first, elements, op, where):
@@ -238,15 +239,15 @@ class Kernel(Barrier):
         sent = tuple(tensor.nbytes for tensor in inputs)
         expected = tuple(tensor.nbytes for tensor in outputs)
         size = sent[0]
-        apart = _lie_apart(zip(sources, sent, strict=True), zip(targets, expected, strict=True))
-        even = apart and {size} == {*sent, *expected}
+        disjoint = _lie_apart(zip(sources, sent, strict=True), zip(targets, expected, strict=True))
+        even = disjoint and {size} == {*sent, *expected}
         where = self._where_all(inputs, sources) if even else CLOSED
         if self._moves(call, targets, sources, size if even else CLOSED, where):
             return
         places = tuple(
             self._where(place) if size else 0 for place, size in zip(sources, sent, strict=True)
         )
-        places = places if apart else (CLOSED,) * len(inputs)
+        places = places if disjoint else (CLOSED,) * len(inputs)
         self._exchange(targets, sources, sent, expected, places, inputs[0].itemsize)
 
     def all_to_all_single(self, call: Call, output: Tensor, tensor: Tensor) -> None:
@@ -254,10 +255,10 @@ class Kernel(Barrier):
         self.call = call
         source, target, whole = tensor.data_ptr(), output.data_ptr(), tensor.nbytes
         ranks = len(self._peers)
-        apart = source + whole <= target or target + whole <= source
+        disjoint = apart(source, whole, target, whole)
         size = whole // ranks
-        where = self._where(source) if apart and whole >= _MOVED else CLOSED
-        if self._moves(call, target, source, size if apart else CLOSED, where):
+        where = self._where(source) if disjoint and whole >= _MOVED else CLOSED
+        if self._moves(call, target, source, size if disjoint else CLOSED, where):
             return
         starts = range(0, ranks * size, size) if size else [0] * ranks
         targets, sources = (tuple(first + at for at in starts) for first in (target, source))

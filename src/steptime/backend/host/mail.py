@@ -117,8 +117,7 @@ class Mail:
 
     def try_send(self, call: Call, tensor: Tensor, to: int, tag: int) -> bool:
         """Send ``tensor`` to a rank if there is room for it now; returns whether there was."""
-        if self._members.failure:
-            self._members.check()
+        self._members.check()
         box = self._out[to]
         lock = box.lock
         if not lock.acquire(False):
@@ -203,8 +202,7 @@ class Mail:
 
         Who is patient looks for it for some microseconds.
         """
-        if self._members.failure:
-            self._members.check()
+        self._members.check()
         box = self._in[source]
         lock = box.lock
         if box.kept or not lock.acquire(False):
