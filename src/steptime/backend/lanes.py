@@ -137,10 +137,10 @@ class Lane:
         self.crew = crew
         self.is_awaited_at_once = False
         """Whether the last call that was waited for was so before any other was made."""
-        self._turn = threading.Lock()
-        self.end_turn = self._turn.release
-        self._tasks: deque[Task] = deque()
-        self._failure: BaseException | None = None
+        # Calls may come past all this where these three say that none comes first (kernel/turn.h).
+        self.turn = threading.Lock()
+        self.tasks: deque[Task] = deque()
+        self.failure: BaseException | None = None
         self._count = threading.Lock()
         self._attending = 0
         self._threads: set[threading.Thread] = set()
@@ -148,36 +148,26 @@ class Lane:
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call ``function`` now, after all calls given before; raises what it raises."""
         self._check_process()
-        with self._turn:
-            if not self._tasks:
+        with self.turn:
+            if not self.tasks:
                 self.call(function, arguments)
                 return
         self.start((), function, *arguments).wait()
 
     def attempt(self, function: Callable[..., T], *arguments: Any) -> T | Literal[0]:
         """Call ``function`` now and return its answer; 0 where others come first or failed."""
-        if not self.takes_turn():
+        self._check_process()
+        if self.tasks or self.failure or not self.turn.acquire(False):
             return 0
         try:
-            answer: T = self.call(function, arguments)
+            return 0 if self.tasks else self.call(function, arguments)
         finally:
-            self.end_turn()
-        return answer
-
-    def takes_turn(self) -> bool:
-        """Whether the caller may make a call now, and then ends its turn; not after a failure."""
-        self._check_process()
-        if self._tasks or self._failure or not self._turn.acquire(False):
-            return False
-        if self._tasks:
-            self.end_turn()
-            return False
-        return True
+            self.turn.release()
 
     def is_clear(self) -> bool:
         """Whether no call is queued or in progress, and none has failed."""
         self._check_process()
-        return not (self._tasks or self._failure or self._turn.locked())
+        return not (self.tasks or self.failure or self.turn.locked())
 
     def start(
         self,
@@ -191,11 +181,11 @@ class Lane:
         While it ``rests`` it needs nobody to come to its end.
         """
         self._check_process()
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         task = Task(self, results, function, arguments, rests)
         with self._count:
-            self._tasks.append(task)
+            self.tasks.append(task)
             attended = self._attending > 0
         self.crew.latest = id(task)
         if not attended:
@@ -206,20 +196,20 @@ class Lane:
         """Run the calls before ``task``, and the task, unless another thread does."""
         self.is_awaited_at_once = self.crew.latest == id(task)
         helped: list[Task] = []
-        if self._turn.acquire(blocking=False):
+        if self.turn.acquire(blocking=False):
             try:
-                while not task.is_completed() and self._tasks and not self._tasks[0].awaited:
-                    helped.append(self._tasks.popleft())
+                while not task.is_completed() and self.tasks and not self.tasks[0].awaited:
+                    helped.append(self.tasks.popleft())
                     helped[-1].carry_out()
             finally:
-                self._turn.release()
+                self.turn.release()
         for other in helped:
             other.tell()
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Call ``function`` for the thread that has the turn, and keep its failure."""
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         try:
             return function(*arguments)
         except BaseException as error:
@@ -230,12 +220,12 @@ class Lane:
         """Let every later call fail as one has failed."""
         if not isinstance(error, Exception):
             error = LostContactError(f"this rank was interrupted in {self._name}")
-        self._failure = error
+        self.failure = error
 
     def finish(self) -> None:
         """Wait until all calls given so far have ended, failed ones too."""
-        with self._turn:
-            last = self._tasks[-1] if self._tasks else None
+        with self.turn:
+            last = self.tasks[-1] if self.tasks else None
         if last is not None:
             last.done()
 
@@ -254,7 +244,7 @@ class Lane:
     def rests(self) -> bool:
         """Whether the next call comes to its end without anybody's help."""
         try:
-            rests = self._tasks[0].rests
+            rests = self.tasks[0].rests
         except IndexError:
             return False
         return rests is not None and rests()
@@ -266,13 +256,13 @@ class Lane:
         """
         if self._hurried:
             return False
-        seen, self._seen = self._seen, self._tasks[0] if self._tasks else None
+        seen, self._seen = self._seen, self.tasks[0] if self.tasks else None
         return self._seen is not None and self._seen is not seen
 
     def summon(self) -> bool:
         """Start a thread for the remaining calls, unless one attends to them; whether it did."""
         with self._count:
-            if not self._tasks or self._attending:
+            if not self.tasks or self._attending:
                 return False
             self._attending += 1
             thread = threading.Thread(target=self._attend, name=self._name, daemon=True)
@@ -283,7 +273,7 @@ class Lane:
     @property
     def at_rest(self) -> bool:
         """Whether no call is in progress and no thread is left."""
-        return not (self._tasks or self._threads or self._turn.locked())
+        return not (self.tasks or self._threads or self.turn.locked())
 
     def _check_process(self) -> None:
         """Refuse calls in a forked process, whose copies of the locks may never be released."""
@@ -295,8 +285,8 @@ class Lane:
 
     def _attend(self) -> None:
         while True:
-            with self._turn:
-                task = self._tasks.popleft() if self._tasks else None
+            with self.turn:
+                task = self.tasks.popleft() if self.tasks else None
                 if task is not None:
                     task.carry_out()
             if task is not None and task.awaited:
@@ -307,7 +297,7 @@ class Lane:
                 with self._count:
                     self._attending += 1
             with self._count:
-                if not self._tasks:
+                if not self.tasks:
                     self._attending -= 1
                     self._threads.discard(threading.current_thread())
                     return

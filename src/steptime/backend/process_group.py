@@ -2,8 +2,8 @@
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,20 +12,16 @@ from steptime.backend import requests
 from steptime.backend.dispatch import on_cpu
 from steptime.backend.engine import Engine
 from steptime.backend.lanes import Crew, Lane
-from steptime.backend.operations import Operation, in_turn, try_send
-from steptime.backend.quick import DEFAULT, Quick
+from steptime.backend.operations import Operation, in_turn
+from steptime.backend.quick import DEFAULT, quick
 from steptime.backend.reduction import Reduction
 from steptime.backend.requests import reduction
-from steptime.backend.work import DONE
+from steptime.backend.routes import Routes
+from steptime.backend.work import DONE, Done
 from steptime.errors import UsageError
 from steptime.world import compat
 
 NAME = "steptime"
-
-_Route = tuple[Literal["send", "recv"], int | None, int]
-"""Messages of one direction, peer and tag arrive in the order in which they are sent."""
-_LOOK_AT_MESSAGES_S = 1e-3  # more than most of those take that somebody waits for
-_ROUTES = 256  # lanes of routes, from which on those at rest are forgotten: tags may be many
 
 
 class SteptimeGroup(compat.ProcessGroup):
@@ -56,14 +52,12 @@ class SteptimeGroup(compat.ProcessGroup):
         self._make_nccl = nccl
         self._nccl: Any = None
         self._crew = crew = Crew()
-        self._couriers = couriers = Crew(_LOOK_AT_MESSAGES_S)
         self._lane = Lane("the collectives of a group", crew)
-        self._quick = Quick(engine, names, self._lane)
-        self._messages: dict[_Route, Lane] = {}
+        self._quick = quick(engine, names, self._lane)
+        self._routes = routes = Routes(engine, names)
+        self._out, self._back = routes.out, routes.back
         # Also where nobody destroys the group, at the latest when the interpreter exits.
-        self._leave = weakref.finalize(
-            self, _leave, os.getpid(), engine, crew, couriers, self._lane, self._messages
-        )
+        self._leave = weakref.finalize(self, _leave, os.getpid(), engine, crew, self._lane, routes)
         self._name = ""
         self._description = ""
 
@@ -153,11 +147,11 @@ class SteptimeGroup(compat.ProcessGroup):
         self, tensors: list[Tensor], opts: Any = DEFAULT
     ) -> compat.Work:
         """Reduce the only tensor of ``tensors`` over all ranks, in place."""
+        if self._quick.all_reduce(tensors, opts):
+            return DONE
         tensor = tensors[0]
         if not tensor.is_cpu:
             return self._on_accelerator(tensor, "allreduce", tensors, opts)
-        if self._quick.all_reduce(tensor, opts):
-            return DONE
         return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensor), opts)
 
     def all_reduce_by(
@@ -178,11 +172,11 @@ class SteptimeGroup(compat.ProcessGroup):
         self, tensors: list[Tensor], opts: Any = DEFAULT
     ) -> compat.Work:
         """Copy the root's tensor into everyone's."""
+        if self._quick.broadcast(tensors, opts):
+            return DONE
         (tensor,) = tensors
         if not tensor.is_cpu:
             return self._on_accelerator(tensor, "broadcast", tensors, opts)
-        if self._quick.broadcast(tensor, opts):
-            return DONE
         return self._do(
             opts, tensors, requests.broadcast(self._rank, self._names, tensor, opts.rootRank)
         )
@@ -223,10 +217,10 @@ class SteptimeGroup(compat.ProcessGroup):
     @compat.left_alone
     def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> compat.Work:
         """Fill the output with the tensors of all ranks, concatenated."""
-        if not output.is_cpu:
-            return self._on_accelerator(output, "all_gather_single", output, tensor, opts)
         if self._quick.all_gather_single(output, tensor, opts):
             return DONE
+        if not output.is_cpu:
+            return self._on_accelerator(output, "all_gather_single", output, tensor, opts)
         return self._do(opts, [output], requests.all_gather_single(self._ranks, output, tensor))
 
     @on_cpu
@@ -259,10 +253,10 @@ class SteptimeGroup(compat.ProcessGroup):
         self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT
     ) -> compat.Work:
         """Fill the output with this rank's part of the reduction of the input."""
-        if not output.is_cpu:
-            return self._on_accelerator(output, "reduce_scatter_single", output, tensor, opts)
         if self._quick.reduce_scatter_single(output, tensor, opts):
             return DONE
+        if not output.is_cpu:
+            return self._on_accelerator(output, "reduce_scatter_single", output, tensor, opts)
         op = reduction(opts.reduceOp, output)
         return self._do(
             opts, [output], requests.reduce_scatter_single(self._ranks, output, tensor, op)
@@ -326,11 +320,11 @@ class SteptimeGroup(compat.ProcessGroup):
 
         ``output_splits`` and ``input_splits``: the rows from and to each rank.
         """
+        if self._quick.all_to_all_single(output, tensor, output_splits, input_splits, opts):
+            return DONE
         if not output.is_cpu:
             given = (output, tensor, output_splits, input_splits, opts)
             return self._on_accelerator(output, "all_to_all_single", *given)
-        if self._quick.all_to_all_single(output, tensor, output_splits, input_splits, opts):
-            return DONE
         request = requests.all_to_all_single(
             self._ranks, output, tensor, output_splits, input_splits
         )
@@ -349,38 +343,31 @@ class SteptimeGroup(compat.ProcessGroup):
     @compat.left_alone
     def send(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Send the only tensor of ``tensors`` to a rank of the group."""
-        (tensor,) = tensors
+        route = self._out.get((peer, tag))
+        if route is not None and route.send(tensors):
+            return DONE
+        tensor = tensors[0]
         if not tensor.is_cpu:
             return self._on_accelerator(tensor, "send", tensors, peer, tag)
-        lane = self._messages.get(("send", peer, tag)) or self._lane_of("send", peer, tag)
-        if (begun := self._quick.send(tensor, peer, tag, lane)) is not None:
-            return begun
-        operation, arguments = requests.send(self._names, tensor, peer, tag)
-        sent = lane.attempt(try_send, self._engine, *arguments)
-        if sent is True:
-            return DONE
-        if sent:
-            return lane.start(tensors, sent)
-        return lane.start(tensors, operation, self._engine, *arguments)
+        return self._routes.send(tensors, peer, tag)
 
     @compat.left_alone
     def recv(self, tensors: list[Tensor], peer: int, tag: int) -> compat.Work:
         """Receive into the only tensor of ``tensors`` from a rank of the group."""
-        (tensor,) = tensors
+        # Made beforehand: once the message has arrived, every line takes time that one waits for.
+        done = Done(tensors, peer)
+        route = self._back.get((peer, tag))
+        if route is not None and route.receive(tensors):
+            return done
+        tensor = tensors[0]
         if not tensor.is_cpu:
             return self._on_accelerator(tensor, "recv", tensors, peer, tag)
-        lane = self._messages.get(("recv", peer, tag)) or self._lane_of("recv", peer, tag)
-        if (received := self._quick.recv(tensors, peer, tag, lane)) is not None:
-            return received
-        operation, arguments = requests.recv(self._names, tensor, peer, tag)
-        return lane.start(tensors, operation, self._engine, *arguments)
+        return self._routes.receive(tensors, peer, tag, done)
 
     @on_cpu
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> compat.Work:
         """Receive into the only tensor of ``tensors`` from whichever rank sends first."""
-        (tensor,) = tensors
-        call, arguments = requests.recv(self._names, tensor, None, tag)
-        return self._lane_of("recv", None, tag).start(tensors, call, self._engine, *arguments)
+        return self._routes.receive_any(tensors, tag)
 
     # How requests are carried out
 
@@ -396,30 +383,19 @@ class SteptimeGroup(compat.ProcessGroup):
         self._lane.run(operation, self._engine, *arguments)
         return DONE
 
-    def _lane_of(self, *route: *_Route) -> Lane:
-        lane = self._messages.get(route)
-        if lane is None:
-            if len(self._messages) >= _ROUTES:
-                for other in [key for key, lane in self._messages.items() if lane.at_rest]:
-                    del self._messages[other]
-            lane = Lane("the messages of a group", self._couriers, hurried=False)
-            self._messages[route] = lane
-        return lane
-
 
 def _leave(
     pid: int,
     engine: Engine,
     crew: Crew,
-    couriers: Crew,
     lane: Lane,
-    messages: Mapping[_Route, Lane],
+    routes: Routes,
 ) -> None:
     """Leave a group and wait for the end of its threads; does nothing in a forked child process."""
     if os.getpid() == pid:
         engine.close()
         crew.close((lane,))
-        couriers.close(messages.values())
+        routes.crew.close(routes.lanes.values())
 
 
 def _together(each: Sequence[Operation]) -> Operation:

@@ -35,6 +35,9 @@ _REDUCTIONS = {
     RedOpType.BXOR: BXOR,
 }
 
+BY_NUMBER = [_REDUCTIONS[op] for op in sorted(_REDUCTIONS, key=lambda op: hash(ReduceOp(op)))]
+"""The reductions by torch's number of them, which is the hash of a ReduceOp."""
+
 
 def reduction(op: ReduceOp, tensor: Tensor) -> Reduction:
     """The Reduction for a ReduceOp and the dtype of ``tensor``; PREMUL_SUM is refused."""

@@ -168,7 +168,7 @@ def _growing(group: HostGroup) -> int:
             group.all_reduce(call, tensor, reduction.SUM)
             assert (tensor == 2 * number + 1).all()
         del tensor, tensors
-    segments = arena.arena()._segments
+    segments = arena.arena().segments
     assert sum(s.end - s.address for s in segments) < 3 * (294 << 17)
     return len(segments)
 

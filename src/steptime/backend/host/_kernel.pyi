@@ -1,6 +1,10 @@
 # The kernel in C: src/steptime/backend/kernel/. Addresses are those of this process.
 
+from collections.abc import Callable, Sequence, Sized
+from threading import Lock
 from typing import Protocol
+
+from torch import Tensor
 
 # The instructions that reductions use: avx512, avx2, or nothing where there is no choice.
 INSTRUCTIONS: str
@@ -29,7 +33,7 @@ class Group:
     # Begin a call and pass the next point; whether all ranks call the same.
     def arrive(self, host: Host, call: bytes, /) -> bool: ...
     # Reduce into a rank's, in place, ``where`` being the offset in this rank's arena, or CLOSED; as
-    # ``arrive``. Parts are given by their addresses, or by that of the first whom others follow.
+    # ``arrive``. Parts are given by their addresses.
     def reduce(
         self, host: Host, call: bytes, data: int, elements: int, code: int, root: int, where: int, /
     ) -> bool: ...
@@ -42,7 +46,7 @@ class Group:
         self,
         host: Host,
         call: bytes,
-        outputs: tuple[int, ...] | int | None,
+        outputs: tuple[int, ...] | None,
         source: int,
         size: int,
         where: int,
@@ -54,7 +58,7 @@ class Group:
         host: Host,
         call: bytes,
         output: int,
-        inputs: tuple[int, ...] | int | None,
+        inputs: tuple[int, ...] | None,
         places: tuple[int, ...] | None,
         size: int,
         root: int,
@@ -66,7 +70,7 @@ class Group:
         host: Host,
         call: bytes,
         output: int,
-        inputs: tuple[int, ...] | int,
+        inputs: tuple[int, ...],
         elements: int,
         code: int,
         where: int,
@@ -77,8 +81,8 @@ class Group:
         self,
         host: Host,
         call: bytes,
-        outputs: tuple[int, ...] | int,
-        inputs: tuple[int, ...] | int,
+        outputs: tuple[int, ...],
+        inputs: tuple[int, ...],
         size: int,
         where: int,
         /,
@@ -137,6 +141,82 @@ class Channel:
     def written(self) -> int: ...
     # Wait until more have been written.
     def await_more(self, written: int, /) -> bool: ...
+
+# The lane of a call: only where these say that none comes first a call is made past it.
+class Lane(Protocol):
+    @property
+    def tasks(self) -> Sized: ...
+    @property
+    def failure(self) -> BaseException | None: ...
+    @property
+    def turn(self) -> Lock: ...
+    @property
+    def crew(self) -> Crew: ...
+
+# What tells whether the group has failed.
+class Members(Protocol):
+    @property
+    def failure(self) -> BaseException | None: ...
+
+# Whose latest call is 0 since a message has been sent.
+class Crew(Protocol):
+    latest: int
+
+# Collectives of a group, by torch's tensors and options: past Python, where the call is waited for,
+# its tensors are contiguous, on the CPU and of types that folds.h has, and no other call comes
+# first. They return whether they have done it, and raise what it fails with, after ``failed`` has
+# been called with that.
+class Quick:
+    def __init__(
+        self,
+        # Asked while a call waits; and it has what ``refuse`` and ``exchange_even`` of Kernel do.
+        kernel: Host,
+        group: Group,
+        lane: Lane,
+        members: Members,
+        failed: Callable[[BaseException], None],
+        # Of the arena, which grows: addresses of the first byte and of the end, and the offset.
+        segments: Sequence[tuple[int, int, int, memoryview]],
+        # By torch's number of an operation: that of folds.h, and its name.
+        operations: tuple[tuple[int, str], ...],
+        # The types of folds.h as calls encode them.
+        dtypes: bytes,
+        # The ranks of the members as calls name them.
+        names: tuple[int, ...],
+    ) -> None: ...
+    def all_reduce(self, tensors: list[Tensor], opts: object, /) -> bool: ...
+    def broadcast(self, tensors: list[Tensor], opts: object, /) -> bool: ...
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: object, /) -> bool: ...
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: object, /) -> bool: ...
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        tensor: Tensor,
+        output_splits: Sequence[int],
+        input_splits: Sequence[int],
+        opts: object,
+        /,
+    ) -> bool: ...
+
+# Brief messages of a channel under one tag, as Quick has collectives: lists of one tensor.
+class Route:
+    def __init__(
+        self,
+        channel: Channel,
+        # Whether a thread uses the channel.
+        is_used: Callable[[], bool],
+        # What has been taken from it for other tags.
+        kept: Sized,
+        lane: Lane,
+        members: Members,
+        crew: Crew,
+        dtypes: bytes,
+        name: int,
+        tag: int,
+    ) -> None: ...
+    def send(self, tensors: list[Tensor], /) -> bool: ...
+    # Looks some microseconds for the message where the lane ``is_awaited_at_once``.
+    def receive(self, tensors: list[Tensor], /) -> bool: ...
 
 # Receive (POLLIN) into memory or send (POLLOUT) it, by connections given as (file descriptor,
 # event, memory), until one is done or nothing can be done for ``nap_s`` seconds. Where memory is

@@ -56,7 +56,8 @@ class Arena:
         self.token = secrets.token_bytes(TOKEN_BYTES)
         page[:TOKEN_BYTES] = self.token
         self._rows = page[TOKEN_BYTES:]
-        self._segments: list[_Segment] = []
+        self.segments: list[_Segment] = []
+        """All that it has ever had, in the order in which they came."""
         self.peers: weakref.WeakValueDictionary[str, PeerArena] = weakref.WeakValueDictionary()
         """The arenas of other processes by token, kept as long as a group uses them."""
         self._lock = threading.Lock()
@@ -65,7 +66,7 @@ class Arena:
 
     def offset(self, place: int) -> int | None:
         """Where in the arena the byte at an address is; None where that lies elsewhere."""
-        for address, end, offset, _ in self._segments:
+        for address, end, offset, _ in self.segments:
             if address <= place < end:
                 return offset + place - address
         return None if place else 0  # a tensor without elements lies wherever one likes
@@ -79,7 +80,7 @@ class Arena:
         pages = -(-size // PAGE) * PAGE
         segment.require_memory(pages)
         offset = self._take(pages)
-        within = next(s for s in reversed(self._segments) if s.offset <= offset)
+        within = next(s for s in reversed(self.segments) if s.offset <= offset)
         start = offset - within.offset
         memory = within.memory[start : start + size]
         address = within.address + start
@@ -105,10 +106,10 @@ class Arena:
 
         It is as large as all before it together, so that there are few, if the limits allow that.
         """
-        count = len(self._segments)
+        count = len(self.segments)
         if count == _MOST_SEGMENTS:
             raise SteptimeError(f"the shared arena has no {format_bytes(pages)} in one piece left")
-        total = sum(end - address for address, end, _, _ in self._segments)
+        total = sum(end - address for address, end, _, _ in self.segments)
         try:
             fd, memory = segment.make(max(pages, total, LEAST_BYTES))
         except SteptimeError:
@@ -116,7 +117,7 @@ class Arena:
         # A page between segments keeps what is free in one from being joined with the next.
         address, offset, size = ctypes.addressof(memory), total + PAGE * count, len(memory)
         _ROW.pack_into(self._rows, count * _ROW.size, offset, size, fd)
-        self._segments.append(
+        self.segments.append(
             _Segment(address, address + size, offset, memoryview(memory).cast("B"))
         )
         return offset, size

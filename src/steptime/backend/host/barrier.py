@@ -62,7 +62,6 @@ class Barrier:
     def __init__(self, words: memoryview, ranks: int, members: Members, timeout_s: float) -> None:
         rank = members.rank
         self.rank = rank
-        self.call: Call | None = None
         self._ranks = ranks
         self.members = members
         self._timeout_s = timeout_s
@@ -91,7 +90,6 @@ class Barrier:
         Raises SteptimeError when they do not, and LostContactError when a rank does not come.
         """
         number = self.state.number = self.state.number + 1
-        self.call = call
         calls = self._calls[number & 1]
         calls[self.rank][:] = words = call.words
         self._words[self._own + _NUMBER] = number
@@ -160,7 +158,8 @@ class Barrier:
 
     def doing(self) -> str:
         """The current call in words: ``all_reduce of float32[100] (sum), call number 17``."""
-        return f"{self.call}, call number {self.state.number}"
+        number = self.state.number
+        return f"{self._call_of(self.rank)}, call number {number}" if number else "its first call"
 
     def _overdue(self, late: list[int]) -> str:
         return f"{self.doing()}, reached the timeout of {self._timeout_s:g} s: " + "; ".join(
@@ -174,8 +173,13 @@ class Barrier:
             return f"{name} joined and does not go on"
         if not number:
             return f"{name} did not join and has called nothing yet"
-        last = Call.decode(self._calls[number & 1][other])
+        last = self._call_of(other)
         return f"{name} did not join; the last that it called is {last}, call number {number}"
+
+    def _call_of(self, other: int) -> Call:
+        """The latest call of a rank."""
+        number = self._words[other * _LINE + _NUMBER]
+        return Call.decode(self._calls[number & 1][other])
 
     def _mismatch(self) -> SteptimeError:
         """Break the group for ranks that call different things; returns the error to raise."""

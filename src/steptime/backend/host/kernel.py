@@ -10,13 +10,14 @@ import ctypes
 import logging
 import os
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from steptime.backend.flatten import apart
 from steptime.backend.host.arena import arena
 from steptime.backend.host.barrier import Barrier
+from steptime.backend.host.call import Call, Kind
 from steptime.backend.reduction import AVG, BAND, BOR, BXOR, MAX, MIN, PRODUCT, SUM, Reduction
 from steptime.errors import SteptimeError, UsageError
 
@@ -26,11 +27,12 @@ except ImportError:  # no C compiler where steptime was installed
     _kernel = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
+    import threading
+    from collections import deque
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch import Tensor
 
-    from steptime.backend.host.call import Call
     from steptime.backend.host.discovery import Peer
     from steptime.backend.host.members import Members
 
@@ -102,6 +104,45 @@ def channel_in_c(words: int, ring: int, looks: int, writer: int) -> _kernel.Chan
     return _kernel.Channel(words, ring, looks, writer)
 
 
+def quick_in_c(
+    kernel: Kernel,
+    lane: _kernel.Lane,
+    failed: Callable[[BaseException], None],
+    reductions: Sequence[Reduction],
+    names: Sequence[int],
+) -> _kernel.Quick:
+    """The collectives of a group past Python; ``reductions`` are torch's, in its order.
+
+    ``failed`` is called with what a call fails with, before that is raised.
+    """
+    operations = tuple((_OPERATIONS.index(op), op.name) for op in reductions)
+    members, segments = kernel.members, arena().segments
+    return _kernel.Quick(
+        *(kernel, kernel.group, lane, members, failed),
+        *(segments, operations, _encoded_types(), tuple(names)),
+    )
+
+
+def route_in_c(
+    channel: _kernel.Channel,
+    lock: threading.Lock,
+    kept: deque[Any],
+    lane: _kernel.Lane,
+    members: Members,
+    name: int,
+    tag: int,
+) -> _kernel.Route:
+    """The brief messages of a tag to the rank of that name, or from it, past Python."""
+    types = _encoded_types()
+    return _kernel.Route(channel, lock.locked, kept, lane, members, lane.crew, types, name, tag)
+
+
+@cache
+def _encoded_types() -> bytes:
+    """The types of the kernel as a Call encodes them."""
+    return bytes(Call(Kind.SEND, dtype).encoded[1] for dtype in _TYPES)
+
+
 def move_in_c() -> Callable[..., tuple[bool, list[int]]] | None:
     """What moves bytes over connections in C; None where this process is to do without."""
     return _kernel.move if in_use() else None
@@ -123,7 +164,7 @@ class Kernel(Barrier):
         super().__init__(words, ranks, members, timeout_s)
         self._memory = slots  # kept as long as C has its address
         address = ctypes.addressof(ctypes.c_ubyte.from_buffer(slots))
-        self.state = self._group = _kernel.Group(
+        self.state = self.group = _kernel.Group(
             self.rank, ranks, self.looks, self._address, address, slot_bytes
         )
         self._slot_bytes = slot_bytes
@@ -132,65 +173,47 @@ class Kernel(Barrier):
 
     def arrive(self, call: Call) -> None:
         """As Barrier does."""
-        self.call = call
-        if not self._group.arrive(self, call.encoded):
+        if not self.group.arrive(self, call.encoded):
             raise self._mismatch()
 
     def step(self) -> None:
         """As Barrier does."""
-        self._group.step(self)
+        self.group.step(self)
 
     def wake(self) -> None:
         """As Barrier does."""
-        self._group.wake()
+        self.group.wake()
 
     def reduce(self, call: Call, tensor: Tensor, op: int, root: int = EVERYONE) -> None:
         """Reduce the tensors of all ranks into that of ``root``, by the code of a reduction."""
-        self.call = call
         elements = call.elements
         place = tensor.data_ptr()
         where = self._where(place) if elements >= _PLACED else CLOSED
-        group = self._group
+        group = self.group
         if not group.reduce(self, call.encoded, place, elements, op, root, where):
             raise self._mismatch()
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` to all ranks."""
-        self.call = call
         place, size = tensor.data_ptr(), call.bytes
         where = self._where(place) if size >= _MOVED else CLOSED
-        if not self._group.broadcast(self, call.encoded, place, size, root, where):
+        if not self.group.broadcast(self, call.encoded, place, size, root, where):
             raise self._mismatch()
 
     def gather(self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor) -> None:
         """Copy every rank's ``tensor`` into ``outputs[i]`` of the ranks that give outputs."""
-        self.call = call
         own, size = tensor.data_ptr(), tensor.nbytes
         places = None if outputs is None else tuple(output.data_ptr() for output in outputs)
         others = () if places is None else (*places[: self.rank], *places[self.rank + 1 :])
         covered = any(own < other + size and other < own + size for other in others)
         where = CLOSED if covered else self._where(own)
-        if not self._group.gather(self, call.encoded, places, own, size, where):
-            raise self._mismatch()
-
-    def gather_single(self, call: Call, output: Tensor, tensor: Tensor) -> None:
-        """Copy every rank's ``tensor`` into the parts of ``output``, in order, on every rank."""
-        self.call = call
-        own, target, size = tensor.data_ptr(), output.data_ptr(), call.bytes
-        where = CLOSED
-        if size >= _MOVED:
-            whole = size * len(self._peers)
-            in_place = own == target + self.rank * size
-            if in_place or apart(own, size, target, whole):
-                where = self._where(own)
-        if not self._group.gather(self, call.encoded, target, own, size, where):
+        if not self.group.gather(self, call.encoded, places, own, size, where):
             raise self._mismatch()
 
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
     ) -> None:
         """Copy ``inputs[i]`` of ``root`` into ``output`` of rank i; other ranks give None."""
-        self.call = call
         target, size = output.data_ptr(), output.nbytes
         sources = places = None
         if inputs is not None:
@@ -198,34 +221,19 @@ class Kernel(Barrier):
             others = (*sources[:root], *sources[root + 1 :])
             covered = any(target < other + size and other < target + size for other in others)
             places = tuple(CLOSED if covered else self._where(source) for source in sources)
-        group = self._group
+        group = self.group
         if not group.scatter(self, call.encoded, target, sources, places, size, root):
             raise self._mismatch()
 
     def reduce_scatter(self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: int) -> None:
         """Reduce ``inputs[self.rank]`` of all ranks into ``output``."""
-        self.call = call
         target, size = output.data_ptr(), output.nbytes
         places = tuple(tensor.data_ptr() for tensor in inputs)
         first, end = places[0], places[0] + size * len(places)
         apart = target != places[self.rank] and first < target + size and target < end
         where = CLOSED if apart else self._where_all(inputs, places)
-        group = self._group
+        group = self.group
         if not group.reduce_scatter(self, call.encoded, target, places, output.numel(), op, where):
-            raise self._mismatch()
-
-    def reduce_scatter_single(self, call: Call, output: Tensor, tensor: Tensor, op: int) -> None:
-        """Reduce the parts of ``tensor`` of all ranks, in order, into the ``output`` of each."""
-        self.call = call
-        target, first, size = output.data_ptr(), tensor.data_ptr(), call.bytes
-        where = CLOSED
-        whole = size * len(self._peers)
-        if whole >= _MOVED:
-            in_place = target == first + self.rank * size
-            if in_place or apart(target, size, first, whole):
-                where = self._where(first)
-        elements, group = call.elements, self._group
-        if not group.reduce_scatter(self, call.encoded, target, first, elements, op, where):
             raise self._mismatch()
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
@@ -233,7 +241,6 @@ class Kernel(Barrier):
 
         Raises SteptimeError, on all ranks, when a rank expects another size than it is sent.
         """
-        self.call = call
         sources = tuple(tensor.data_ptr() for tensor in inputs)
         targets = tuple(tensor.data_ptr() for tensor in outputs)
         sent = tuple(tensor.nbytes for tensor in inputs)
@@ -242,7 +249,11 @@ class Kernel(Barrier):
         disjoint = _lie_apart(zip(sources, sent, strict=True), zip(targets, expected, strict=True))
         even = disjoint and {size} == {*sent, *expected}
         where = self._where_all(inputs, sources) if even else CLOSED
-        if self._moves(call, targets, sources, size if even else CLOSED, where):
+        bytes_each = size if even else CLOSED
+        moved = self.group.all_to_all(self, call.encoded, targets, sources, bytes_each, where)
+        if moved is False:
+            raise self._mismatch()
+        if moved:
             return
         places = tuple(
             self._where(place) if size else 0 for place, size in zip(sources, sent, strict=True)
@@ -250,35 +261,20 @@ class Kernel(Barrier):
         places = places if disjoint else (CLOSED,) * len(inputs)
         self._exchange(targets, sources, sent, expected, places, inputs[0].itemsize)
 
-    def all_to_all_single(self, call: Call, output: Tensor, tensor: Tensor) -> None:
-        """``all_to_all`` of equal parts that follow each other; others' may be uneven."""
-        self.call = call
+    def exchange_even(self, output: Tensor, tensor: Tensor) -> None:
+        """End an all_to_all of equal parts that follow each other, where others' are uneven."""
         source, target, whole = tensor.data_ptr(), output.data_ptr(), tensor.nbytes
         ranks = len(self._peers)
-        disjoint = apart(source, whole, target, whole)
-        size = whole // ranks
-        where = self._where(source) if disjoint and whole >= _MOVED else CLOSED
-        if self._moves(call, target, source, size if disjoint else CLOSED, where):
-            return
-        starts = range(0, ranks * size, size) if size else [0] * ranks
+        starts = range(0, whole, whole // ranks)
         targets, sources = (tuple(first + at for at in starts) for first in (target, source))
-        places = tuple(where if where == CLOSED else where + at for at in starts)
-        sizes = (size,) * ranks
+        disjoint = apart(source, whole, target, whole)
+        places = tuple(self._where(place) if disjoint else CLOSED for place in sources)
+        sizes = (whole // ranks,) * ranks
         self._exchange(targets, sources, sizes, sizes, places, tensor.itemsize)
 
-    def _moves(
-        self,
-        call: Call,
-        targets: tuple[int, ...] | int,
-        sources: tuple[int, ...] | int,
-        size: int,
-        where: int,
-    ) -> bool:
-        """Whether all parts of all ranks were of one size, and have moved."""
-        moved = self._group.all_to_all(self, call.encoded, targets, sources, size, where)
-        if moved is False:
-            raise self._mismatch()
-        return moved is True
+    def refuse(self) -> None:
+        """Raise the error of ranks that call different things."""
+        raise self._mismatch()
 
     def _exchange(
         self,
@@ -289,7 +285,7 @@ class Kernel(Barrier):
         places: tuple[int, ...],
         itemsize: int,
     ) -> None:
-        if self._group.exchange(self, targets, sources, sent, expected, places) is None:
+        if self.group.exchange(self, targets, sources, sent, expected, places) is None:
             raise self._unequal(itemsize)
 
     def _unequal(self, itemsize: int) -> SteptimeError:

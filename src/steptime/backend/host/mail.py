@@ -12,7 +12,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -22,9 +22,11 @@ from steptime.backend.host.channel import (
     LINE_BYTES,
     RING_BYTES,
     Channel,
+    ChannelInC,
     Watch,
     channel,
 )
+from steptime.backend.host.kernel import route_in_c
 from steptime.errors import SteptimeError
 from steptime.world.environment import LostContactError
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from steptime.backend.host._kernel import Lane, Route
     from steptime.backend.host.call import Call
     from steptime.backend.host.discovery import Peer
     from steptime.backend.host.members import Members
@@ -101,6 +104,21 @@ class Mail:
         self._in = [box(other, rank) for other in range(ranks)]
         self._members = members
         self._timeout_s = timeout_s
+
+    def route(self, direction: Literal["send", "recv"], peer: int, tag: int, lane: Lane) -> Route:
+        """What sends to a rank, or receives from it, brief messages; of a Mail in C."""
+        box = (self._out if direction == "send" else self._in)[peer]
+        if not isinstance(box.channel, ChannelInC):
+            raise TypeError("a route is a matter of channels in C")
+        return route_in_c(
+            box.channel.side,
+            box.lock,
+            box.kept,
+            lane,
+            self._members,
+            self._members.names[peer],
+            tag,
+        )
 
     def send(self, call: Call, tensor: Tensor, to: int, tag: int) -> None:
         """Send ``tensor`` to a rank; returns once it may be changed."""

@@ -13,7 +13,6 @@
 #include <sys/uio.h>
 
 #define PIECE_BYTES (RING_BYTES / 4) /* so that both sides work at once on what is larger */
-#define OFFERED_BYTES (RING_BYTES - HEAD_BYTES) /* a larger message waits for its reader anyway */
 #define MOST_BYTES ((size_t)1 << 30) /* of one system call */
 
 /* Words of shared memory: those of the writer, then those of the reader. */
@@ -126,7 +125,7 @@ static void begin(struct channel *channel, const void *call, int64_t tag, uint8_
     channel->where = where;
     channel->done = 0;
     channel->ahead = HEAD_BYTES;
-    if (bytes > OFFERED_BYTES && !is_hopeless(channel, where)) set_offer(channel, random_number());
+    if (bytes > EAGER_BYTES && !is_hopeless(channel, where)) set_offer(channel, random_number());
     channel->writing = 1;
 }
 
@@ -148,7 +147,7 @@ int channel_is_free(struct channel *channel) {
 
 int channel_try_put(struct channel *channel, const void *call, int64_t tag, const uint8_t *payload,
                     size_t bytes) {
-    if (bytes > OFFERED_BYTES || !channel_is_free(channel) ||
+    if (bytes > EAGER_BYTES || !channel_is_free(channel) ||
         left_of(channel) < HEAD_BYTES + aligned(bytes))
         return 0;
     return channel_put(channel, call, tag, (uint8_t *)payload, bytes, CLOSED) == FINISHED;
@@ -156,7 +155,7 @@ int channel_try_put(struct channel *channel, const void *call, int64_t tag, cons
 
 int channel_offer(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
                   size_t bytes, uint64_t where) {
-    if (bytes <= OFFERED_BYTES || !channel_is_free(channel) || is_hopeless(channel, where) ||
+    if (bytes <= EAGER_BYTES || !channel_is_free(channel) || is_hopeless(channel, where) ||
         left_of(channel) < HEAD_BYTES)
         return 0;
     begin(channel, call, tag, payload, bytes, where);
@@ -257,6 +256,12 @@ int channel_is_whole(struct channel *channel, size_t bytes) {
     const uint64_t *head = channel_next(channel);
     uint64_t end = own(channel, READ) + HEAD_BYTES + aligned(bytes);
     return head && (head[OFFERED] || reached(&channel->words[WRITTEN], end));
+}
+
+int channel_holds(struct channel *channel, const void *call, int64_t tag, size_t bytes) {
+    const uint64_t *head = channel_next(channel), *wanted = call;
+    if (!head || head[CALL_WORDS] != (uint64_t)tag || head[1] != wanted[1]) return 0;
+    return ((const char *)head)[1] == ((const char *)call)[1] && channel_is_whole(channel, bytes);
 }
 
 void channel_withdraw(struct channel *channel) {

@@ -17,6 +17,7 @@
 
 #define RING_BYTES (256 << 10)
 #define HEAD_BYTES 128 /* in front of every message */
+#define EAGER_BYTES (RING_BYTES - HEAD_BYTES) /* a larger message waits for its reader anyway */
 #define HEAD_WORDS (CALL_WORDS + 1) /* the call, and the tag */
 
 enum step { WAITING, FINISHED };
@@ -70,6 +71,10 @@ enum step channel_get(struct channel *channel, uint8_t *payload, size_t bytes);
 
 /* Whether the next message is to be had without waiting: all of it is here, or is offered. */
 int channel_is_whole(struct channel *channel, size_t bytes);
+
+/* Whether the next message is that of a call, by its tag and its type and number of elements, and is to
+   be had without waiting. */
+int channel_holds(struct channel *channel, const void *call, int64_t tag, size_t bytes);
 
 /* Go on with the message that is being written, or read. */
 enum step channel_go_on(struct channel *channel);

@@ -2,16 +2,7 @@
 
 #include "module.h"
 
-#include <string.h>
-
-#include "channel.h"
-
 #define BRIEF_BYTES (16 << 10) /* copied sooner than another thread has got the lock */
-
-typedef struct {
-    PyObject_HEAD
-    struct channel channel;
-} Channel;
 
 /* A message as Python gives it: call, tag, address and bytes; and where in the arena, to be sent. */
 struct message {
@@ -83,18 +74,10 @@ static PyObject *channel_begin_get(Channel *self, PyObject *const *given, Py_ssi
     return PyBool_FromLong(get(self, payload, bytes) == FINISHED);
 }
 
-/* Whether the next message is of this tag, type and number of elements. */
-static int is_wanted(const uint64_t *head, const struct message *m) {
-    const char *sent = (const char *)head;
-    return head[CALL_WORDS] == (uint64_t)m->tag && sent[1] == m->call[1] &&
-           !memcmp(sent + sizeof *head, m->call + sizeof *head, sizeof *head);
-}
-
 static PyObject *channel_take(Channel *self, PyObject *const *given, Py_ssize_t count) {
     struct message m;
     if (!parse(&m, given, count, 4)) return NULL;
-    const uint64_t *head = channel_next(&self->channel);
-    if (!head || !is_wanted(head, &m) || !channel_is_whole(&self->channel, m.bytes)) Py_RETURN_NONE;
+    if (!channel_holds(&self->channel, m.call, m.tag, m.bytes)) Py_RETURN_NONE;
     return PyBool_FromLong(get(self, m.payload, m.bytes) == FINISHED);
 }
 

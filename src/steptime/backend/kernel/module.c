@@ -6,17 +6,6 @@
 
 #include "collectives.h"
 
-typedef struct {
-    PyObject_HEAD
-    struct group group;
-} Group;
-
-/* A call in progress: who is asked while it waits, and the thread's state without the lock. */
-struct progress {
-    PyObject *host;
-    PyThreadState *thread;
-};
-
 static struct reduction reductions[TYPES * OPERATIONS];
 
 static int watch(void *owner, int waiting) {
@@ -45,16 +34,22 @@ static int map(void *owner, uint64_t offset, struct mapping *mapping) {
     return failed ? -1 : 0;
 }
 
-static void begin(Group *self, struct progress *progress, PyObject *host) {
+void progress_begin(struct progress *progress, struct group *group, PyObject *host) {
     progress->host = host;
-    self->group.owner = progress;
+    group->owner = progress;
     progress->thread = PyEval_SaveThread();
+}
+
+void progress_end(struct progress *progress) { PyEval_RestoreThread(progress->thread); }
+
+static void begin(Group *self, struct progress *progress, PyObject *host) {
+    progress_begin(progress, &self->group, host);
 }
 
 /* True where the call is done, False where the ranks call different things, None where their sizes
    take more than the kernel. */
 static PyObject *end(struct progress *progress, enum outcome outcome) {
-    PyEval_RestoreThread(progress->thread);
+    progress_end(progress);
     if (outcome == BROKEN) return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     if (outcome == UNEVEN) Py_RETURN_NONE;
     return PyBool_FromLong(outcome == DONE);
@@ -75,8 +70,12 @@ static PyObject *group_arrive(Group *self, PyObject *const *given, Py_ssize_t co
     return end(&progress, arrive(&self->group, call, CLOSED, 0));
 }
 
+const struct reduction *reduction_numbered(long code) {
+    return &reductions[code % (TYPES * OPERATIONS)];
+}
+
 static const struct reduction *reduction_at(PyObject *code) {
-    return &reductions[PyLong_AsLong(code) % (TYPES * OPERATIONS)];
+    return reduction_numbered(PyLong_AsLong(code));
 }
 
 static PyObject *group_reduce(Group *self, PyObject *const *given, Py_ssize_t count) {
@@ -104,15 +103,9 @@ static int numbers(const Group *self, PyObject *tuple, uint64_t *found) {
     return !PyErr_Occurred();
 }
 
-/* The addresses of parts, one for each rank: a tuple, or that of the first where all are of ``bytes``
-   and follow each other. */
-static int addresses(const Group *self, PyObject *parts, uint64_t bytes, uint8_t **found) {
+/* The addresses in a tuple, one for each rank; 0 where it is none. */
+static int addresses(const Group *self, PyObject *parts, uint8_t **found) {
     uint64_t places[MOST_RANKS];
-    if (PyLong_Check(parts)) {
-        uint8_t *first = pointer(parts);
-        for (int rank = 0; rank < self->group.ranks; rank++) found[rank] = first + rank * bytes;
-        return !PyErr_Occurred();
-    }
     if (!numbers(self, parts, places)) return 0;
     for (int rank = 0; rank < self->group.ranks; rank++)
         found[rank] = (uint8_t *)(uintptr_t)places[rank];
@@ -140,7 +133,7 @@ static PyObject *group_gather(Group *self, PyObject *const *given, Py_ssize_t co
     size_t bytes = PyLong_AsSize_t(given[4]);
     uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
     int takes = given[2] != Py_None;
-    if (PyErr_Occurred() || (takes && !addresses(self, given[2], bytes, outputs))) return NULL;
+    if (PyErr_Occurred() || (takes && !addresses(self, given[2], outputs))) return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
     uint8_t *const *targets = takes ? outputs : NULL;
@@ -156,7 +149,7 @@ static PyObject *group_scatter(Group *self, PyObject *const *given, Py_ssize_t c
     size_t bytes = PyLong_AsSize_t(given[5]);
     int root = (int)PyLong_AsLong(given[6]), gives = given[3] != Py_None;
     if (PyErr_Occurred()) return NULL;
-    if (gives && !(addresses(self, given[3], bytes, inputs) && numbers(self, given[4], places)))
+    if (gives && !(addresses(self, given[3], inputs) && numbers(self, given[4], places)))
         return NULL;
     if (root < 0 || root >= self->group.ranks || (root == self->group.rank && !gives)) {
         PyErr_SetString(PyExc_ValueError, "a root that gives something, please");
@@ -175,7 +168,7 @@ static PyObject *group_reduce_scatter(Group *self, PyObject *const *given, Py_ss
     size_t elements = PyLong_AsSize_t(given[4]);
     const struct reduction *by = reduction_at(given[5]);
     uint64_t where = PyLong_AsUnsignedLongLong(given[6]);
-    if (PyErr_Occurred() || !addresses(self, given[3], elements * by->size, inputs)) return NULL;
+    if (PyErr_Occurred() || !addresses(self, given[3], inputs)) return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
     return end(&progress,
@@ -188,8 +181,8 @@ static PyObject *group_all_to_all(Group *self, PyObject *const *given, Py_ssize_
     const char *call = PyBytes_AsString(given[1]);
     uint64_t bytes = PyLong_AsUnsignedLongLong(given[4]);
     uint64_t where = PyLong_AsUnsignedLongLong(given[5]);
-    if (PyErr_Occurred() || !addresses(self, given[2], bytes, outputs) ||
-        !addresses(self, given[3], bytes, inputs))
+    if (PyErr_Occurred() || !addresses(self, given[2], outputs) ||
+        !addresses(self, given[3], inputs))
         return NULL;
     struct progress progress;
     begin(self, &progress, given[0]);
@@ -200,8 +193,8 @@ static PyObject *group_exchange(Group *self, PyObject *const *given, Py_ssize_t 
     uint8_t *outputs[MOST_RANKS], *inputs[MOST_RANKS];
     uint64_t sent[MOST_RANKS], expected[MOST_RANKS], places[MOST_RANKS];
     struct share shares[MOST_RANKS];
-    if (!arguments(count, 6) || !addresses(self, given[1], 0, outputs) ||
-        !addresses(self, given[2], 0, inputs) || !numbers(self, given[3], sent) ||
+    if (!arguments(count, 6) || !addresses(self, given[1], outputs) ||
+        !addresses(self, given[2], inputs) || !numbers(self, given[3], sent) ||
         !numbers(self, given[4], expected) || !numbers(self, given[5], places))
         return NULL;
     for (int rank = 0; rank < self->group.ranks; rank++)
@@ -298,7 +291,10 @@ static int execute(PyObject *module) {
     for (int type = 0; type < TYPES; type++)
         for (int operation = 0; operation < OPERATIONS; operation++)
             reductions[type * OPERATIONS + operation] = reduction_of(type, operation);
-    return add_type(module, "Group", &spec) || add_type(module, "Channel", &channel_spec) ||
+    return tensors_begin() || turns_begin() || quick_begin() || route_begin() ||
+           add_type(module, "Group", &spec) ||
+           add_type(module, "Channel", &channel_spec) || add_type(module, "Quick", &quick_spec) ||
+           add_type(module, "Route", &route_spec) ||
            PyModule_AddStringConstant(module, "INSTRUCTIONS", instructions()) ||
            PyModule_AddIntConstant(module, "OPERATIONS", OPERATIONS);
 }
