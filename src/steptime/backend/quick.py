@@ -13,10 +13,6 @@ from steptime.backend.requests import BY_NUMBER
 from steptime.world.compat import CallOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import Tensor
-
     from steptime.backend.engine import Engine
     from steptime.backend.host._kernel import Quick
     from steptime.backend.lanes import Lane
@@ -27,27 +23,12 @@ DEFAULT = CallOptions()
 
 
 class Never:
-    """In the place of what C does, for groups that are not in C: it does nothing, and says so."""
+    """In the place of what C does, for a group that is not in C: it leaves every call to others."""
 
-    def all_reduce(self, tensors: Sequence[Tensor], opts: Any, /) -> bool:  # noqa: ARG002
-        """Leave it to others, as all that follow."""
+    def _leave(self, *_: Any) -> bool:
         return False
 
-    def broadcast(self, tensors: Sequence[Tensor], opts: Any, /) -> bool:  # noqa: ARG002
-        """Leave it."""
-        return False
-
-    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any, /) -> bool:  # noqa: ARG002
-        """Leave it."""
-        return False
-
-    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any, /) -> bool:  # noqa: ARG002
-        """Leave it."""
-        return False
-
-    def all_to_all_single(self, *_: Any) -> bool:
-        """Leave it."""
-        return False
+    all_reduce = broadcast = all_gather_single = reduce_scatter_single = all_to_all_single = _leave
 
 
 def quick(engine: Engine, names: Names, lane: Lane) -> Quick | Never:
