@@ -46,6 +46,26 @@ static int await_count(struct channel *channel, int index, uint64_t count) {
            wait_for(counter, count, &channel->words[asleep], channel->looks);
 }
 
+/* Whether the reader has read so many bytes. Its word lies in another processor's cache, so it is asked
+   anew only where what it had read before is too little. */
+static int has_read(struct channel *channel, uint64_t count) {
+    if (channel->read < count)
+        channel->read = atomic_load_explicit(&channel->words[READ], memory_order_acquire);
+    return channel->read >= count;
+}
+
+/* Whether there is room for so many bytes more. */
+static int has_room(struct channel *channel, size_t bytes) {
+    uint64_t end = own(channel, WRITTEN) + bytes;
+    return end <= RING_BYTES || has_read(channel, end - RING_BYTES);
+}
+
+/* Whether there is, now or within some 50 ms. */
+static int await_room(struct channel *channel, size_t bytes) {
+    if (has_room(channel, bytes)) return 1;
+    return await_count(channel, READ, own(channel, WRITTEN) + bytes - RING_BYTES);
+}
+
 /* The next piece of a message at ``at`` bytes: where in the ring, and how many bytes. */
 static size_t piece(const struct channel *channel, uint64_t at, uint8_t **place) {
     size_t start = (at + channel->ahead) % RING_BYTES;
@@ -67,13 +87,12 @@ static enum step write_pieces(struct channel *channel) {
         uint64_t written = own(channel, WRITTEN);
         uint8_t *place;
         size_t size = piece(channel, written, &place), more = channel->ahead + aligned(size);
-        uint64_t end = written + more;
-        if (end > RING_BYTES && !await_count(channel, READ, end - RING_BYTES)) return WAITING;
+        if (!await_room(channel, more)) return WAITING;
         if (channel->ahead) write_head(channel, written, 0);
         memcpy(place, channel->payload + channel->done, size);
         channel->done += size;
         channel->ahead = 0;
-        publish(channel, WRITTEN, end);
+        publish(channel, WRITTEN, written + more);
     }
     return FINISHED;
 }
@@ -100,8 +119,7 @@ static void publish_offer(struct channel *channel) {
 /* Offer the message, then wait until the reader has it, or refuses it. */
 static enum step offer(struct channel *channel) {
     if (channel->ahead) {
-        uint64_t end = own(channel, WRITTEN) + HEAD_BYTES;
-        if (end > RING_BYTES && !await_count(channel, READ, end - RING_BYTES)) return WAITING;
+        if (!await_room(channel, HEAD_BYTES)) return WAITING;
         publish_offer(channel);
     }
     if (!await_count(channel, READ, own(channel, WRITTEN))) return WAITING;
@@ -135,20 +153,15 @@ enum step channel_put(struct channel *channel, const void *call, int64_t tag, ui
     return channel_go_on(channel);
 }
 
-static uint64_t left_of(struct channel *channel) {
-    uint64_t read = atomic_load_explicit(&channel->words[READ], memory_order_acquire);
-    return RING_BYTES - (own(channel, WRITTEN) - read);
-}
-
 int channel_is_free(struct channel *channel) {
     if (!channel->writing) return 1;
-    return channel->offer && left_of(channel) == RING_BYTES && channel_go_on(channel) == FINISHED;
+    return channel->offer && has_read(channel, own(channel, WRITTEN)) && channel_go_on(channel) == FINISHED;
 }
 
 int channel_try_put(struct channel *channel, const void *call, int64_t tag, const uint8_t *payload,
                     size_t bytes) {
     if (bytes > EAGER_BYTES || !channel_is_free(channel) ||
-        left_of(channel) < HEAD_BYTES + aligned(bytes))
+        !has_room(channel, HEAD_BYTES + aligned(bytes)))
         return 0;
     return channel_put(channel, call, tag, (uint8_t *)payload, bytes, CLOSED) == FINISHED;
 }
@@ -156,7 +169,7 @@ int channel_try_put(struct channel *channel, const void *call, int64_t tag, cons
 int channel_offer(struct channel *channel, const void *call, int64_t tag, uint8_t *payload,
                   size_t bytes, uint64_t where) {
     if (bytes <= EAGER_BYTES || !channel_is_free(channel) || is_hopeless(channel, where) ||
-        left_of(channel) < HEAD_BYTES)
+        !has_room(channel, HEAD_BYTES))
         return 0;
     begin(channel, call, tag, payload, bytes, where);
     if (channel->offer) publish_offer(channel);

@@ -27,6 +27,7 @@ struct channel {
     uint8_t *ring; /* (RING_BYTES) */
     int looks;     /* at a counter before another process may run */
     pid_t writer;  /* as the reader calls it */
+    uint64_t read; /* what the reader had read when it was last asked */
     /* The message that is being written, or read: */
     uint64_t head[HEAD_WORDS]; /* to be written */
     uint8_t *payload;
