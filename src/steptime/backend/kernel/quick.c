@@ -29,8 +29,8 @@ struct span {
 typedef struct {
     PyObject_HEAD
     struct turn turn;
-    PyObject *kernel; /* a Kernel, whose group this is: */
-    PyObject *of;
+    PyObject *kernel; /* a Kernel, asked while a call waits */
+    PyObject *holder; /* the Group that holds this: */
     struct group *group;
     PyObject *failed;   /* called with what a call fails with */
     PyObject *segments; /* of the arena, a list that grows */
@@ -43,23 +43,24 @@ typedef struct {
 
 static PyObject *is_asynchronous, *reduce_op, *root_rank;
 
-/* Copy the arena's segments that have come: whether none is left out. */
-static int learn(Quick *self) {
-    Py_ssize_t count = PyList_Size(self->segments);
-    for (; self->known < count && self->known < SPANS; self->known++) {
+/* Copy the segments of the arena that have come since the last time. */
+static void learn(Quick *self) {
+    for (; self->known < PyList_Size(self->segments) && self->known < SPANS; self->known++) {
         unsigned long long start, end, offset;
-        PyObject *memory;
-        PyObject *segment = PyList_GetItem(self->segments, self->known);
-        if (!PyArg_ParseTuple(segment, "KKKO", &start, &end, &offset, &memory)) return 0;
+        PyObject *memory, *segment = PyList_GetItem(self->segments, self->known);
+        if (!PyArg_ParseTuple(segment, "KKKO", &start, &end, &offset, &memory)) {
+            PyErr_Clear();
+            return;
+        }
         self->spans[self->known] =
             (struct span){(uint8_t *)(uintptr_t)start, (uint8_t *)(uintptr_t)end, offset};
     }
-    return self->known == count;
 }
 
-/* Where in the arena the byte at an address is; CLOSED where that lies elsewhere. */
+/* Where in the arena the byte at an address is; CLOSED where that lies elsewhere, or in a segment for
+   which there was no place: then it is read through slots. */
 static uint64_t where(Quick *self, const uint8_t *place) {
-    if (!learn(self)) PyErr_Clear();
+    learn(self);
     for (Py_ssize_t at = 0; at < self->known; at++) {
         const struct span *span = &self->spans[at];
         if (span->start <= place && place < span->end) return span->offset + (place - span->start);
@@ -101,11 +102,12 @@ static struct call call_of(const Quick *self, enum kind kind, enum type type, si
     return (struct call){kind, self->dtypes[type], 0, -1, elements, ""};
 }
 
-/* Whether the options ask for a call that is waited for, with as many arguments. */
+/* Whether the options ask for a call that is waited for at once. */
 static int is_waited_for(PyObject *options) {
-    int waits = !is_true(options, is_asynchronous);
-    if (PyErr_Occurred()) PyErr_Clear();
-    return waits;
+    PyObject *found = PyObject_GetAttr(options, is_asynchronous);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return found == Py_False;
 }
 
 static void begin(Quick *self, struct progress *progress) {
@@ -285,7 +287,7 @@ static PyObject *quick_new(PyTypeObject *type, PyObject *given, PyObject *named)
     Quick *self = (Quick *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
     self->kernel = Py_NewRef(kernel);
-    self->of = Py_NewRef(group);
+    self->holder = Py_NewRef(group);
     self->group = &((Group *)group)->group;
     self->failed = Py_NewRef(failed);
     self->segments = Py_NewRef(segments);
@@ -308,7 +310,7 @@ static int quick_traverse(Quick *self, visitproc visit, void *arg) {
 static int quick_clear(Quick *self) {
     turn_end(&self->turn);
     Py_CLEAR(self->kernel);
-    Py_CLEAR(self->of);
+    Py_CLEAR(self->holder);
     Py_CLEAR(self->failed);
     Py_CLEAR(self->segments);
     return 0;

@@ -13,7 +13,7 @@
 typedef struct {
     PyObject_HEAD
     struct turn turn;
-    PyObject *of; /* the channel: */
+    PyObject *holder; /* the Channel that holds this: */
     struct channel *channel;
     PyObject *is_used; /* whether a thread uses it */
     PyObject *kept;    /* the messages that have been taken from it for other tags */
@@ -47,6 +47,15 @@ static PyObject *send(Route *self, PyObject *tensors) {
         channel_try_put(self->channel, &call, self->tag, tensor.data, tensor.bytes));
 }
 
+/* Whether to look for a message for some microseconds: an early receive is no time for that, for then
+   others come late. */
+static int is_patient(const Route *self) {
+    PyObject *found = PyObject_GetAttr(self->turn.lane, is_awaited);
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return found == Py_True;
+}
+
 static PyObject *receive(Route *self, PyObject *tensors) {
     struct vector tensor;
     struct call call;
@@ -54,9 +63,7 @@ static PyObject *receive(Route *self, PyObject *tensors) {
         PyErr_Clear();
         Py_RETURN_FALSE;
     }
-    /* An early receive is no time to look for the message, for then others come late. */
-    if (is_true(self->turn.lane, is_awaited)) channel_expect(self->channel);
-    PyErr_Clear();
+    if (is_patient(self)) channel_expect(self->channel);
     if (!channel_holds(self->channel, &call, self->tag, tensor.bytes)) Py_RETURN_FALSE;
     channel_get(self->channel, tensor.data, tensor.bytes);
     Py_RETURN_TRUE;
@@ -79,7 +86,7 @@ static PyObject *route_new(PyTypeObject *type, PyObject *given, PyObject *named)
     }
     Route *self = (Route *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
-    self->of = Py_NewRef(channel);
+    self->holder = Py_NewRef(channel);
     self->channel = &((Channel *)channel)->channel;
     self->is_used = Py_NewRef(is_used);
     self->kept = Py_NewRef(kept);
@@ -105,7 +112,7 @@ static int route_traverse(Route *self, visitproc visit, void *arg) {
 
 static int route_clear(Route *self) {
     turn_end(&self->turn);
-    Py_CLEAR(self->of);
+    Py_CLEAR(self->holder);
     Py_CLEAR(self->is_used);
     Py_CLEAR(self->kept);
     Py_CLEAR(self->crew);

@@ -41,13 +41,6 @@ void turn_end(struct turn *turn) {
     for (size_t at = 0; at < sizeof held / sizeof *held; at++) Py_XDECREF(held[at]);
 }
 
-int is_true(PyObject *object, PyObject *name) {
-    PyObject *found = PyObject_GetAttr(object, name);
-    int yes = found && PyObject_IsTrue(found) == 1;
-    Py_XDECREF(found);
-    return yes;
-}
-
 static int has_failed(PyObject *object) {
     PyObject *found = PyObject_GetAttr(object, failure);
     Py_XDECREF(found);

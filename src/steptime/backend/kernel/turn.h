@@ -26,7 +26,4 @@ int is_clear(const struct turn *turn);
 int turn_takes(const struct turn *turn);
 void turn_release(const struct turn *turn);
 
-/* Whether an attribute of an object is true; not where an error is set. */
-int is_true(PyObject *object, PyObject *name);
-
 #endif
