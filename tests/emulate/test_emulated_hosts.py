@@ -285,6 +285,35 @@ def test_nothing_remains_whenever_it_is_killed(
     assert Path("/proc/net/dev").read_text().count("\n") == interfaces
 
 
+UNTIED = """
+import sys
+from steptime.cli import main
+from steptime.emulate import namespaces
+namespaces._DIES_WITH_US = ()
+sys.exit(main())
+"""
+"""The command, whose end the system does not tell to what it starts, as in its first moment."""
+
+
+def test_nothing_remains_of_one_that_is_killed_as_it_begins(cluster: str) -> None:
+    mark = f"EMULATED_BY_TEST={os.getpid()}-untied"
+    name, _, value = mark.partition("=")
+    process = subprocess.Popen(
+        [sys.executable, "-c", UNTIED, "emulate", cluster, "--quiet", "--", "sleep", "600"],
+        env=os.environ | {name: value},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while len(list(below(mark))) < 6 and time.monotonic() < deadline:  # the hosts, and more
+        time.sleep(0.05)
+    process.kill()
+    process.wait(60)
+    while (left := list(below(mark))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+
+
 ASK = """
 import socket, subprocess, sys, time
 if len(sys.argv) > 1:

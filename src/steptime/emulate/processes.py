@@ -5,6 +5,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -103,8 +104,8 @@ def watch(
     """Wait until all have ended; the status of the first that failed, else 0.
 
     The others end with the first that fails, after a grace. A byte on ``control`` is the number of
-    a signal for all of them. ``due`` is given the seconds since the start, does what is due by
-    then, and says when it wants to be called again.
+    a signal for all of them; its end ends this process. ``due`` is given the seconds since the
+    start, does what is due by then, and says when it wants to be called again.
     """
     began, status, patience = time.monotonic(), 0, [signal.SIGTERM]
     deadline: float | None = None
@@ -124,7 +125,9 @@ def watch(
             if file == control.fileno():
                 told = control.recv(1)
                 if not told:
-                    poll.unregister(file)
+                    # Whoever began this was killed, maybe before the system knew that this is to
+                    # end with it; all that runs here ends with this process.
+                    sys.exit(1)
                 for number in told:  # they take the time that they need, as for a checkpoint
                     _signal(ends.values(), signal.Signals(number))
                 continue
