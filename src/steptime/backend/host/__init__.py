@@ -8,6 +8,5 @@ from steptime.backend.host.arena import empty
 from steptime.backend.host.call import Call, Kind
 from steptime.backend.host.discovery import HostMap, find_hosts
 from steptime.backend.host.group import HostGroup
-from steptime.backend.host.kernel import code
 
-__all__ = ["Call", "HostGroup", "HostMap", "Kind", "code", "empty", "find_hosts"]
+__all__ = ["Call", "HostGroup", "HostMap", "Kind", "empty", "find_hosts"]

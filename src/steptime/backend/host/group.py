@@ -88,7 +88,7 @@ class HostGroup:
         if self.kernel is None or number is None:
             self._run(call, reductions.all_reduce, tensor, op)
         else:
-            self.carry_out(self.kernel.reduce, call, tensor, number)
+            self._carry_out(self.kernel.reduce, call, tensor, number)
 
     def reduce(self, call: Call, tensor: Tensor, root: int, op: Reduction) -> None:
         """Reduce the tensors of all ranks into that of ``root``."""
@@ -96,7 +96,7 @@ class HostGroup:
         if self.kernel is None or number is None:
             self._run(call, reductions.reduce, tensor, root, op)
         else:
-            self.carry_out(self.kernel.reduce, call, tensor, number, root)
+            self._carry_out(self.kernel.reduce, call, tensor, number, root)
 
     def reduce_scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor], op: Reduction
@@ -106,21 +106,21 @@ class HostGroup:
         if self.kernel is None or number is None:
             self._run(call, reductions.reduce_scatter, output, inputs, op)
         else:
-            self.carry_out(self.kernel.reduce_scatter, call, output, inputs, number)
+            self._carry_out(self.kernel.reduce_scatter, call, output, inputs, number)
 
     def broadcast(self, call: Call, tensor: Tensor, root: int) -> None:
         """Copy the tensor of ``root`` into every rank's."""
         if self.kernel is None:
             self._run(call, copies.broadcast, tensor, root)
         else:
-            self.carry_out(self.kernel.broadcast, call, tensor, root)
+            self._carry_out(self.kernel.broadcast, call, tensor, root)
 
     def all_gather(self, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
         """Copy every rank's ``tensor`` into the output for it; all have equal sizes."""
         if self.kernel is None:
             self._run(call, copies.gather, outputs, tensor)
         else:
-            self.carry_out(self.kernel.gather, call, outputs, tensor)
+            self._carry_out(self.kernel.gather, call, outputs, tensor)
 
     def gather(
         self, call: Call, outputs: Sequence[Tensor] | None, tensor: Tensor, root: int
@@ -130,7 +130,7 @@ class HostGroup:
         if self.kernel is None:
             self._run(call, copies.gather, taken, tensor)
         else:
-            self.carry_out(self.kernel.gather, call, taken, tensor)
+            self._carry_out(self.kernel.gather, call, taken, tensor)
 
     def scatter(
         self, call: Call, output: Tensor, inputs: Sequence[Tensor] | None, root: int
@@ -140,14 +140,14 @@ class HostGroup:
         if self.kernel is None:
             self._run(call, copies.scatter, output, given, root)
         else:
-            self.carry_out(self.kernel.scatter, call, output, given, root)
+            self._carry_out(self.kernel.scatter, call, output, given, root)
 
     def all_to_all(self, call: Call, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
         """Copy rank i's ``inputs[j]`` into rank j's ``outputs[i]``."""
         if self.kernel is None:
             self._run(call, copies.all_to_all, outputs, inputs)
         else:
-            self.carry_out(self.kernel.all_to_all, call, outputs, inputs)
+            self._carry_out(self.kernel.all_to_all, call, outputs, inputs)
 
     def agree(self, call: Call, sent: Sequence[int] = (), expected: Sequence[int] = ()) -> bool:
         """Wait until all ranks have come with the same call.
@@ -190,15 +190,14 @@ class HostGroup:
         self.members.leave()
         self._exchange.barrier.wake()
 
-    def carry_out(self, collective: Callable[..., None], *arguments: object) -> bool:
-        """Call a collective of the kernel; returns True, and breaks the group where it fails."""
+    def _carry_out(self, collective: Callable[..., None], *arguments: object) -> None:
+        """Call a collective of the kernel; breaks the group where it fails."""
         self.members.check()
         try:
             collective(*arguments)
         except BaseException as error:
             self.break_off(error)
             raise
-        return True
 
     def _run(self, call: Call, collective: Callable[..., object], *arguments: object) -> object:
         self.members.check()
