@@ -247,7 +247,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--of", default="all", choices=("all", "faults", "right"))
-    parser.add_argument("--backend", default="gloo", choices=("gloo", "steptime"))
+    parser.add_argument("--backend", default="gloo", choices=("gloo", "cpu:gloo", "steptime"))
     parser.add_argument("--forked", action="store_true")
     parser.add_argument("--page", type=Path)
     given = parser.parse_args()

@@ -87,6 +87,13 @@ def test_who_receives_from_any_rank_of_our_backend_stands_in_a_circle(tmp_path: 
     assert gallery.miss(fault, verdict) == "", verdict.output
 
 
+def test_gloo_is_known_where_it_is_named_by_device(tmp_path: Path) -> None:
+    (file,) = (file for file in FAULTS if file.name.startswith("38"))
+    fault = gallery.expected(file)
+    verdict = _check(fault, tmp_path, backend="cpu:gloo")
+    assert gallery.miss(fault, verdict) == "", verdict.output
+
+
 @pytest.mark.parametrize("number", [*QUICK, "05", "55"])
 def test_check_is_silent_about_the_twin(number: str, tmp_path: Path) -> None:
     (file,) = (file for file in FAULTS if file.name.startswith(number))

@@ -25,7 +25,7 @@ SETTING_UP = "setting up"
 
 MESSAGES = ("send", "recv")
 _KEYS = "keys"  # the name of the group in which waits for keys of a store are counted
-_WITHOUT_TAGS = ("nccl",)  # backends whose messages come in the order in which they are sent
+_UNTAGGED = "nccl"  # a backend whose messages come in the order in which they are sent
 _NO_SIGNATURE = Signature("", (), True)
 
 
@@ -233,7 +233,7 @@ def _calls(log: ProcessLog) -> Iterator[Call]:
         if kind in MESSAGES:
             ends = (log.rank, peer) if kind == "send" else (peer, log.rank)
         signature = log.signatures.get(event["signature"], _NO_SIGNATURE)
-        tag = 0 if group.backend in _WITHOUT_TAGS else signature.tag
+        tag = 0 if _UNTAGGED in group.backend else signature.tag
         key = (group.torch_name, group.ranks, ends, tag)
         counts[key] = counts.get(key, 0) + 1
         at_once = not event["returned"] or not (event["flags"] & ASYNC or kind in MESSAGES)

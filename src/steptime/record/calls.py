@@ -320,7 +320,7 @@ class Calls:
             size=size,
             world_rank=dist.get_rank() if dist.is_initialized() else rank,
             world_size=dist.get_world_size() if dist.is_initialized() else size,
-            backend=_answer(group.name, ""),
+            backend=_answer(lambda: compat.backend_of(group), ""),
             threads=torch.get_num_threads(),
         )
         return number

@@ -71,7 +71,7 @@ def _class_lines(plan: Proxy) -> Iterator[str]:
             if calls.calls:
                 yield f"  {name:<{_NAME}} {calls.calls:>8,} {calls.elements:>15,}"
     if len(plan.demands) > _SHOWN:
-        yield f"and {len(plan.demands) - _SHOWN} more kinds of ranks: see --json"
+        yield f"and {len(plan.demands) - _SHOWN} more: see --json"
 
 
 def answer_lines(run: ProxyRecord) -> Iterator[str]:

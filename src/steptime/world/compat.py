@@ -122,6 +122,21 @@ stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream",
 """
 
 
+def backend_of(group: Any) -> str:
+    """The name of a group's backend; "cpu:gloo,cuda:nccl" where it differs between devices.
+
+    A group opened as "cpu:gloo" calls itself "undefined": its backend goes by the device alone.
+    """
+    name = str(group.name())
+    if name != "undefined":
+        return name
+    by_device = {one.type: str(group._get_backend(one).name()) for one in group._device_types}
+    names = set(by_device.values())
+    if len(names) == 1:
+        return names.pop()
+    return ",".join(f"{device}:{one}" for device, one in sorted(by_device.items())) or name
+
+
 def current_stream() -> tuple[int, int]:
     """The GPU that this thread uses, and the address of its stream there."""
     device: int = torch._C._cuda_getDevice()

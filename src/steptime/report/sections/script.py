@@ -76,7 +76,7 @@ def print_script(console: Console, run: RunRecord) -> None:
         table.add_row(*row)
     console.print(table)
     if len(run.script.calls) > _SHOWN:
-        console.print(Text(f"and {len(run.script.calls) - _SHOWN} more kinds: see the report"))
+        console.print(Text(f"and {len(run.script.calls) - _SHOWN} more: see the report"))
 
 
 def _shown(page: Page) -> Mapping[str, Any] | None:
