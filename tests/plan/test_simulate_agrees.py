@@ -41,7 +41,7 @@ FRAMEWORKS = ("megatron", "megatron-2021", "nemo")
 
 MODELS = [
     *("gpt2-124M", "gpt3-13B", "llama3-8B", "llama3-70B"),
-    *("mixtral-8x7B", "qwen2.5-7B", "qwen3-8B", "deepseek-v3"),
+    *("mixtral-8x7B", "qwen2.5-7B", "qwen3-8B", "deepseek-v3", "gpt-oss-20B"),
 ]
 CLUSTERS = ("dgx-h100", "dgx-a100", "dgx-h100-pod")
 FIXED: list[dict[str, Any]] = [
@@ -96,7 +96,8 @@ def count_the_same(
             assert kept[part] == pytest.approx(getattr(own, part), rel=0.01), (what, part)
         activations = kept["activations"] + kept["logits"]
         # The closed form takes all chunks of a stage to be alike.
-        assert activations == pytest.approx(own.activations, rel=0.03), what
+        close = 0.04 if layout["interleave"][0] > 1 else 0.03
+        assert activations == pytest.approx(own.activations, rel=close), what
         # Buckets are cut otherwise there: of a pool of their own where experts are spread.
         assert abs(kept["buffers"] - own.passing) <= 0.02 * own.total, what
         assert found.total[0] == pytest.approx(max(one.total for one in stages), rel=0.05), what

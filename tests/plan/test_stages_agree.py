@@ -45,6 +45,11 @@ CASES: dict[str, tuple[str, str, int, dict[str, Any], str]] = {
         {"batch": 128, "tensor": 8, "pipeline": 2, "recompute": "selective", "zero": 0},
         "megatron-2021",
     ),
+    "a window in some layers": (
+        *("gpt-oss-20B", "dgx-h100-pod", 16),
+        {"tokens_per_row": 8192, "batch": 64, "expert": 8},
+        "megatron",
+    ),
     "experts": ("mixtral-8x7B", "dgx-h100-pod", 32, ROW | {"expert": 8}, "megatron"),
 }
 

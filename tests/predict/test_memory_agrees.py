@@ -74,10 +74,11 @@ def test_both_ways_count_the_same(name: str) -> None:
     assert compared > 60
 
 
-def test_experts_count_the_same() -> None:
-    model = transformer_of(model_named("mixtral-8x7B"))
+@pytest.mark.parametrize("name", ["mixtral-8x7B", "gpt-oss-20B"])
+def test_experts_count_the_same(name: str) -> None:
+    model = transformer_of(model_named(name))
     for expert, zero in product((1, 2, 8), (0, 1, 3)):
-        spec = StepSpec(model="mixtral-8x7B", tokens=4096, expert=expert, data=2, zero=zero)
+        spec = StepSpec(model=name, tokens=4096, expert=expert, data=2, zero=zero)
         spec = replace(spec, tensor=2)
         simulated = max(one.total - one.passing for one in memory_of_step(spec, model))
         found = memory(model, one_of(spec, model), PLAIN)

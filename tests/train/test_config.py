@@ -1,8 +1,12 @@
+from pathlib import Path
+
 import pytest
 
 from steptime.errors import UsageError
 from steptime.train.config import gpt2, suitable_learning_rate
 from steptime.train.options import ModelOptions, TrainOptions
+
+GEMMA = str(Path(__file__).parents[1] / "workloads" / "configs" / "gemma-7b.json")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,7 @@ def test_a_model_goes_by_the_name_that_it_has_everywhere(tmp_path):
     [
         ({"name": "gpt2-124M", "model": "nano"}, "gpt2-124M and --model nano are two models"),
         ({"name": "deepseek-v3"}, "'deepseek-v3' cannot be trained here"),
+        ({"name": GEMMA}, "another activation, factors or positions"),
         ({"name": "resnet50"}, "'resnet50' cannot be trained here"),
         ({"name": "gpt5"}, "there is no model 'gpt5'"),
         ({"model": "gpt5"}, "there is no model 'gpt5'; choose one of nano, micro, 124M"),

@@ -5,7 +5,7 @@ import pytest
 from steptime.workloads.matrices import Matrix, attention_matrices, head_matrix, mlp_matrices
 from steptime.workloads.models import Transformer, Unit, model_named
 
-MODELS = ("gpt2-124M", "llama3-8B", "mixtral-8x7B", "qwen3-235B-A22B", "deepseek-v3")
+MODELS = ("gpt2-124M", "llama3-8B", "mixtral-8x7B", "qwen3-235B-A22B", "deepseek-v3", "gpt-oss-20B")
 
 
 def multiply_adds(matrices: tuple[Matrix, ...]) -> int:

@@ -57,7 +57,10 @@ def config(folder, **changes):
 
 @pytest.mark.parametrize(
     # the totals that the safetensors index of each model's page on Hugging Face has, but for
-    # DeepSeek-V3, whose page has the 671 B of README_WEIGHTS.md and one layer more
+    # DeepSeek-V3, whose page has the 671 B of README_WEIGHTS.md and one layer more. From gpt-oss
+    # on those of transformers 4.57.6, which builds each of these configurations on the meta device,
+    # with the bias of routers, a buffer there: to those that the pages have it is equal, too, but
+    # for GLM-4.5's, which have one layer more
     ("file", "parameters"),
     [
         ("gpt2-xl", 1_557_611_200),
@@ -72,6 +75,20 @@ def config(folder, **changes):
         ("DeepSeek-V2-Lite", 15_706_484_224),
         ("DeepSeek-V2", 235_741_434_880),
         ("DeepSeek-V3", 671_026_419_200),
+        ("gpt-oss-20b", 20_914_757_184),
+        ("gpt-oss-120b", 116_829_156_672),
+        ("gemma-7b", 8_537_680_896),
+        ("gemma-2-2b", 2_614_341_888),
+        ("gemma-3-1b-pt", 999_885_952),
+        ("OLMo-2-1124-7B", 7_298_617_344),
+        ("Olmo-3-1025-7B", 7_298_011_136),
+        ("Phi-3-mini-4k-instruct", 3_821_079_552),
+        ("SmolLM3-3B", 3_075_098_624),
+        ("granite-3.1-8b-base", 8_170_835_968),
+        ("Seed-OSS-36B", 36_151_104_512),
+        ("GLM-4.5-Air", 106_852_251_264),
+        ("Kimi-K2-Base", 1_026_408_232_448),
+        ("pythia-6.9b", 6_857_302_016),
     ],
 )
 def test_a_configuration_has_as_many_parameters_as_published(file, parameters):
@@ -91,6 +108,10 @@ def test_a_configuration_has_as_many_parameters_as_published(file, parameters):
         ("Qwen3-0.6B", "qwen3-0.6B"),
         ("Qwen3-235B-A22B", "qwen3-235B"),
         ("DeepSeek-V3", "deepseek-v3"),
+        ("gpt-oss-20b", "gpt-oss-20B"),
+        ("gpt-oss-120b", "gpt-oss-120B"),
+        ("GLM-4.5-Air", "glm-4.5-air"),
+        ("Kimi-K2-Base", "kimi-k2"),
     ],
 )
 def test_a_configuration_is_the_preset_of_that_model(file, preset):
@@ -143,12 +164,11 @@ def test_a_name_of_the_hub_is_no_file_here():
         ({"model_type": "absent"}, "model_type is missing"),
         ({"model_type": "qwen-2"}, "'qwen-2', .* did you mean qwen2?"),
         ({"model_type": "mamba"}, "'mamba', .* known are deepseek_v2, .*llama"),
-        ({"mlp_bias": True}, "mlp_bias is true"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no': it must be true or false"),
         ({"model_type": "mixtral", "num_local_experts": 8}, "num_experts_per_tok is missing"),
         (
             {"model_type": "mistral", "sliding_window": 8, "layer_types": ["sliding_attention", 0]},
-            "sliding_window is of some layers alone",
+            "layer_types is not one of sliding_attention and full_attention for each of 2 layers",
         ),
     ],
 )
@@ -189,12 +209,53 @@ def test_biases_of_attention_are_counted_where_a_configuration_has_them(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("name", "window", "whole"),
+    [  # as the models' reports tell it
+        ("gpt-oss-20b", 128, [n for n in range(24) if n % 2]),
+        ("gemma-2-2b", 4096, [n for n in range(26) if n % 2]),
+        ("gemma-3-1b-pt", 512, [5, 11, 17, 23]),
+        ("Olmo-3-1025-7B", 4096, [3, 7, 11, 15, 19, 23, 27, 31]),
+        ("Phi-3-mini-4k-instruct", 2047, []),
+        ("SmolLM3-3B", 0, []),
+    ],
+)
+def test_some_layers_have_a_window_and_others_none(name, window, whole):
+    model = model_named(str(CONFIGS / f"{name}.json"))
+    assert (model.window, list(model.whole_layers)) == (window, whole)
+    row, scores = model.context, [unit.parts[0] for unit in model.units[1:-1]]
+    for number, part in enumerate(scores):
+        seen = min(window, row) if window and number not in whole else row
+        assert part.score_flops(row) == 4 * model.heads * model.query_width * seen
+    assert model.windowed == pytest.approx(1 - len(whole) / model.layers if window else 0)
+
+
+def test_a_pattern_of_layers_is_that_of_its_list(tmp_path):
+    """As configurations had it before they listed their layers."""
+    sizes = {"num_hidden_layers": 7, "sliding_window": 8}
+    listed = ["sliding_attention", "full_attention"]
+    for kind, every in (("gemma2", 2), ("gpt_oss", 2), ("olmo3", 4), ("gemma3_text", 6)):
+        experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
+        short = model_named(config(tmp_path, model_type=kind, **sizes, **experts))
+        types = [listed[(n + 1) % every == 0] for n in range(7)]
+        named = config(tmp_path, model_type=kind, layer_types=types, **sizes, **experts)
+        assert model_named(named) == short
+        assert short.whole_layers == tuple(n for n in range(7) if (n + 1) % every == 0)
+
+
+def test_fewer_layers_are_the_first_ones():
+    model = model_named("gpt-oss-20B").with_layers(5)
+    assert (model.layers, model.whole_layers) == (5, (1, 3))
+    assert [unit.parts[0].window for unit in model.units[1:-1]] == [128, 0, 128, 0, 128]
+
+
+@pytest.mark.parametrize(
     ("changes", "window"),
     [
         ({}, 0),
         ({"use_sliding_window": True}, 8),
         ({"use_sliding_window": True, "max_window_layers": 2}, 0),
         ({"use_sliding_window": True, "layer_types": ["full_attention"] * 2}, 0),
+        ({"use_sliding_window": True, "max_window_layers": 1}, 8),
     ],
 )
 def test_qwen_has_a_window_only_where_it_is_switched_on(changes, window, tmp_path):
@@ -249,6 +310,22 @@ def test_a_file_may_depart_from_its_family(tmp_path):
             + small(kv_heads=2)
             + "\n[latent]\nkv_rank = 8\nnope_width = 4\nrope_width = 2\nvalue_width = 4",
             "leave out head_width and kv_heads",
+        ),
+        (
+            'family = "llama"\n' + small(whole_layers=[0]),
+            "mine.toml: mine has layers that attend to all of the row and no window",
+        ),
+        (
+            'family = "llama"\n' + small(window=8, whole_layers=[1, 0]),
+            "the whole_layers of mine must be numbers from 0 to 1, each once, in their order",
+        ),
+        (
+            'family = "llama"\n' + small(window=8, whole_layers=[2]),
+            "must be numbers from 0 to 1",
+        ),
+        (
+            'family = "llama"\n' + small(window=8, whole_layers=[True]),
+            "whole_layers is \\[True\\]: it must be a list of numbers of layers",
         ),
         ("models = 3", "models must be a table of tables"),
         ("[models.a]\n[models.b]", "has 2 models: write one in a file"),

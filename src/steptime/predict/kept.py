@@ -68,10 +68,15 @@ def _beside_scores(model: Transformer, unit: Unit, layouts: Layouts, software: S
 
 
 def _scores(model: Transformer, layouts: Layouts) -> Floats:
-    """Attention's scores: of every head, for each token and each token it attends to."""
+    """Attention's scores: of every head, for each token and each token it attends to.
+
+    The average of all blocks, where some have a window and others none.
+    """
     width, tokens = width_of(layouts), tokens_of_rank(layouts)
     each = 2 * width + 1 if model.architecture.dropout else width
-    seen = np.minimum(layouts["tokens"], model.window or layouts["tokens"])
+    every = layouts["tokens"]
+    windowed = np.minimum(every, model.window or every)
+    seen = model.windowed * windowed + (1 - model.windowed) * every
     return np.asarray(tokens * seen * model.heads * each / layouts["tensor"])
 
 

@@ -107,11 +107,25 @@ def _products(
 def attention_work(
     machine: Machine, model: Transformer, layouts: Layouts, *, backward: bool
 ) -> Floats:
-    """What attention's scores and what they weigh take in one block: shape (layouts,)."""
+    """What attention's scores and what they weigh take in a block: shape (layouts,).
+
+    The average of all blocks, where some have a window and others none.
+    """
+    every = layouts["tokens"]
+    whole = _scores(machine, model, layouts, every, backward=backward)
+    if not model.window:
+        return whole
+    seen = np.minimum(every, model.window)
+    part = _scores(machine, model, layouts, seen, backward=backward)
+    return model.windowed * part + (1 - model.windowed) * whole
+
+
+def _scores(
+    machine: Machine, model: Transformer, layouts: Layouts, keys: Longs, *, backward: bool
+) -> Floats:
+    """The same of one block whose tokens attend to so many ``keys``."""
     software, heads = machine.software, np.maximum(model.heads / layouts["tensor"], 1)
-    queries, keys = layouts["tokens"] / layouts["context"], layouts["tokens"]
-    if model.window:
-        keys = np.minimum(keys, model.window)
+    queries = layouts["tokens"] / layouts["context"]
     width = (model.query_width + model.value_width) / 2
     dtype = _attention_dtype(machine)
     sizes = {

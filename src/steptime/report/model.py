@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from rich import box
@@ -20,7 +19,7 @@ _DTYPES = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class Layers:
-    """So many units of one shape that follow one another: the ``first`` to the ``last``."""
+    """So many units of one shape, the ``first`` to the ``last``; others may lie between them."""
 
     first: Unit
     last: Unit
@@ -33,14 +32,16 @@ class Layers:
 
 
 def layers(model: Model) -> list[Layers]:
-    """The units of a model in forward order, alike ones folded."""
+    """The units of a model in the order in which their kinds are met, alike ones folded."""
 
     def like(unit: Unit) -> object:
-        shapes = [tensor.shape for tensor in unit.tensors]
+        shapes = tuple(tensor.shape for tensor in unit.tensors)
         return shapes, unit.forward_flops(model.context), unit.activations
 
-    folded = [list(units) for _, units in groupby(model.units, like)]
-    return [Layers(units[0], units[-1], len(units)) for units in folded]
+    folded: dict[object, list[Unit]] = {}
+    for unit in model.units:
+        folded.setdefault(like(unit), []).append(unit)
+    return [Layers(units[0], units[-1], len(units)) for units in folded.values()]
 
 
 def print_models(console: Console) -> None:

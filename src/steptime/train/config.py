@@ -43,8 +43,11 @@ def untrained(model: Transformer) -> str:
         "latent attention": model.latent is not None,
         "a window of attention": bool(model.window),
         "masked tokens": kind.masked,
-        "normalised queries": kind.qk_norm,
-        "biases of single projections": kind.qkv_biased or kind.proj_biased,
+        "normalised queries": kind.qk_norm or kind.qk_norm_whole,
+        "attention sinks": kind.sinks,
+        "another activation, factors or positions": kind.own_arithmetic,
+        "norms behind each half of a block": kind.post_norm,
+        "biases of single projections": kind.qkv_biased or kind.proj_biased or kind.mlp_biased,
         "a balanced or a shared expert": kind.router_biased or bool(model.shared_inner),
         "layers without experts among those with": bool(model.dense_layers),
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from steptime.workloads.models import Transformer, Unit
 
 _NORMS_AND_PRODUCTS = 4  # inputs of the hidden width: of two norms, and of what follows each
+_POST_NORMS = 2  # and of the norms behind the halves, where there are any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +31,9 @@ def kept_of_token(model: Transformer, unit: Unit) -> KeptOfToken:
     """What a block of a model keeps of each token."""
     routed = any(tensor.expert for tensor in unit.tensors)
     of_parts = sum(part.kept_whole for part in unit.parts)
+    inputs = _NORMS_AND_PRODUCTS + _POST_NORMS * model.architecture.post_norm
     return KeptOfToken(
-        whole=_NORMS_AND_PRODUCTS * model.hidden + of_parts,
+        whole=inputs * model.hidden + of_parts,
         mask_bytes=2 * model.hidden * model.architecture.dropout,
         split=sum(part.kept for part in unit.parts),
         routed=2 * model.top_k * model.hidden * routed,

@@ -1,6 +1,5 @@
 """Reading the config.json of a Hugging Face model: each family's names of its dimensions."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from steptime.nearest import did_you_mean
 from steptime.section import Section
 from steptime.workloads.models.family import Settings, families
 from steptime.workloads.models.transformer import Architecture, Transformer
+
+_KINDS = ("sliding_attention", "full_attention")
 
 
 def read_config(text: str, path: Path) -> Transformer:
@@ -42,8 +43,6 @@ def read_config(text: str, path: Path) -> Transformer:
 
 def decoder(config: Section, architecture: Architecture) -> Settings:
     """The settings of Llama and models with the same keys."""
-    if config.flag("mlp_bias", default=False):
-        config.refuse("mlp_bias", "is true, and MLPs are known here without: set it to false")
     biased = config.flag("attention_bias", default=False)
     return {
         "layers": config.count("num_hidden_layers"),
@@ -56,9 +55,10 @@ def decoder(config: Section, architecture: Architecture) -> Settings:
         "vocabulary": config.count("vocab_size"),
         "architecture": replace(
             architecture,
-            tied=config.flag("tie_word_embeddings", default=False),
+            tied=config.flag("tie_word_embeddings", default=architecture.tied),
             qkv_biased=architecture.qkv_biased or biased,
-            proj_biased=biased,
+            proj_biased=config.flag("attention_out_bias", default=biased),
+            mlp_biased=architecture.mlp_biased or config.flag("mlp_bias", default=False),
         ),
     }
 
@@ -68,26 +68,28 @@ def optional(config: Section, key: str) -> int:
     return config.count(key, least=0) if config.has(key) else 0
 
 
-def window(config: Section, layers: int, *, used: bool) -> int:
-    """The width of the attention window, 0 for the whole row; the same in all layers.
+def window(config: Section, layers: int, *, used: bool, every: int = 0) -> Settings:
+    """The settings of a window, none for the whole row: its width, and which layers have none.
 
-    ``used``: whether there is a window where only its width is given. Raises UsageError where some
-    layers have a window and others have none.
+    ``used``: whether there is a window where only its width is given. ``every``: of so many layers
+    the last one has none, where the configuration does not list them. Raises UsageError where a
+    layer's attention is neither of the whole row nor of a window.
     """
     width = optional(config, "sliding_window")
     if not (width and config.flag("use_sliding_window", default=used)):
-        return 0
+        return {}
     kinds = config.raw("layer_types")
     if kinds is None:
-        first = min(optional(config, "max_window_layers"), layers)
-        kinds = ["full_attention"] * first + ["sliding_attention"] * (layers - first)
-    if not isinstance(kinds, Sequence) or len(set(map(str, kinds))) != 1:
+        first = 0 if every else min(optional(config, "max_window_layers"), layers)
+        last = every or layers + 1
+        kinds = [_KINDS[n < first or (n + 1) % last == 0] for n in range(layers)]
+    known = isinstance(kinds, list) and all(kind in _KINDS for kind in kinds)
+    if not known or len(kinds) != layers:
         config.refuse(
-            "sliding_window",
-            "is of some layers alone, and a model has the same attention in all of them here: set "
-            "use_sliding_window to false to count rows as attended to in full",
+            "layer_types", f"is not one of {' and '.join(_KINDS)} for each of {layers} layers"
         )
-    return width if kinds[0] == "sliding_attention" else 0
+    whole = tuple(n for n, kind in enumerate(kinds) if kind == _KINDS[True])
+    return {} if len(whole) == layers else {"window": width, "whole_layers": whole}
 
 
 def experts(config: Section, count: str) -> Settings:

@@ -71,7 +71,11 @@ def _transformer(table: Mapping[str, Any], file: str, name: str) -> Transformer:
         for flag in fields(Architecture)
     }
     sizes = [size.name for size in fields(Transformer) if size.type is int]
-    found = {size: section.count(size) for size in sizes if size in _REQUIRED or section.has(size)}
+    found: dict[str, Any] = {
+        size: section.count(size) for size in sizes if size in _REQUIRED or section.has(size)
+    }
+    if section.has("whole_layers"):
+        found["whole_layers"] = _numbers(section, "whole_layers")
     latent = _latent(section.section("latent")) if section.has("latent") else None
     title = section.text("title", "a transformer")
     source = section.text("source", file)
@@ -83,6 +87,14 @@ def _transformer(table: Mapping[str, Any], file: str, name: str) -> Transformer:
         )
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
+
+
+def _numbers(section: Section, key: str) -> tuple[int, ...]:
+    """A list of whole numbers; raises UsageError where it is none."""
+    found = section.raw(key)
+    if not isinstance(found, list) or not all(type(one) is int for one in found):
+        section.refuse(key, f"is {found!r}: it must be a list of numbers of layers, as [0, 6]")
+    return tuple(found)
 
 
 def _latent(section: Section) -> Latent:

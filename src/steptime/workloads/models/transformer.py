@@ -23,9 +23,13 @@ class Architecture:
     drops activations at random.
 
     ``qkv_biased``, ``proj_biased``: the projections to queries, keys and values, and the output
-    projection of attention, have biases though other matrices have none. ``qk_norm``: every head's
-    queries and keys are normalised. ``router_biased``: experts have a bias that balances them.
-    ``shared_gated``: the output of the shared expert is weighted by a projection of its own.
+    projection of attention, have biases though other matrices have none, and so ``mlp_biased``.
+    ``qk_norm``: every head's queries and keys are normalised; ``qk_norm_whole``: those of all heads
+    together. ``sinks``: every head has a score that takes from those of all tokens (gpt-oss).
+    ``post_norm``: each half of a block has a second norm, behind its products (Gemma 2).
+    ``router_biased``: experts have a bias that balances them. ``shared_gated``: the output of the
+    shared expert is weighted by a projection of its own. ``own_arithmetic``: something is computed
+    otherwise that costs the same, as factors at residuals, another activation, or no positions.
     """
 
     fused: bool = True
@@ -37,9 +41,14 @@ class Architecture:
     dropout: bool = True
     qkv_biased: bool = False
     proj_biased: bool = False
+    mlp_biased: bool = False
     qk_norm: bool = False
+    qk_norm_whole: bool = False
+    sinks: bool = False
+    post_norm: bool = False
     router_biased: bool = False
     shared_gated: bool = False
+    own_arithmetic: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +75,8 @@ class Transformer:
     ``hidden`` is the width of the residual stream, ``inner`` that of the MLP (4 × hidden) and
     ``context`` the number of positions. ``kv_heads``: heads of keys and values, each shared by a
     group of query heads; all have ``head_width`` (hidden / heads). A token attends to the last
-    ``window`` tokens, 0 for all of its row. Radford et al., "Language Models are Unsupervised
+    ``window`` tokens, 0 for all of its row, but in ``whole_layers`` to all of it whatever the
+    window; they are numbers of layers, from 0. Radford et al., "Language Models are Unsupervised
     Multitask Learners" (2019).
 
     Each token goes through ``top_k`` of ``experts`` MLPs of width ``expert_inner`` (inner), and
@@ -89,6 +99,7 @@ class Transformer:
     kv_heads: int = 0
     head_width: int = 0
     window: int = 0
+    whole_layers: tuple[int, ...] = ()
     latent: Latent | None = None
     inner: int = 0
     experts: int = 1
@@ -128,12 +139,26 @@ class Transformer:
         for name in _OF_EXPERTS if self.experts == 1 else ():
             if getattr(self, name):
                 raise UsageError(f"{self.name} has no experts: leave out its {name}")
+        self._check_window()
         self._check_at_most("experts", "sends a token through", self.top_k, self.experts)
         self._check_at_most("layers", "has one MLP in", self.dense_layers, self.layers)
 
     def _check_heads(self, count: int, what: str, of: str, total: int) -> None:
         if total % count:
             raise UsageError(f"{count} {what} do not divide the {of} {total} of {self.name}")
+
+    def _check_window(self) -> None:
+        whole = self.whole_layers
+        if whole and not self.window:
+            raise UsageError(
+                f"{self.name} has layers that attend to all of the row and no window in the "
+                "others: leave out its whole_layers, or give the window"
+            )
+        if any(not 0 <= one < self.layers for one in whole) or list(whole) != sorted({*whole}):
+            raise UsageError(
+                f"the whole_layers of {self.name} must be numbers from 0 to {self.layers - 1}, "
+                "each once, in their order"
+            )
 
     def _check_at_most(self, what: str, does: str, count: int, most: int) -> None:
         if count > most:
@@ -146,7 +171,8 @@ class Transformer:
         """The dimensions that define it, by name; rare ones only where it has them."""
         names = ["layers", "hidden", "heads", "kv_heads", "inner", "context", "vocabulary"]
         found = {name: getattr(self, name) for name in names}
-        rare = {"head_width": self.head_width, "window": self.window}
+        whole = len(self.whole_layers)
+        rare = {"head_width": self.head_width, "window": self.window, "whole_layers": whole}
         if self.latent:
             rare |= asdict(self.latent)
         if (self.experts, self.top_k) != (1, 1):
@@ -182,9 +208,20 @@ class Transformer:
         heads = {"heads": self.heads, "key heads": self.kv_heads}
         return heads | {what: count for what, count in inner.items() if count}
 
+    def window_of(self, layer: int) -> int:
+        """How many tokens a token attends to in a layer, counted from 0; 0 for all of its row."""
+        return 0 if layer in self.whole_layers else self.window
+
+    @property
+    def windowed(self) -> float:
+        """The share of the layers that have a window."""
+        return 1 - len(self.whole_layers) / self.layers if self.window else 0.0
+
     def with_layers(self, layers: int) -> "Transformer":
-        """The same model with so many layers."""
-        return replace(self, layers=layers, dense_layers=min(self.dense_layers, layers))
+        """The same model with so many layers, its first ones."""
+        whole = tuple(one for one in self.whole_layers if one < layers)
+        dense = min(self.dense_layers, layers)
+        return replace(self, layers=layers, dense_layers=dense, whole_layers=whole)
 
     def padded(self, multiple: int = 128) -> "Transformer":
         """The model with its vocabulary rounded up, as training does (llm.c, Megatron-LM)."""

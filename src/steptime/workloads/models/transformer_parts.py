@@ -10,7 +10,7 @@ from steptime.workloads.models.parts import Part, Tensor, linear, norm, size
 if TYPE_CHECKING:
     from steptime.workloads.models.transformer import Latent, Transformer
 
-_BETWEEN = 5  # of each channel of half a block: its norm reads and writes, its sum reads two
+_OF_NORM, _OF_SUM = 2, 3  # of each channel: a norm reads and writes, a sum reads two
 _LOSS = 2  # of each logit: read, and its exponential written
 
 
@@ -40,7 +40,9 @@ def attention(model: Transformer, number: int) -> Part:
         products = _products(model, f"{name}.attention")
     tensors = _normed(f"{name}.ln1", products, model)
     queries, values = model.heads * model.query_width, model.heads * model.value_width
-    normed = queries + model.kv_heads * model.query_width if model.architecture.qk_norm else 0
+    kind = model.architecture
+    made = queries + model.kv_heads * model.query_width
+    normed = made if kind.qk_norm or kind.qk_norm_whole else 0
     latents = [t for t in tensors if "_down." in t.name or "_norm." in t.name]
     return Part(
         name="attention",
@@ -48,15 +50,15 @@ def attention(model: Transformer, number: int) -> Part:
         multiplied=size(tensors),
         # 2 a channel for a score and 2 for what it weighs, with every token that it sees.
         attending=2 * (queries + values),
-        window=model.window,
+        window=model.window_of(number),
         duplicated=size(latents) if model.latent else 0,
         kept=queries + model.kv_width + values + normed,
         # What comes out of each down-projection, and out of its norm.
         kept_whole=sum(t.shape[0] for t in latents) if model.latent else 0,
         heads=model.heads,
-        causal=not model.architecture.masked,
+        causal=not kind.masked,
         moved=_turned(model) + 2 * normed,
-        moved_whole=_BETWEEN * model.hidden,
+        moved_whole=_between(model),
     )
 
 
@@ -81,6 +83,11 @@ def _products(model: Transformer, name: str) -> list[Tensor]:
     if kind.qk_norm:
         for which in ("q_norm", "k_norm"):
             tensors += norm(f"{name}.{which}", model.query_width, biased=kind.biased)
+    if kind.qk_norm_whole:
+        tensors += norm(f"{name}.q_norm", queries, biased=kind.biased)
+        tensors += norm(f"{name}.k_norm", keys, biased=kind.biased)
+    if kind.sinks:
+        tensors.append(Tensor(f"{name}.sinks", (model.heads,), split=True))
     biased = kind.biased or kind.proj_biased
     return [*tensors, *linear(f"{name}.proj", queries, h, biased=biased)]
 
@@ -115,7 +122,7 @@ def mlp(model: Transformer, number: int) -> Part:
             multiplied=size(tensors),
             kept=made * model.inner,
             moved=made * model.inner,
-            moved_whole=_BETWEEN * model.hidden,
+            moved_whole=_between(model),
         )
     inner = model.expert_inner or model.inner
     experts = [
@@ -133,7 +140,7 @@ def mlp(model: Transformer, number: int) -> Part:
         multiply_adds=size(tensors) - idle,
         kept=made * (inner * model.top_k + model.shared_inner),
         moved=made * (inner * model.top_k + model.shared_inner),
-        moved_whole=_BETWEEN * model.hidden,
+        moved_whole=_between(model),
     )
 
 
@@ -152,18 +159,26 @@ def _matrices(model: Transformer, name: str, inner: int, *, expert: bool = False
     """The matrices of one MLP, and their biases."""
     h, kind = model.hidden, model.architecture
     into = ("gate", "fc") if kind.gated else ("fc",)
+    biased = kind.biased or kind.mlp_biased
     tensors: list[Tensor] = []
     for which in into:
-        tensors += linear(
-            f"{name}.{which}", h, inner, biased=kind.biased, by_column=True, expert=expert
-        )
-    return [*tensors, *linear(f"{name}.proj", inner, h, biased=kind.biased, expert=expert)]
+        tensors += linear(f"{name}.{which}", h, inner, biased=biased, by_column=True, expert=expert)
+    return [*tensors, *linear(f"{name}.proj", inner, h, biased=biased, expert=expert)]
 
 
 def _normed(name: str, products: list[Tensor], model: Transformer) -> tuple[Tensor, ...]:
-    """Half of a block: its norm comes before its products or, in BERT, after them."""
-    own = tuple(norm(name, model.hidden, biased=model.architecture.biased))
-    return (*products, *own) if model.architecture.masked else (*own, *products)
+    """Half of a block: its norm comes before its products or, in BERT, after them, or both."""
+    kind = model.architecture
+    own = tuple(norm(name, model.hidden, biased=kind.biased))
+    if kind.post_norm:
+        return (*own, *products, *norm(f"{name}.post", model.hidden, biased=kind.biased))
+    return (*products, *own) if kind.masked else (*own, *products)
+
+
+def _between(model: Transformer) -> int:
+    """Elements of a token that the norms of half a block, and its sum, read and write."""
+    norms = 1 + model.architecture.post_norm
+    return (_OF_NORM * norms + _OF_SUM) * model.hidden
 
 
 def head(model: Transformer) -> Part:

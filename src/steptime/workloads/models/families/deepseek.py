@@ -1,4 +1,4 @@
-"""DeepSeek-V2 and V3: latent attention, and mixtures of experts with shared experts.
+"""DeepSeek-V2 and V3, and Kimi-K2 as V3: latent attention, experts and shared experts.
 
 V3's prediction of further tokens (num_nextn_predict_layers) is left out, as it is of its published
 671 B parameters.
@@ -39,5 +39,10 @@ def _deepseek_v3(config: Section) -> Settings:
 
 
 FAMILY = Family(
-    architecture=V3, model_types={"deepseek_v2": _deepseek_v2, "deepseek_v3": _deepseek_v3}
+    architecture=V3,
+    model_types={
+        "deepseek_v2": _deepseek_v2,
+        "deepseek_v3": _deepseek_v3,
+        "kimi_k2": _deepseek_v3,
+    },
 )

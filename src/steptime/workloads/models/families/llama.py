@@ -1,4 +1,11 @@
-"""Llama, Mistral and Mixtral: rotary positions, RMSNorm, gated MLPs, and a head of its own."""
+"""Llama and its kin: rotary positions, RMSNorm, gated MLPs, and a head of its own.
+
+Of what a step takes nothing else differs in Mistral, Mixtral, Phi-3 (one matrix for queries, keys
+and values, positions in a part of them), SmolLM3 (no positions in every fourth layer), Granite
+(factors at residuals) and Seed-OSS.
+"""
+
+from dataclasses import replace
 
 from steptime.section import Section
 from steptime.workloads.models.family import Base, Family, Settings
@@ -10,13 +17,29 @@ LLAMA = Architecture(
 )
 
 
+_KIN = replace(LLAMA, own_arithmetic=True)
+
+
+def with_window(config: Section, architecture: Architecture, every: int = 0) -> Settings:
+    """A decoder with a window wherever its width is given; ``every`` as ``window`` has it."""
+    found = decoder(config, architecture)
+    return found | window(config, found["layers"], used=True, every=every)
+
+
 def _llama(config: Section) -> Settings:
     return decoder(config, LLAMA)
 
 
 def _mistral(config: Section) -> Settings:
-    found = decoder(config, LLAMA)
-    return found | {"window": window(config, found["layers"], used=True)}
+    return with_window(config, LLAMA)
+
+
+def _phi3(config: Section) -> Settings:
+    return with_window(config, replace(_KIN, fused=True))
+
+
+def _kin(config: Section) -> Settings:
+    return decoder(config, _KIN)
 
 
 def _mixtral(config: Section) -> Settings:
@@ -28,7 +51,15 @@ def _mixtral(config: Section) -> Settings:
 
 FAMILY = Family(
     architecture=LLAMA,
-    model_types={"llama": _llama, "mistral": _mistral, "mixtral": _mixtral},
+    model_types={
+        "llama": _llama,
+        "mistral": _mistral,
+        "mixtral": _mixtral,
+        "phi3": _phi3,
+        "smollm3": _kin,
+        "granite": _kin,
+        "seed_oss": _llama,
+    },
     base=Base(
         name="llama",
         title="a decoder as Llama, by its dimensions",

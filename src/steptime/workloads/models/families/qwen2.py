@@ -14,7 +14,7 @@ QWEN2 = replace(LLAMA, qkv_biased=True)
 def qwen(config: Section, architecture: Architecture) -> Settings:
     """A Qwen that has no experts."""
     found = decoder(config, architecture)
-    return found | {"window": window(config, found["layers"], used=False)}
+    return found | window(config, found["layers"], used=False)
 
 
 def qwen_of_experts(config: Section, architecture: Architecture) -> Settings:
