@@ -163,6 +163,10 @@ def test_a_name_of_the_hub_is_no_file_here():
         ({"num_key_value_heads": 3}, "3 key heads do not divide the heads 4"),
         ({"model_type": "absent"}, "model_type is missing"),
         ({"model_type": "qwen-2"}, "'qwen-2', .* did you mean qwen2?"),
+        (
+            {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}},
+            "'gemma3', whose layers are not known here: save what its text_config holds",
+        ),
         ({"model_type": "mamba"}, "'mamba', .* known are deepseek_v2, .*llama"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no': it must be true or false"),
         ({"model_type": "mixtral", "num_local_experts": 8}, "num_experts_per_tok is missing"),

@@ -27,6 +27,8 @@ def read_config(text: str, path: Path) -> Transformer:
     kind = config.text("model_type")
     if kind not in readers:
         mend = did_you_mean(kind, readers) or f"known are {', '.join(readers)}"
+        if isinstance(config.raw("text_config"), dict):
+            mend = "save what its text_config holds as a file, to count its part for text"
         config.refuse("model_type", f"is {kind!r}, whose layers are not known here: {mend}")
     name = path.resolve().parent.name if path.stem == "config" else path.stem
     try:

@@ -1,4 +1,4 @@
-"""What steptime asks of torch.distributed's private interfaces."""
+"""By which name a group's backend is known."""
 
 from collections.abc import Iterator
 
