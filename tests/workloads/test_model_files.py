@@ -246,7 +246,8 @@ def test_a_pattern_of_layers_is_that_of_its_list(tmp_path):
         assert short.whole_layers == tuple(n for n in range(7) if (n + 1) % every == 0)
 
 
-def test_fewer_layers_are_the_first_ones():
+def test_of_fewer_or_more_layers_as_many_have_a_window():
+    assert model_named("gpt-oss-20B").with_layers(36).whole_layers == tuple(range(1, 36, 2))
     model = model_named("gpt-oss-20B").with_layers(5)
     assert (model.layers, model.whole_layers) == (5, (1, 3))
     assert [unit.parts[0].window for unit in model.units[1:-1]] == [128, 0, 128, 0, 128]

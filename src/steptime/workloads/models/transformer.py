@@ -218,8 +218,8 @@ class Transformer:
         return 1 - len(self.whole_layers) / self.layers if self.window else 0.0
 
     def with_layers(self, layers: int) -> "Transformer":
-        """The same model with so many layers, its first ones."""
-        whole = tuple(one for one in self.whole_layers if one < layers)
+        """The same model with so many layers; where they are more, windows are as if repeated."""
+        whole = tuple(n for n in range(layers) if n % self.layers in self.whole_layers)
         dense = min(self.dense_layers, layers)
         return replace(self, layers=layers, dense_layers=dense, whole_layers=whole)
 

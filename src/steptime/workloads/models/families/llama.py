@@ -38,8 +38,12 @@ def _phi3(config: Section) -> Settings:
     return with_window(config, replace(_KIN, fused=True))
 
 
-def _kin(config: Section) -> Settings:
+def _granite(config: Section) -> Settings:
     return decoder(config, _KIN)
+
+
+def _smollm3(config: Section) -> Settings:
+    return decoder(config, replace(_KIN, tied=True))  # unless its configuration says otherwise
 
 
 def _mixtral(config: Section) -> Settings:
@@ -56,8 +60,8 @@ FAMILY = Family(
         "mistral": _mistral,
         "mixtral": _mixtral,
         "phi3": _phi3,
-        "smollm3": _kin,
-        "granite": _kin,
+        "smollm3": _smollm3,
+        "granite": _granite,
         "seed_oss": _llama,
     },
     base=Base(
