@@ -102,6 +102,7 @@ class Races:
         call = _Call(operation.kind, at, spans(read), spans(written))
         self._called(call)
         gaps = any(not one.dense for one in (*call.reads, *call.writes))
+        gaps = gaps and all(tensor.is_cpu for tensor in (*read, *written))
         if gaps and operation.kind in _OF_GAPLESS and "gloo" in compat.backend_of(group):
             self._note("gaps", call)
         if any(one.overlaps(other) for one, other in combinations(call.writes, 2)):
