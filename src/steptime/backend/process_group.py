@@ -384,13 +384,7 @@ class SteptimeGroup(compat.ProcessGroup):
         return DONE
 
 
-def _leave(
-    pid: int,
-    engine: Engine,
-    crew: Crew,
-    lane: Lane,
-    routes: Routes,
-) -> None:
+def _leave(pid: int, engine: Engine, crew: Crew, lane: Lane, routes: Routes) -> None:
     """Leave a group and wait for the end of its threads; does nothing in a forked child process."""
     if os.getpid() == pid:
         engine.close()

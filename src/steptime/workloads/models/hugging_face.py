@@ -106,6 +106,26 @@ def experts(config: Section, count: str) -> Settings:
     }
 
 
+def shared_experts(config: Section, count: str) -> Settings:
+    """The same with experts that every token goes through, and first layers without, by DeepSeek's.
+
+    Each shared expert is as wide as the others.
+    """
+    found = experts(config, count)
+    return found | {
+        "shared_inner": optional(config, "n_shared_experts") * found["expert_inner"],
+        "dense_layers": optional(config, "first_k_dense_replace"),
+    }
+
+
+def local_experts(config: Section) -> Settings:
+    """The settings of experts as wide as an MLP, by Mixtral's keys."""
+    return {
+        "experts": config.count("num_local_experts"),
+        "top_k": config.count("num_experts_per_tok"),
+    }
+
+
 def only(config: Section, key: str, value: int) -> None:
     """Raise UsageError where the value at ``key`` is not the only supported one."""
     if config.has(key) and config.raw(key) != value:

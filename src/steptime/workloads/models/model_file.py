@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from reprlib import repr as brief  # a value may fill the file
 from typing import Any
 
 from steptime.errors import UsageError
@@ -93,7 +94,7 @@ def _numbers(section: Section, key: str) -> tuple[int, ...]:
     """A list of whole numbers; raises UsageError where it is none."""
     found = section.raw(key)
     if not isinstance(found, list) or not all(type(one) is int for one in found):
-        section.refuse(key, f"is {found!r}: it must be a list of numbers of layers, as [0, 6]")
+        section.refuse(key, f"is {brief(found)}: it must be a list of numbers of layers, as [0, 6]")
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from steptime.section import Section
 from steptime.workloads.models.families.llama import LLAMA
 from steptime.workloads.models.family import Family, Settings
-from steptime.workloads.models.hugging_face import decoder, experts, only, optional
+from steptime.workloads.models.hugging_face import decoder, only, optional, shared_experts
 from steptime.workloads.models.transformer import Latent
 
 V3 = replace(LLAMA, router_biased=True)
@@ -17,7 +17,7 @@ V3 = replace(LLAMA, router_biased=True)
 
 def _deepseek_v2(config: Section) -> Settings:
     only(config, "moe_layer_freq", 1)
-    found = decoder(config, LLAMA) | experts(config, "n_routed_experts")
+    found = decoder(config, LLAMA) | shared_experts(config, "n_routed_experts")
     latent = Latent(
         query_rank=optional(config, "q_lora_rank"),
         kv_rank=config.count("kv_lora_rank"),
@@ -25,12 +25,7 @@ def _deepseek_v2(config: Section) -> Settings:
         rope_width=config.count("qk_rope_head_dim"),
         value_width=config.count("v_head_dim"),
     )
-    return found | {
-        "head_width": 0,
-        "latent": latent,
-        "shared_inner": optional(config, "n_shared_experts") * found["expert_inner"],
-        "dense_layers": optional(config, "first_k_dense_replace"),
-    }
+    return found | {"head_width": 0, "latent": latent}
 
 
 def _deepseek_v3(config: Section) -> Settings:

@@ -8,19 +8,17 @@ from dataclasses import replace
 from steptime.section import Section
 from steptime.workloads.models.families.llama import LLAMA
 from steptime.workloads.models.family import Family, Settings
-from steptime.workloads.models.hugging_face import decoder, experts, optional
+from steptime.workloads.models.hugging_face import decoder, shared_experts
 
 GLM4 = replace(LLAMA, router_biased=True)
 
 
 def _glm4(config: Section) -> Settings:
     normed = config.flag("use_qk_norm", default=False)
-    found = decoder(config, replace(GLM4, qk_norm=normed)) | experts(config, "n_routed_experts")
-    return found | {
-        "architecture": replace(found["architecture"], proj_biased=False),
-        "shared_inner": optional(config, "n_shared_experts") * found["expert_inner"],
-        "dense_layers": optional(config, "first_k_dense_replace"),
-    }
+    found = decoder(config, replace(GLM4, qk_norm=normed))
+    architecture = replace(found["architecture"], proj_biased=False)
+    shared = shared_experts(config, "n_routed_experts")
+    return found | shared | {"architecture": architecture}
 
 
 FAMILY = Family(architecture=GLM4, model_types={"glm4_moe": _glm4})

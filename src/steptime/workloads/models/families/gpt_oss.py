@@ -5,6 +5,7 @@ from dataclasses import replace
 from steptime.section import Section
 from steptime.workloads.models.families.llama import LLAMA, with_window
 from steptime.workloads.models.family import Family, Settings
+from steptime.workloads.models.hugging_face import local_experts
 
 GPT_OSS = replace(
     LLAMA, qkv_biased=True, proj_biased=True, mlp_biased=True, router_biased=True, sinks=True
@@ -12,10 +13,7 @@ GPT_OSS = replace(
 
 
 def _gpt_oss(config: Section) -> Settings:
-    return with_window(config, GPT_OSS, every=2) | {
-        "experts": config.count("num_local_experts"),
-        "top_k": config.count("num_experts_per_tok"),
-    }
+    return with_window(config, GPT_OSS, every=2) | local_experts(config)
 
 
 FAMILY = Family(architecture=GPT_OSS, model_types={"gpt_oss": _gpt_oss})

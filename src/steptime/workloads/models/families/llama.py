@@ -9,14 +9,12 @@ from dataclasses import replace
 
 from steptime.section import Section
 from steptime.workloads.models.family import Base, Family, Settings
-from steptime.workloads.models.hugging_face import decoder, window
+from steptime.workloads.models.hugging_face import decoder, local_experts, window
 from steptime.workloads.models.transformer import Architecture
 
 LLAMA = Architecture(
     fused=False, gated=True, biased=False, learned_positions=False, tied=False, dropout=False
 )
-
-
 _KIN = replace(LLAMA, own_arithmetic=True)
 
 
@@ -47,10 +45,7 @@ def _smollm3(config: Section) -> Settings:
 
 
 def _mixtral(config: Section) -> Settings:
-    return _mistral(config) | {
-        "experts": config.count("num_local_experts"),
-        "top_k": config.count("num_experts_per_tok"),
-    }
+    return _mistral(config) | local_experts(config)
 
 
 FAMILY = Family(
