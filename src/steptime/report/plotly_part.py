@@ -11,8 +11,11 @@ _ROOT = re.compile(
 )
 """The last module of the bundle, which registers every kind of trace."""
 
-_CALL = re.compile(r"(?<![\w$.])([\w$]+)\(\)")
-_LAZY = re.compile(r"(?<![\w$.])([\w$]+)=[\w$]+\(\(\)=>")
+_CALLED = re.compile(r"(?<![\w$.])([\w$]+)\Z")
+_LAZY = re.compile(r"(?<![\w$.])([\w$]+)=[\w$]+\Z")
+_LONGEST = 80
+"""Characters in which a name, or two with an equals sign, end: those of the bundle have few."""
+
 _EXPORTS = re.compile(r"\.exports=([\w$]+)\(\)")
 
 
@@ -56,12 +59,18 @@ def _needed(root: str, texts: Mapping[str, str]) -> set[str]:
     """
     holders = {name: [name] for name in texts}
     for name, text in texts.items():
-        for lazy in set(_LAZY.findall(text)):
+        for lazy in _before("(()=>", _LAZY, text):
             holders.setdefault(lazy, []).append(name)
     needed, found = set[str](), [root]
     while found:
         if (name := found.pop()) not in needed:
             needed.add(name)
-            called = holders.keys() & _CALL.findall(texts[name])
+            called = holders.keys() & _before("()", _CALLED, texts[name])
             found += [holder for call in called for holder in holders[call]]
     return needed
+
+
+def _before(mark: str, name: re.Pattern[str], text: str) -> set[str]:
+    """The names before a mark: to look for names alone would try each of 5 million characters."""
+    pieces = text.split(mark)[:-1]
+    return {found[1] for piece in pieces if (found := name.search(piece[-_LONGEST:]))}
