@@ -15,7 +15,7 @@ from typing import Any
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(
     [
-        *("jinja2", "numpy.ma", "plotly.offline", "rich.progress"),
+        *("jinja2", "numpy.ma", "rich.progress"),
         *("torch._dynamo", "torch.distributed.launcher"),
         *("steptime.backend", "steptime.cli.answer", "steptime.cli.compare", "steptime.cli.train"),
         *("steptime.api.comparing", "steptime.report.terminal", "steptime.study.compare"),

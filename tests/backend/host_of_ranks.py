@@ -12,10 +12,18 @@ import traceback
 from datetime import timedelta
 from pathlib import Path
 
+import torch
+import torch.distributed as dist
+
+import steptime.backend  # noqa: F401
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from backend import test_hosts
+
 
 def main() -> None:
     work, folder, ranks, *mine = sys.argv[1:]
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # of a process that has imported torch
     processes = [
         context.Process(target=_rank, args=(work, Path(folder), int(ranks), int(rank)))
         for rank in mine
@@ -27,12 +35,6 @@ def main() -> None:
 
 
 def _rank(work: str, folder: Path, ranks: int, rank: int) -> None:
-    import torch
-    import torch.distributed as dist
-
-    import steptime.backend  # noqa: F401
-    from backend import test_hosts
-
     torch.set_num_threads(1)
 
     def write(answer: object) -> None:
@@ -53,5 +55,4 @@ def _rank(work: str, folder: Path, ranks: int, rank: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     main()

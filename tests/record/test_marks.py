@@ -1,14 +1,11 @@
 """Where calls and waits are marked on a GPU: by any other marks, since this needs none of it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from recorded import HANGS_AFTER_S
+from forked import forked_python
 from steptime.record.events import Time
 
 pytestmark = pytest.mark.parametrize("kernel", ["c", "python"])
@@ -76,15 +73,10 @@ later.wait()
 
 def _marked(kernel: str, backend: str, calls: str, folder: Path) -> list[tuple[int, int]]:
     """Times of events, by their numbers; on gloo the second call has number 1."""
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, backend, calls, str(folder)],
-        env={**os.environ, "STEPTIME_KERNEL": kernel},
-        capture_output=True,
-        text=True,
-        timeout=HANGS_AFTER_S,
-    )
-    assert done.returncode == 0, done.stderr
-    kept = json.loads(done.stdout)
+    words = ("-c", SCRIPT, backend, calls, str(folder))
+    done = forked_python(*words, folder=folder, environ={"STEPTIME_KERNEL": kernel})
+    assert done.code == 0, done.err
+    kept = json.loads(done.out)
     assert [mark for *_, mark in kept] == list(range(1, 1 + len(kept)))
     return [(number, time_of) for number, time_of, _ in kept]
 

@@ -5,11 +5,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from forked import forked_python
 from ports import held_port
 from steptime.errors import UsageError
 from steptime.world import SINGLE, LostContactError, World
@@ -56,43 +58,45 @@ def port():
         yield port
 
 
-def start(
-    world: World,
-    work: str,
-    backend: str = "gloo",
-    timeout_s: float = 600,
-    ready: Path | None = None,
-) -> subprocess.Popen:
-    """A rank; in a folder ``ready`` it waits for the other rank before it joins."""
-    program = JOIN.format(work=work, backend=backend, timeout=timeout_s)
+def program(work: str, backend: str = "gloo", timeout_s: float = 600) -> str:
+    """What a rank runs."""
+    return JOIN.format(work=work, backend=backend, timeout=timeout_s)
+
+
+def ended(
+    folder: Path, work: str, *worlds: World, backend: str = "gloo", timeout_s: float = 600
+) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of ranks that do the same, each of its world, at a time."""
+    code = program(work, backend, timeout_s)
+
+    def rank(world: World) -> tuple[int, str, str]:
+        done = forked_python("-c", code, repr(vars(world)), folder=folder)
+        return done.code, done.out, done.err
+
+    with ThreadPoolExecutor() as ranks:
+        return list(ranks.map(rank, worlds))
+
+
+def start(world: World, work: str, ready: Path) -> subprocess.Popen:
+    """A rank that can be killed, and waits in the folder ``ready`` for the other to join."""
     return subprocess.Popen(
-        [sys.executable, "-c", program, repr(vars(world)), *([ready] if ready else [])],
+        [sys.executable, "-c", program(work, timeout_s=15), repr(vars(world)), ready],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def finish(*processes: subprocess.Popen) -> list[tuple[int, str, str]]:
-    """Exit code, output and errors of each."""
-    try:
-        return [(p.wait(600), p.stdout.read(), p.stderr.read()) for p in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-
-
-def test_a_single_rank_joins_like_many() -> None:
+def test_a_single_rank_joins_like_many(tmp_path) -> None:
     work = "x = torch.ones(3); dist.all_reduce(x); print(x.sum(), torch.get_num_threads())"
-    assert finish(start(SINGLE, work)) == [(0, "tensor(3.) 1\n", "")]
+    assert ended(tmp_path, work, SINGLE) == [(0, "tensor(3.) 1\n", "")]
 
 
-def test_ranks_that_know_a_port_meet_there(port) -> None:
+def test_ranks_that_know_a_port_meet_there(port, tmp_path) -> None:
     world = replace(WORLD, port=port)
     work = "x = torch.ones(()); dist.all_reduce(x); print(x)"
-    zero = start(replace(world, rank=0, local_rank=0), work)
-    assert finish(zero, start(world, work)) == [(0, "tensor(2.)\n", "")] * 2
+    ranks = replace(world, rank=0, local_rank=0), world
+    assert ended(tmp_path, work, *ranks) == [(0, "tensor(2.)\n", "")] * 2
 
 
 def test_a_port_in_use_is_a_usage_error() -> None:
@@ -118,34 +122,34 @@ def test_a_rank_0_out_of_reach_is_told_with_the_address(address, reason, port) -
         pass
 
 
-def test_a_port_that_accepts_and_says_nothing_does_not_hang_a_rank() -> None:
+def test_a_port_that_accepts_and_says_nothing_does_not_hang_a_rank(tmp_path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        [(code, output, _)] = finish(start(replace(WORLD, port=port), "pass", timeout_s=1))
+        [(code, output, _)] = ended(tmp_path, "pass", replace(WORLD, port=port), timeout_s=1)
     assert (code, output.partition(" within")[0]) == (
         1,
         f"LostContactError: rank 1 got no answer from rank 0 at 127.0.0.1:{port}",
     )
 
 
-def test_ranks_that_do_not_come_are_named() -> None:
+def test_ranks_that_do_not_come_are_named(tmp_path) -> None:
     world = replace(WORLD, rank=0, local_rank=0, size=4, local_size=4)
-    [(code, output, errors)] = finish(start(world, "pass", timeout_s=1))
+    [(code, output, errors)] = ended(tmp_path, "pass", world, timeout_s=1)
     assert (code, errors) == (1, "")
     assert output.startswith("LostContactError: of 4 ranks, rank 1, 2, 3 did not join within 1 s")
 
 
 @pytest.mark.slow
-def test_nccl_without_a_gpu_for_every_rank_is_a_usage_error() -> None:
+def test_nccl_without_a_gpu_for_every_rank_is_a_usage_error(tmp_path) -> None:
     world = replace(SINGLE, size=10_000, rank=9_999, local_rank=9_999, local_size=10_000)
-    [(code, output, _)] = finish(start(world, "pass", backend="nccl"))
+    [(code, output, _)] = ended(tmp_path, "pass", world, backend="nccl")
     assert code == 2
     assert output.startswith("UsageError: the backend nccl needs a GPU for every rank, and local ")
 
 
-def test_an_interface_that_is_not_there_is_one_sentence(monkeypatch) -> None:
+def test_an_interface_that_is_not_there_is_one_sentence(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere0")
-    [(code, output, _)] = finish(start(SINGLE, "pass"))
+    [(code, output, _)] = ended(tmp_path, "pass", SINGLE)
     assert code == 1
     assert output.startswith("SteptimeError: rank 0 could not connect to the other ranks by gloo (")
     assert "GLOO_SOCKET_IFNAME" in output
@@ -164,18 +168,19 @@ def test_an_interface_that_is_not_there_is_one_sentence(monkeypatch) -> None:
 )
 def test_the_loss_of_another_rank_is_told_as_such(rank_0, sentence, port, tmp_path) -> None:
     world = replace(WORLD, port=port)
-    zero = start(replace(world, rank=0, local_rank=0), rank_0, timeout_s=15, ready=tmp_path)
-    one = start(world, "dist.all_reduce(torch.ones(9))", timeout_s=15, ready=tmp_path)
+    zero = start(replace(world, rank=0, local_rank=0), rank_0, tmp_path)
+    one = start(world, "dist.all_reduce(torch.ones(9))", tmp_path)
     try:
-        [(code, output, _)] = finish(one)
+        output, _ = one.communicate(timeout=600)
     finally:
-        zero.kill()
-        zero.communicate()
-    assert (code, output[: len(sentence) + 18]) == (1, f"LostContactError: {sentence}")
+        for rank in (zero, one):
+            rank.kill()
+            rank.communicate()
+    assert (one.returncode, output[: len(sentence) + 18]) == (1, f"LostContactError: {sentence}")
 
 
-def test_another_exception_passes_through_a_join() -> None:
-    [(code, _, errors)] = finish(start(SINGLE, "raise RuntimeError('a mistake')"))
+def test_another_exception_passes_through_a_join(tmp_path) -> None:
+    [(code, _, errors)] = ended(tmp_path, "raise RuntimeError('a mistake')", SINGLE)
     assert code == 1
     assert errors.endswith("RuntimeError: a mistake\n")
 
