@@ -109,7 +109,7 @@ def check(script: Expected, backend: str, folder: Path) -> Verdict:
             output, _ = process.communicate()
             return Verdict([], None, None, output)
     found = _object(output)
-    return Verdict(found.get("findings", []), process.returncode, _seconds(out), output)
+    return Verdict(seen(found), process.returncode, _seconds(out), output)
 
 
 def check_forked(script: Expected, backend: str, folder: Path) -> Verdict:
@@ -119,7 +119,7 @@ def check_forked(script: Expected, backend: str, folder: Path) -> Verdict:
     out, words = asked_of(script, folder)
     done = forked(*words, folder=folder, environ={"BACKEND": backend})
     found = _object(done.out)
-    return Verdict(found.get("findings", []), done.code, _seconds(out), done.out + done.err)
+    return Verdict(seen(found), done.code, _seconds(out), done.out + done.err)
 
 
 def asked_of(script: Expected, folder: Path) -> tuple[Path, list[str]]:
@@ -127,6 +127,11 @@ def asked_of(script: Expected, folder: Path) -> tuple[Path, list[str]]:
     out = folder / "run"
     words = ["check", "--ranks", str(script.ranks), "--json", "--out", str(out), str(script.file)]
     return out, words
+
+
+def seen(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What check's JSON tells: findings, and remarks, of which right scripts are to have none."""
+    return [*told.get("findings", ()), *told.get("remarks", ())]
 
 
 def _object(output: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
 rank, world = dist.get_rank(), dist.get_world_size()
-torch.manual_seed(0)
+torch.manual_seed(rank)
 model = DistributedDataParallel(nn.Linear(16, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 losses = []

@@ -9,12 +9,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 
 class OnSlowDisk(Dataset):
     def __len__(self):
-        return 160
+        return 320
 
     def __getitem__(self, index):
         time.sleep(0.002)
@@ -22,10 +22,11 @@ class OnSlowDisk(Dataset):
 
 
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
-torch.manual_seed(0)
 model = DistributedDataParallel(nn.Sequential(*(nn.Linear(512, 512) for _ in range(12))))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-loader = DataLoader(OnSlowDisk(), batch_size=8, num_workers=2, prefetch_factor=8)
+data = OnSlowDisk()
+sampler = DistributedSampler(data)
+loader = DataLoader(data, batch_size=8, sampler=sampler, num_workers=2, prefetch_factor=8)
 steps = 0
 for batch in loader:
     model(batch).square().mean().backward()

@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 
 class OnSlowDisk(Dataset):
     def __len__(self):
-        return 160
+        return 320
 
     def __getitem__(self, index):
         time.sleep(0.01)
@@ -23,10 +23,10 @@ class OnSlowDisk(Dataset):
 
 
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
-torch.manual_seed(0)
 model = DistributedDataParallel(nn.Sequential(*(nn.Linear(512, 512) for _ in range(12))))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
-loader = DataLoader(OnSlowDisk(), batch_size=8)
+data = OnSlowDisk()
+loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
 steps = 0
 for batch in loader:
     model(batch).square().mean().backward()

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
-torch.manual_seed(0)
+torch.manual_seed(dist.get_rank())
 inner = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 1))
 model = DistributedDataParallel(torch.compile(inner, backend="aot_eager"))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)

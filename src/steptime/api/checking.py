@@ -27,23 +27,28 @@ if TYPE_CHECKING:
     from steptime.check.supervise import Outcome
     from steptime.world import World
 
+REMARKS = (FindingKind.DATA,)
+"""The kinds that are remarks where nothing else is said: they may be meant."""
 COUNTS = tuple(
-    kind for kind in FindingKind if kind not in (FindingKind.SLOW, FindingKind.STRAGGLER)
+    kind for kind in FindingKind if kind not in (FindingKind.SLOW, FindingKind.STRAGGLER, *REMARKS)
 )
 """The kinds of findings that make a check fail where nothing else is said."""
+_SILENT = (FindingKind.RACE, FindingKind.DRIFT, FindingKind.DATA)
+"""What is told of a job that stands still, besides why."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Checked:
     """What was found in a job.
 
-    ``record`` is what its run.json holds. ``told``: this process is the one of its job that tells
-    it; of a launcher's ranks the first is.
+    ``remarks``: what was seen besides, and may be meant. ``record`` is what its run.json holds.
+    ``told``: this process is the one of its job that tells it; of a launcher's ranks the first is.
     """
 
     findings: Sequence[Finding]
     record: CheckRecord
     told: bool = True
+    remarks: Sequence[Finding] = ()
 
     @property
     def ok(self) -> bool:
@@ -67,10 +72,11 @@ class Checked:
         return out
 
     def print(self, console: "Console") -> None:
-        """Print a paragraph for each finding."""
-        from steptime.report.findings import print_findings
+        """Print a paragraph for each finding, and for each remark."""
+        from steptime.report.findings import print_findings, print_remarks
 
         print_findings(console, [asdict(one) for one in self.findings], self.record.exit_code)
+        print_remarks(console, [asdict(one) for one in self.remarks])
 
     def __repr__(self) -> str:
         return text_of(self.print)
@@ -93,7 +99,8 @@ def check(
     of this host, or as it is; or the folder of a recorded run, which is judged as it ended, or of
     programs or Chakra traces, which are judged without running.
     ``out``: the folder of the run; default: runs/check-TIME. ``fail_on``: the kinds of findings
-    that count; default: all but slow and straggler. ``tell`` is given each rank that others wait
+    that count; default: all but slow and straggler, and data, which is a remark unless it is named.
+    ``tell`` is given each rank that others wait
     for, when it becomes late, and each host that answers no more. A job that stands still for
     certain is ended.
 
@@ -143,9 +150,7 @@ def _of_run(run: Path, counts: Sequence[FindingKind]) -> Checked:
     from steptime.check.watch import finished_job
 
     job = finished_job(run)
-    findings = judged(job)
-    record = _record(run, findings, counts, job.logs[0].command, len(job.logs))
-    return Checked(findings, record)
+    return _checked(run, judged(job), counts, job.logs[0].command, len(job.logs))
 
 
 def _of_program(folder: Path, counts: Sequence[FindingKind]) -> Checked:
@@ -158,7 +163,7 @@ def _of_program(folder: Path, counts: Sequence[FindingKind]) -> Checked:
             "simulate or export left"
         )
     findings = [finding for program in programs for finding in program_findings(program)]
-    return Checked(findings, _record(folder, findings, counts, (), programs[0].ranks))
+    return _checked(folder, findings, counts, (), programs[0].ranks)
 
 
 def _of_script(
@@ -190,18 +195,17 @@ def _of_script(
         job = watch.job() if watch else None
     by_another = outcome.by_check and not outcome.findings
     if watch is None or job is None or by_another or not watch.tells(job):
-        record = _record(out, [], counts, command, None, outcome)
-        return Checked([], record, told=False)
+        return replace(_checked(out, [], counts, command, None, outcome), told=False)
     findings = judged(job)
     if outcome.by_check:
-        silent = [one for one in findings if one.kind in (FindingKind.RACE, FindingKind.DRIFT)]
+        silent = [one for one in findings if one.kind in _SILENT]
         findings = [*outcome.findings, *silent]
     # Who seemed late until the end is told as what it turned out to be.
     lost = {rank for one in findings if one.kind is FindingKind.LOST for rank in one.ranks}
     late = watch.told(still=not outcome.by_check)
     findings = [*findings, *(one for one in late if not lost.issuperset(one.ranks))]
-    record = _record(out, findings, counts, command, world.size if world else ranks, outcome)
-    return Checked(findings, replace(record, stacks=_stacks(job)))
+    checked = _checked(out, findings, counts, command, world.size if world else ranks, outcome)
+    return replace(checked, record=replace(checked.record, stacks=_stacks(job)))
 
 
 def _stacks(job: "Job") -> dict[str, list[str]]:
@@ -241,18 +245,23 @@ def _world_here(
         yield {rank: shared | own for rank, own in enumerate(each)}
 
 
-def _record(
+def _checked(
     run: Path,
     findings: Sequence[Finding],
     counts: Sequence[FindingKind],
     command: Sequence[str],
     ranks: int | None,
     outcome: "Outcome | None" = None,
-) -> CheckRecord:
-    return CheckRecord(
+) -> Checked:
+    """What was found, and apart from it what is but a remark."""
+    beside = [kind for kind in REMARKS if kind not in counts]
+    found = [one for one in findings if one.kind not in beside]
+    remarks = [one for one in findings if one.kind in beside]
+    record = CheckRecord(
         run=str(run),
-        ok=not any(finding.kind in counts for finding in findings),
-        findings=[decoded(asdict(finding), FoundFault) for finding in findings],
+        ok=not any(one.kind in counts for one in found),
+        findings=[decoded(asdict(one), FoundFault) for one in found],
+        remarks=[decoded(asdict(one), FoundFault) for one in remarks],
         fail_on=[kind.value for kind in counts],
         command=list(command),
         ranks=ranks,
@@ -260,3 +269,4 @@ def _record(
         ended_by_check=outcome.by_check if outcome else False,
         environment=here(),
     )
+    return Checked(found, record, remarks=remarks)

@@ -37,6 +37,9 @@ class FindingKind(StrEnum):
     SLOW = "slow"
     """Right, and slower than it need be."""
 
+    DATA = "data"
+    """Ranks train on the same batches, or on the same ones in each pass: a few scripts mean it."""
+
 
 @dataclass(frozen=True)
 class CallSite:

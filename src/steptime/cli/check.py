@@ -39,7 +39,8 @@ def check(
         Start it as so many ranks of this host.
     fail_on
         The kinds of findings that make the exit code 1, with commas: deadlock, mismatch, missing,
-        lost, straggler, race, drift, died, slow; default: all but slow and straggler.
+        lost, straggler, race, drift, died, slow, data; default: all but slow and straggler, and
+        data, which is a remark unless it is named.
 
     """
     from steptime.api.checking import check as checked
@@ -61,8 +62,8 @@ def check(
             found.save(out)
     if output.json:
         say_json(check_json(found.record))
-    elif found.findings or not output.quiet:
-        page = f"\n\nreport: {out / 'report.html'}" if out and found.findings else ""
+    elif (said := found.findings or found.remarks) or not output.quiet:
+        page = f"\n\nreport: {out / 'report.html'}" if out and said else ""
         say(output.rendered(found.print) + page)
     if not target.is_dir():
         note_told(run)

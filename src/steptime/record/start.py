@@ -10,14 +10,12 @@ import multiprocessing.util
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from steptime.record.imports import AfterImport
 
 if TYPE_CHECKING:
     from steptime.record.events import Log
@@ -163,14 +161,14 @@ def start_from_environment() -> None:
 
     A folder that cannot be written is said on stderr, and the script runs as it would have.
     """
-    if any(isinstance(finder, _AfterTorch) for finder in sys.meta_path):
+    if any(isinstance(one, AfterImport) and one.name == "torch" for one in sys.meta_path):
         return
     # A child of this process may have another working directory.
     os.environ[VARIABLE] = os.path.abspath(os.environ[VARIABLE])  # noqa: PTH100 (pathlib is slow)
     if "torch" in sys.modules:
         _start_or_say()
     else:
-        sys.meta_path.insert(0, _AfterTorch(_start_or_say))
+        sys.meta_path.insert(0, AfterImport("torch", _start_or_say))
 
 
 def _start_or_say() -> None:
@@ -183,52 +181,3 @@ def _start_or_say() -> None:
         start(Path(folder))
     except OSError as error:
         print(f"steptime records nothing: {folder}: {error.strerror}", file=sys.stderr)
-
-
-class _AfterTorch(MetaPathFinder):
-    """Calls a function once torch has been imported, however that comes about."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """The spec of torch that others find, with a loader that calls back at its end."""
-        del path, target
-        if name != "torch" or self not in sys.meta_path:
-            return None
-        # Whoever asks may only want to know whether there is a torch, and import it later.
-        at = sys.meta_path.index(self)
-        sys.meta_path.remove(self)
-        try:
-            spec = find_spec(name)
-        finally:
-            sys.meta_path.insert(at, self)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Then(spec.loader, self._imported)
-        return spec
-
-    def _imported(self) -> None:
-        sys.meta_path.remove(self)
-        self._function()
-
-
-class _Then(Loader):
-    """A loader that calls a function when its module is loaded."""
-
-    def __init__(self, loader: Any, function: Callable[[], None]) -> None:
-        self._loader = loader
-        self._function = function
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """What the loader itself makes."""
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Load the module, then call the function."""
-        assert module.__spec__ is not None  # noqa: S101
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        self._function()

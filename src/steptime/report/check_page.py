@@ -25,6 +25,7 @@ def context(run: _Run) -> dict[str, Any]:
         "alarm": not run["ok"],
         "doubt": _doubt(run),
         "findings": [_finding(one, stacks) for one in run["findings"]],
+        "remarks": [_finding(one, stacks) for one in run.get("remarks", ())],
         "command": shlex.join(run["environment"]["command"]),
         "ranks": run.get("ranks"),
         "script": shlex.join(run["command"]),

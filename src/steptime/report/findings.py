@@ -23,21 +23,34 @@ def print_findings(
     for number, finding in enumerate(findings):
         if number:
             console.print()
-        head = Text(str(finding["kind"]).upper(), style="bold")
-        ranks = ", ".join(map(str, finding["ranks"]))
-        head.append(f"  rank{'s' * (len(finding['ranks']) != 1)} {ranks}", style="not bold")
-        if finding.get("since_s") is not None:
-            head.append(f", for {finding['since_s']:.1f} s", style="not bold")
-        if finding.get("gain") is not None:
-            head.append(f", {finding['gain']:.0%} of the step", style="not bold")
-        console.print(head)
-        console.print(Text(finding["what"]))
-        for place in finding["places"]:
-            rank = f"  rank {place['rank']}: "
-            console.print(Text(f"{rank}{place['file']}:{place['line']}"), soft_wrap=True)
-            if via := place.get("via"):
-                console.print(Text(f"{'via ':>{len(rank)}}{via}"), soft_wrap=True)
-        console.print(Text(f"Mend: {finding['mend']}"))
+        _print(console, finding)
+
+
+def print_remarks(console: Console, remarks: Sequence[Mapping[str, Any]]) -> None:
+    """Print what was seen besides, as JSON has it; nothing where there is none."""
+    if remarks:
+        console.print("\nSeen besides, which may be meant:")
+    for remark in remarks:
+        console.print()
+        _print(console, remark)
+
+
+def _print(console: Console, finding: Mapping[str, Any]) -> None:
+    head = Text(str(finding["kind"]).upper(), style="bold")
+    ranks = ", ".join(map(str, finding["ranks"]))
+    head.append(f"  rank{'s' * (len(finding['ranks']) != 1)} {ranks}", style="not bold")
+    if finding.get("since_s") is not None:
+        head.append(f", for {finding['since_s']:.1f} s", style="not bold")
+    if finding.get("gain") is not None:
+        head.append(f", {finding['gain']:.0%} of the step", style="not bold")
+    console.print(head)
+    console.print(Text(finding["what"]))
+    for place in finding["places"]:
+        rank = f"  rank {place['rank']}: "
+        console.print(Text(f"{rank}{place['file']}:{place['line']}"), soft_wrap=True)
+        if via := place.get("via"):
+            console.print(Text(f"{'via ':>{len(rank)}}{via}"), soft_wrap=True)
+    console.print(Text(f"Mend: {finding['mend']}"))
 
 
 def _left(exit_code: int) -> str:

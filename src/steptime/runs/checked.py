@@ -26,6 +26,7 @@ class CheckRecord:
     """What ``check`` leaves as run.json.
 
     ``ok``: nothing was found that counts as failure, ``fail_on`` being the kinds that do.
+    ``remarks``: what was seen besides, and may be meant, in the form of findings.
     ``exit_code``: the script's own, None where none was run. ``ended_by_check``: the job stood
     still and was ended. ``stacks``: of each rank that was asked for it, by its number, the
     frames of the thread that runs the script, the innermost first.
@@ -35,6 +36,7 @@ class CheckRecord:
     run: str = ""
     ok: bool
     findings: Sequence[FoundFault] = field(metadata=ALWAYS)
+    remarks: Sequence[FoundFault] = ()
     fail_on: Sequence[str] = field(metadata=ALWAYS)
     command: Sequence[str] = field(default=(), metadata=ALWAYS)
     ranks: int | None = None

@@ -4,7 +4,8 @@ They are as in torch 2.13; a new release of torch should need changes in this fi
 and 2.12 all runs but the backend ``steptime``, of whose calls torch has other names there.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -273,6 +274,43 @@ def comm_hooks(wrapped: Any) -> list[Any]:
 def is_joined(wrapped: Any) -> bool:
     """Whether a DistributedDataParallel is within ``Join``, where ranks may end early."""
     return bool(wrapped._join_config.enable)
+
+
+SHARDED = "torch.distributed.fsdp._fully_shard._fsdp_state"
+"""The module of FSDP2, which takes most of a second to import, as only some scripts do."""
+
+
+def watch_sharded_forwards(
+    begun: Callable[[torch.nn.Module, Any, Sequence[Any], Mapping[str, Any]], object],
+) -> Callable[[], None]:
+    """Call ``begun`` whenever a model under ``fully_shard`` runs forward; the result ends that.
+
+    With the model, its state and its arguments. SHARDED must have been imported.
+    """
+    kind: Any = sys.modules[SHARDED].FSDPState
+    before = kind._root_pre_forward
+
+    def root_pre_forward(state: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        result = before(state, module, args, kwargs)
+        if state._state_ctx.iter_forward_root is state:
+            begun(module, state, args, kwargs)
+        return result
+
+    kind._root_pre_forward = root_pre_forward
+
+    def end() -> None:
+        kind._root_pre_forward = before
+
+    return end
+
+
+def ranks_of_shards(state: Any) -> tuple[int, ...]:
+    """The ranks of the mesh over which ``fully_shard`` shards the model of such a state."""
+    for one in state._state_ctx.all_states:
+        for group in getattr(one, "_fsdp_param_groups", None) or [one._fsdp_param_group]:
+            if group is not None:
+                return tuple(int(rank) for rank in group.mesh_info.mesh.mesh.flatten())
+    return ()
 
 
 def backward_input(

@@ -17,7 +17,7 @@ def install(log: Log, calls: Calls) -> Callable[[], None]:
     leave = [one.observe(log, calls) for one in members(__name__, "OBSERVER", Observer)]
 
     def remove() -> None:
-        for function in leave:
+        for function in reversed(leave):  # two may have replaced the same function
             function()
 
     return remove

@@ -1,6 +1,8 @@
 """Which memory a call of c10d reads and writes."""
 
-from collections.abc import Iterator, Sequence
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +88,20 @@ def read_and_written(
     if kind == "reduce":
         return (first, first) if is_root else (first, [])
     return first, first
+
+
+def readable(tensor: torch.Tensor) -> bool:
+    """Whether the bits of a tensor can be read now: not while a CUDA graph is captured."""
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def hash_of(tensors: Iterable[torch.Tensor], most_bytes: int = sys.maxsize) -> int:
+    """A number that is the same where all bits are; of each tensor no more than ``most_bytes``."""
+    result = 0
+    for tensor in tensors:
+        some = tensor.detach().flatten()[: most_bytes // max(1, tensor.element_size())]
+        result = zlib.crc32(some.contiguous().view(torch.uint8).cpu().numpy().data, result)
+    return result
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

@@ -2,7 +2,6 @@
 
 import os
 import weakref
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.buffers import hash_of, readable, tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.models import Model, Models
 from steptime.check.observe.observer import Observer
@@ -130,6 +129,8 @@ class Replicas:
         number = self._numbers.setdefault(optimizer, len(self._numbers))
         due = step <= _FIRST or not step % self._every
         for name, ranks, parameters in self._sets(optimizer) if due else ():
+            if not all(readable(parameter) for _, parameter in parameters):
+                continue
             self._log.note(
                 observed=HASHES,
                 optimizer=number,
@@ -139,7 +140,7 @@ class Replicas:
                 reductions=self._reductions,
                 at=site(self._log),
                 names=[name for name, _ in parameters],
-                hashes=[_hash(parameter) for _, parameter in parameters],
+                hashes=[hash_of([parameter]) for _, parameter in parameters],
             )
         self._by_hand.clear()
         self._vectors.clear()
@@ -276,12 +277,6 @@ def _averages_later(wrapped: Any) -> bool:
     """Whether replicas may differ for a while, since their parameters are averaged now and then."""
     hooks = compat.comm_hooks(wrapped)
     return any("post_localSGD" in getattr(hook, "__qualname__", "") for hook in hooks)
-
-
-def _hash(tensor: torch.Tensor) -> int:
-    """A number that is the same where all bits are."""
-    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
-    return zlib.crc32(flat.cpu().numpy().data)
 
 
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:

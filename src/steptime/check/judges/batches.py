@@ -1,0 +1,130 @@
+"""Batches: ranks that are trained on the same ones, and passes that are all alike."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.observed import places_of
+from steptime.record.read import ProcessLog
+from steptime.words import listed
+
+_BATCH, _PASS = "batch", "pass"
+_LEAST = 4
+"""So many batches must be alike: a first one may be a trial."""
+
+_Hashes = Mapping[int, int]
+"""Of a rank's batches of a model, by their number."""
+
+
+def _alike(job: Job) -> Iterator[Finding]:
+    """Ranks of one model whose batches are alike, one by one, while they differ among themselves.
+
+    Where all batches are one, as in a benchmark, nothing is to be learned of it.
+    """
+    models: dict[tuple[int, tuple[int, ...]], dict[int, _Hashes]] = {}
+    places: dict[int, list[CallSite]] = {}
+    for log in job.logs:
+        for facts in _noted(log, _BATCH):
+            of_model = models.setdefault((facts["model"], tuple(facts["ranks"])), {})
+            of_model[log.rank] = {**of_model.get(log.rank, {}), facts["batch"]: facts["hash"]}
+            places[log.rank] = places_of(log, facts["at"])
+    for by_rank in models.values():
+        seen = sorted(set.intersection(*(set(one) for one in by_rank.values())))
+        sets: dict[tuple[int, ...], list[int]] = {}
+        for rank, hashes in by_rank.items():
+            sets.setdefault(tuple(hashes[number] for number in seen), []).append(rank)
+        shared = [
+            ranks for hashes, ranks in sets.items() if len(ranks) > 1 and len(set(hashes)) > 1
+        ]
+        if shared and len(seen) >= _LEAST:
+            ranks = sorted(rank for of_set in shared for rank in of_set)
+            yield Finding(
+                kind=FindingKind.DATA,
+                ranks=ranks,
+                places=[place for rank in ranks for place in places[rank]],
+                what=f"{_same_batches(shared)}: a step learns from fewer samples than it takes",
+                mend="give each rank a part of its own: DataLoader(…, sampler=DistributedSampler("
+                "dataset)), or where batches are drawn at random a seed that differs by rank",
+            )
+
+
+def _same_batches(sets: Sequence[Sequence[int]]) -> str:
+    """Which ranks are given the same batches."""
+    first, *others = [f"ranks {listed([str(rank) for rank in one])}" for one in sets]
+    also = f", and so are {listed(others)}" if others else ""
+    return f"{first} are given the same batches{also}"
+
+
+def _passes(job: Job) -> Iterator[Finding]:
+    """Samplers that go through the same data in the same order, again and again."""
+    by_place: dict[str, list[tuple[ProcessLog, Sequence[Mapping[str, Any]]]]] = {}
+    for log in job.logs:
+        for passes in _series(log).values():
+            if any(one["order"] == following["order"] for one, following in pairwise(passes)):
+                by_place.setdefault(_where(log, passes[0]), []).append((log, passes))
+    for where, repeated in by_place.items():
+        log, passes = repeated[0]
+        yield Finding(
+            kind=FindingKind.DATA,
+            ranks=[one.rank for one, _ in repeated],
+            places=[at for one, of_it in repeated for at in places_of(one, of_it[0]["at"])],
+            what=f"the DistributedSampler of the loop at {where} shuffles each of {len(passes)} "
+            f"passes alike: its epoch stays {passes[0]['epoch']}, so that every pass has the same "
+            "batches in the same order",
+            mend="call sampler.set_epoch(epoch) before each pass",
+        )
+
+
+def _orders(job: Job) -> Iterator[Finding]:
+    """Ranks that take their parts of different orders: some samples are taken twice, some never."""
+    passes: dict[tuple[str, int, int, int], dict[int, tuple[ProcessLog, Mapping[str, Any]]]] = {}
+    for log in job.logs:
+        for series in _series(log).values():
+            for number, one in enumerate(series):
+                key = (_where(log, one), one["size"], one["replicas"], number)
+                passes.setdefault(key, {})[log.rank] = log, one
+    told = set()
+    for (where, *_), by_rank in passes.items():
+        orders = {rank: one["order"] for rank, (_, one) in by_rank.items()}
+        if len(set(orders.values())) > 1 and where not in told:
+            told.add(where)
+            seeds = listed([f"{order} on rank {rank}" for rank, order in sorted(orders.items())])
+            yield Finding(
+                kind=FindingKind.DATA,
+                ranks=sorted(orders),
+                places=[at for log, one in by_rank.values() for at in places_of(log, one["at"])],
+                what=f"each rank takes its part of the data of the loop at {where} out of another "
+                f"order, with {seeds} as the sum of seed and epoch: some samples are trained on "
+                "by several ranks, and some by none",
+                mend="give DistributedSampler the same seed, and set_epoch the same epoch, on "
+                "every rank",
+            )
+
+
+def _series(log: ProcessLog) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
+    """The shuffled passes of a rank that were trained on, by line and data."""
+    series: dict[Any, list[Mapping[str, Any]]] = {}
+    for facts in _noted(log, _PASS):
+        if facts["shuffled"] and facts["replicas"] > 1:
+            series.setdefault((facts["at"], facts["dataset"], facts["size"]), []).append(facts)
+    return series
+
+
+def _where(log: ProcessLog, facts: Mapping[str, Any]) -> str:
+    return str(log.sites.get(facts["at"], "a DataLoader"))
+
+
+def _noted(log: ProcessLog, what: str) -> Iterator[Mapping[str, Any]]:
+    yield from (one.facts for one in log.observed if one.what == what)
+
+
+def _batches(job: Job) -> Iterator[Finding]:
+    yield from _alike(job)
+    yield from _passes(job)
+    yield from _orders(job)
+
+
+JUDGE = Judge(_batches)

@@ -1,0 +1,156 @@
+"""Batches: what the ranks of a model are trained on, and how samplers go through the data."""
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.data import DistributedSampler
+
+from steptime.check.observe.buffers import hash_of, readable
+from steptime.check.observe.contained import Contained
+from steptime.check.observe.observer import Observer
+from steptime.record.calls import Calls
+from steptime.record.events import Log
+from steptime.record.imports import once_imported
+from steptime.record.places import site
+from steptime.world import compat
+
+BATCH, PASS = "batch", "pass"
+"""What is noted of a batch that a model is given, and of a pass through the data."""
+
+_FIRST = 10
+"""So many batches of a model are looked at: ranks that read alike do so from the first on."""
+_MOST_BYTES = 4 << 20
+"""Of a tensor no more is read: two that begin alike for so long are alike."""
+_MOST_PASSES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A pass of a DistributedSampler, which the line ``at`` asked for, through a dataset.
+
+    ``order``: what its shuffling is seeded by, the sum of seed and epoch.
+    """
+
+    at: int
+    dataset: int
+    size: int
+    replicas: int
+    shuffled: bool
+    order: int
+    epoch: int
+
+
+class Batches:
+    """What this process trains on, as far as models and samplers of PyTorch's own tell."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._numbers: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+        self._seen: dict[int, int] = {}
+        self._latest: Pass | None = None
+        self._noted: list[Pass] = []
+
+    def given(
+        self,
+        module: torch.nn.Module,
+        ranks: Sequence[int],
+        arguments: Sequence[Any],
+        options: Mapping[str, Any],
+    ) -> None:
+        """A model that ``ranks`` have replicas or shards of runs forward on these arguments."""
+        if len(ranks) < 2 or not (module.training and torch.is_grad_enabled()):
+            return
+        number = self._numbers.setdefault(module, len(self._numbers))
+        batch = self._seen[number] = self._seen.get(number, 0) + 1
+        if batch > _FIRST:
+            return
+        tensors = list(_tensors([*arguments, *options.values()]))
+        if tensors and all(map(readable, tensors)):
+            self._log.note(
+                observed=BATCH,
+                model=number,
+                ranks=list(ranks),
+                batch=batch,
+                hash=hash_of(tensors, _MOST_BYTES),
+                at=site(self._log),
+            )
+
+    def began(self, sampler: Any) -> Pass:
+        """A sampler begins to go through its data."""
+        return Pass(
+            at=site(self._log),
+            dataset=id(sampler.dataset),
+            size=len(sampler.dataset),
+            replicas=sampler.num_replicas,
+            shuffled=bool(sampler.shuffle),
+            order=sampler.seed + sampler.epoch,
+            epoch=sampler.epoch,
+        )
+
+    def following(self, one: Pass | None, indices: Iterable[int]) -> Iterator[int]:
+        """The indices of a pass: whichever is asked for an index last is the one trained on."""
+        for index in indices:
+            self._latest = one
+            yield index
+
+    def stepping(self, *_: Any) -> None:
+        """An optimizer is about to step: the latest pass is trained on, and noted once."""
+        one = self._latest
+        if one is not None and one not in self._noted and len(self._noted) < _MOST_PASSES:
+            self._noted.append(one)
+            self._log.note(observed=PASS, **asdict(one))
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors of a batch, also in lists and mappings; what is spread over ranks is left out."""
+    if isinstance(value, torch.Tensor):
+        if value.layout == torch.strided and not hasattr(value, "placements"):
+            yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _tensors(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _tensors(one)
+
+
+def _observe(log: Log, _: Calls) -> Callable[[], None]:
+    batches = Batches(log)
+    contained = Contained("batches")
+    given, began = contained.of(batches.given), contained.of(batches.began)
+    of_shards = contained.of(
+        lambda module, state, *rest: batches.given(module, compat.ranks_of_shards(state), *rest)
+    )
+    ddp: Any = DistributedDataParallel
+    sampling: Any = DistributedSampler
+    forward, follow = ddp.forward, sampling.__iter__
+
+    @wraps(forward)
+    def run(wrapped: Any, *arguments: Any, **options: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            given(wrapped, compat.ranks_of(wrapped.process_group), arguments, options)
+        return forward(wrapped, *arguments, **options)
+
+    @wraps(follow)
+    def passing(sampler: Any) -> Iterator[int]:
+        return batches.following(began(sampler), follow(sampler))
+
+    ddp.forward, sampling.__iter__ = run, passing
+    sharded = once_imported(compat.SHARDED, lambda: compat.watch_sharded_forwards(of_shards))
+    steps = register_optimizer_step_pre_hook(contained.of(batches.stepping))
+
+    def remove() -> None:
+        steps.remove()
+        sharded()
+        ddp.forward, sampling.__iter__ = forward, follow
+
+    return remove
+
+
+OBSERVER = Observer(_observe)
