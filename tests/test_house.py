@@ -149,6 +149,7 @@ OWN_READS = {
     "pickles.py": "what it made bytes of itself",
     "points/identity.py": "its own source",
     "record/events.py": "what it writes itself",
+    "report/packed.py": "plotly.js, which is installed",
     "runs/load.py": "the kernel",
     "simulate/nccl/constants.py": "constants that are shipped",
     "submit/follow.py": "what a job prints, a piece at a time",

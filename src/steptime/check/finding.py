@@ -26,7 +26,7 @@ class FindingKind(StrEnum):
     """A rank is late, and will come: no deadlock."""
 
     RACE = "race"
-    """Memory is written or read while a call still uses it, or a handle is never waited for."""
+    """Memory is used while a call uses it, a file by two ranks, or a handle is never waited for."""
 
     DRIFT = "drift"
     """Replicas that should be equal are not, or nothing keeps them equal."""

@@ -1,0 +1,99 @@
+"""Files: ranks of a host that write one file at a time, or read what another is writing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.observed import places_of
+from steptime.words import listed
+
+_FILE = "file"
+_SOON_NS = int(1e9)
+"""Two that write the same file so soon after each other do so at once, but for chance."""
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A rank saves a file, or loads it, from ``begin`` to ``end`` in ns of the wall clock."""
+
+    rank: int
+    writes: bool
+    begin: int
+    end: int
+    places: Sequence[CallSite]
+
+
+def _files(job: Job) -> Iterator[Finding]:
+    """For each file the first time that ranks are in each other's way there."""
+    for path, uses in _by_file(job).items():
+        written = [one for one in uses if one.writes]
+        for one in written:
+            others = [other for other in written if _meet(one, other, _SOON_NS)]
+            readers = [use for use in uses if not use.writes and _meet(one, use, 0)]
+            if others:
+                yield _written_by([one, *others], path)
+                break
+            if readers:
+                yield _read_by(readers, one, path)
+                break
+
+
+def _meet(one: _Use, other: _Use, apart: int) -> bool:
+    """Whether another rank uses a file at the same time, or at most so many ns later or before."""
+    soon = one.begin <= other.end + apart and other.begin <= one.end + apart
+    return one.rank != other.rank and soon
+
+
+def _by_file(job: Job) -> Mapping[str, Sequence[_Use]]:
+    """What ranks do with each file of a host, in the order of time."""
+    uses: dict[tuple[str, str], list[_Use]] = {}
+    for log in job.logs:
+        offset = log.wall_ns - log.clock_ns
+        for facts in (one.facts for one in log.observed if one.what == _FILE):
+            of_file = uses.setdefault((log.host, facts["path"]), [])
+            begin, end = facts["begin_ns"] + offset, facts["end_ns"] + offset
+            places = places_of(log, facts["at"])
+            of_file.append(_Use(log.rank, facts["writes"], begin, end, places))
+    return {path: sorted(of, key=lambda one: one.begin) for (_, path), of in uses.items()}
+
+
+def _written_by(uses: Sequence[_Use], path: str) -> Finding:
+    ranks = sorted({one.rank for one in uses})
+    return Finding(
+        kind=FindingKind.RACE,
+        ranks=ranks,
+        places=_places(uses),
+        what=f"ranks {listed([str(rank) for rank in ranks])} write the same file {_name(path)}, "
+        "at once or right after one another: what is in it may be parts of each, which cannot be "
+        "loaded",
+        mend="save it on one rank alone, if dist.get_rank() == 0, with a barrier before the others "
+        "read it; or give each rank a name of its own",
+    )
+
+
+def _read_by(readers: Sequence[_Use], writer: _Use, path: str) -> Finding:
+    ranks = sorted({one.rank for one in readers})
+    plural = "" if len(ranks) > 1 else "s"
+    return Finding(
+        kind=FindingKind.RACE,
+        ranks=ranks,
+        places=_places([*readers, writer]),
+        what=f"rank{'s' * (not plural)} {listed([str(rank) for rank in ranks])} read{plural} "
+        f"{_name(path)} while rank {writer.rank} writes it",
+        mend="put a barrier between the saving and the loading",
+    )
+
+
+def _places(uses: Sequence[_Use]) -> list[CallSite]:
+    """Where each rank does so, once."""
+    return list(dict.fromkeys(place for one in uses for place in one.places))
+
+
+def _name(path: str) -> str:
+    return Path(path).name
+
+
+JUDGE = Judge(_files)
