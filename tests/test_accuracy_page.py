@@ -26,6 +26,7 @@ def shown(page: str, name: str) -> str:
     return found
 
 
+@pytest.mark.slow
 def test_the_page_is_of_todays_predictions(blocks):
     page = accuracy.PAGE.read_text()
     names = set(re.findall(r"<!-- (.+) -->", page)) - {"end", HELD_OUT}

@@ -25,7 +25,8 @@ def training(text: Path, folder: Path, **given: object) -> Iterator[Running]:
         yield running
 
 
-@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_is_killed_is_named(rank: int, text: Path, tmp_path: Path) -> None:
     with training(text, tmp_path, json=True) as running:
         os.kill(running.pid_of_rank(rank), signal.SIGKILL)

@@ -107,7 +107,7 @@ def test_the_original_dlrm_keeps_its_counts(tmp_path: Path) -> None:
     assert one["predicted_bytes"]["data"]["sent"] == 1835008 + 5443207
 
 
-@pytest.mark.parametrize("backend", ["gloo", "mpi"])
+@pytest.mark.parametrize("backend", ["gloo", pytest.param("mpi", marks=pytest.mark.slow)])
 def test_a_proxy_runs_live_and_every_value_is_right(backend: str, tmp_path: Path) -> None:
     words = ("--backend", backend, "--steps", "2", "--warmup", "1", "--verify", "--json")
     ended = on(backend, *DLRM, *words, folder=tmp_path)

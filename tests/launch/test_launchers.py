@@ -145,6 +145,7 @@ def test_srun_with_pmi2(slurm: list[str]) -> None:
     assert (code, lines) == (0, greetings("srun", 2))
 
 
+@pytest.mark.slow
 def test_the_error_of_a_rank_under_srun(slurm: list[str]) -> None:
     role = "raise_with_a_collective_in_flight"
     code, _, errors = run(*slurm, "srun", "-N2", "-n2", *WORKER, role)

@@ -150,6 +150,7 @@ def test_ranks_draw_numbers_of_their_own(tmp_path) -> None:
     assert len(set(drawn)) == len(drawn) == 6
 
 
+@pytest.mark.slow
 def test_each_rank_is_recorded_as_what_it_runs_and_its_fork_server_is_not(
     tmp_path, monkeypatch, capfd
 ) -> None:

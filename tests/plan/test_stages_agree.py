@@ -59,7 +59,10 @@ def asked(name: str, place: str, gpus: int, fixed: dict[str, Any], software: str
     return asked_of(name, cluster_named(place), of, (gpus,), PlanOptions(**fixed))
 
 
-TAKE_LONG = {"late host", "interleaved", "full recompute", "scores through memory"}
+TAKE_LONG = {
+    *("late host", "interleaved", "full recompute", "scores through memory"),
+    *("zb-h1", "a window in some layers", "tensor and context"),
+}
 
 
 @pytest.mark.parametrize(

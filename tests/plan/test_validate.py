@@ -130,5 +130,6 @@ def test_many_rows_are_not_told_one_by_one():
     assert not any(line.startswith("model, GPUs") for line in accuracy_lines(shipped().json()))
 
 
+@pytest.mark.slow
 def test_lines_of_the_shipped_rows_fit_too():
     assert max(map(len, accuracy_lines(shipped().json()))) <= 80

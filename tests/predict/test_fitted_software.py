@@ -9,14 +9,12 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "fit_predictions.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
         ("mlperf", "megascale", "megatron-2023", "deepspeed-2021"),
-        pytest.param(
-            ("nanotron", "llm-foundry", "megatron-2021", "megatron", "torchtitan", "nemo"),
-            marks=pytest.mark.slow,
-        ),
+        ("nanotron", "llm-foundry", "megatron-2021", "megatron", "torchtitan", "nemo"),
     ],
     ids=["few rows", "many rows"],
 )

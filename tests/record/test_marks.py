@@ -8,7 +8,9 @@ import pytest
 from forked import forked_python
 from steptime.record.events import Time
 
-pytestmark = pytest.mark.parametrize("kernel", ["c", "python"])
+pytestmark = pytest.mark.parametrize(
+    "kernel", ["c", pytest.param("python", marks=pytest.mark.slow)]
+)
 
 SCRIPT = """
 import json, sys

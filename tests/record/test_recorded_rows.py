@@ -99,7 +99,7 @@ def _in_order(log: ProcessLog) -> bool:
     )
 
 
-@pytest.mark.parametrize("script", ["PATTERNS", "MIXED"])
+@pytest.mark.parametrize("script", [pytest.param("PATTERNS", marks=pytest.mark.slow), "MIXED"])
 def test_a_script_recorded_in_c_is_that_recorded_in_python(tmp_path: Path, script: str) -> None:
     found = []
     for kernel in ("c", "python"):

@@ -116,6 +116,7 @@ def test_pointing_at_a_bar_tells_its_name_phase_time_and_bytes(
     playwright.expect(page.locator("#tip")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_keys_and_the_wheel_zoom(open_page: Callable[..., Any]) -> None:
     page = open_page("replicated")
     whole = shown_range(page)
@@ -138,6 +139,7 @@ def test_keys_and_the_wheel_zoom(open_page: Callable[..., Any]) -> None:
     assert low == pytest.approx(whole[0] + 0.25 * 0.2 * length, abs=1e-2 * length)
 
 
+@pytest.mark.slow
 def test_search_marks_what_matches_and_goes_from_one_to_the_next(
     open_page: Callable[..., Any],
 ) -> None:
@@ -171,7 +173,7 @@ def test_one_strategy_has_its_path_and_its_command(open_page: Callable[..., Any]
     assert page.evaluate("getSelection().toString()").startswith("steptime compare --ranks")
 
 
-@pytest.mark.parametrize("names", [NAMES, ("replicated",)])
+@pytest.mark.parametrize("names", [NAMES, pytest.param(("replicated",), marks=pytest.mark.slow)])
 def test_the_page_never_scrolls_sideways(
     open_page: Callable[..., Any], names: tuple[str, ...]
 ) -> None:
@@ -186,6 +188,7 @@ def test_the_page_never_scrolls_sideways(
         )
 
 
+@pytest.mark.slow
 def test_figures_follow_a_change_to_dark_and_keep_their_zoom(
     open_page: Callable[..., Any],
 ) -> None:
@@ -199,6 +202,7 @@ def test_figures_follow_a_change_to_dark_and_keep_their_zoom(
     assert shown_range(page) == pytest.approx(zoomed)
 
 
+@pytest.mark.slow
 def test_paper_is_light_and_wide_enough_for_every_figure(open_page: Callable[..., Any]) -> None:
     page = open_page(*NAMES, color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -212,6 +216,7 @@ def test_paper_is_light_and_wide_enough_for_every_figure(open_page: Callable[...
     assert page.evaluate(ground) == "rgb(20, 22, 26)"
 
 
+@pytest.mark.slow
 def test_a_finger_on_a_figure_scrolls_the_page(open_page: Callable[..., Any]) -> None:
     page = open_page(*NAMES, width=390, has_touch=True, is_mobile=True)
     page.locator("#step-figure").evaluate("figure => figure.scrollIntoView({block: 'center'})")
@@ -228,6 +233,7 @@ def test_a_finger_on_a_figure_scrolls_the_page(open_page: Callable[..., Any]) ->
         page.wait_for_timeout(20)
 
 
+@pytest.mark.slow
 def test_the_contents_follow_the_reader(open_page: Callable[..., Any]) -> None:
     page = open_page(*NAMES)
     contents = page.locator(".contents")
@@ -241,6 +247,7 @@ def test_the_contents_follow_the_reader(open_page: Callable[..., Any]) -> None:
     assert page.locator("#loss h2").bounding_box()["y"] >= contents.bounding_box()["height"] - 1
 
 
+@pytest.mark.slow
 def test_a_table_that_goes_on_says_where(open_page: Callable[..., Any]) -> None:
     page = open_page(*NAMES, width=390)
     table = page.locator("#strategies .scroll")

@@ -58,6 +58,7 @@ def test_rows_that_no_constant_is_fitted_to_are_met_within_a_fifth() -> None:
     assert np.abs(judged.errors(h200, constants())).max() <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_shipped_constants_are_those_that_the_fit_finds() -> None:
     found = judged.fit([table for table in judged.tables() if table.fitted])

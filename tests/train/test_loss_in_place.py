@@ -13,6 +13,7 @@ from steptime.train.model import loss as own
 WORDS, PADDED, TOKENS, CHANNELS = 37, 40, 30, 8
 
 
+@pytest.mark.slow
 def test_no_rank_imports_a_compiler_where_nothing_is_compiled() -> None:
     asked = "import sys, steptime.train.job\nprint('torch._dynamo' in sys.modules)"
     done = subprocess.run(

@@ -112,6 +112,7 @@ def test_it_plays_to_the_end_and_can_be_paused(open_page: Callable[..., Any]) ->
     assert "after 62 rounds" in told(page)
 
 
+@pytest.mark.slow
 def test_times_follow_the_size_and_the_price(open_page: Callable[..., Any]) -> None:
     ring, doubling = named("all_reduce/ring", 8), named("all_reduce/recursive_doubling", 8)
     page = open_page(ring, doubling)
@@ -124,6 +125,7 @@ def test_times_follow_the_size_and_the_price(open_page: Callable[..., Any]) -> N
     assert cells.nth(1).inner_text() == "15.3 µs"
 
 
+@pytest.mark.slow
 def test_panels_keep_pace_by_rounds_or_by_time(open_page: Callable[..., Any]) -> None:
     page = open_page(named("all_reduce/ring", 8), named("all_reduce/recursive_doubling", 8))
     page.keyboard.press("ArrowRight")
@@ -159,7 +161,10 @@ def test_the_page_never_scrolls_sideways(open_page: Callable[..., Any], width: i
     assert page.evaluate(inside)
 
 
-@pytest.mark.parametrize(("width", "name"), [(390, "ring"), (1280, "ring"), (1280, "double_tree")])
+@pytest.mark.parametrize(
+    ("width", "name"),
+    [(390, "ring"), pytest.param(1280, "ring", marks=pytest.mark.slow), (1280, "double_tree")],
+)
 def test_the_picture_and_the_words_stand_above_the_controls(
     open_page: Callable[..., Any], width: int, name: str
 ) -> None:
@@ -174,6 +179,7 @@ def test_the_picture_and_the_words_stand_above_the_controls(
     assert not page.evaluate(overlapping)
 
 
+@pytest.mark.slow
 def test_two_trees_have_two_colours(open_page: Callable[..., Any]) -> None:
     page = open_page(named("all_reduce/double_tree", 8, blocks=4), named("all_reduce/ring", 8))
     assert page.evaluate("panels.map((panel) => panel.trees.join(''))") == ["00001111", ""]
@@ -185,6 +191,7 @@ def test_two_trees_have_two_colours(open_page: Callable[..., Any]) -> None:
     assert page.evaluate("new Set([ink.tree0, ink.tree1, ink.wire]).size") == 3
 
 
+@pytest.mark.slow
 def test_a_term_explains_itself_to_mouse_keyboard_and_finger(
     open_page: Callable[..., Any],
 ) -> None:
@@ -201,6 +208,7 @@ def test_a_term_explains_itself_to_mouse_keyboard_and_finger(
         term.blur()
 
 
+@pytest.mark.slow
 def test_arrows_go_by_rounds_on_the_slider_too(open_page: Callable[..., Any]) -> None:
     page = open_page(named("all_reduce/ring", 4))
     page.locator("#position").focus()
@@ -220,6 +228,7 @@ def test_the_answer_names_the_fastest_of_one_collective(open_page: Callable[...,
     assert "recursive_doubling is the fastest" in page.locator("#answer").inner_text()
 
 
+@pytest.mark.slow
 def test_the_stage_follows_a_change_to_dark(open_page: Callable[..., Any]) -> None:
     page = open_page(named("all_reduce/ring", 4), color_scheme="light")
     light = page.evaluate("ink.reduce")
@@ -227,6 +236,7 @@ def test_the_stage_follows_a_change_to_dark(open_page: Callable[..., Any]) -> No
     until(page, f"ink.reduce !== '{light}'")
 
 
+@pytest.mark.slow
 def test_who_wants_less_motion_sees_whole_rounds(open_page: Callable[..., Any]) -> None:
     page = open_page(named("all_reduce/recursive_doubling", 4), reduced_motion="reduce")
     page.locator("#speed").select_option("4")
