@@ -110,8 +110,13 @@ def test_an_exception_that_cannot_travel_is_told() -> None:
     [
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "was killed by SIGKILL"),
         (lambda: os._exit(3), "ended with exit code 3"),
-        (lambda: os._exit(0), "ended with exit code 0 before it had returned"),
-        (lambda: sys.exit(3), r"called sys.exit\(3\)"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (lambda: os._exit(0), "ended with exit code 0 before it had returned"),
+                (lambda: sys.exit(3), r"called sys.exit\(3\)"),
+            )
+        ),
     ],
 )
 def test_a_rank_that_dies_ends_the_others(end, said: str) -> None:

@@ -47,7 +47,7 @@ def program(
     return [*runner, program]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))])
 def test_random_calls_of_processes_are_right(program: list[str | Path], ranks: int) -> None:
     done = subprocess.run(
         [*program, str(ranks), "300"], capture_output=True, text=True, timeout=300

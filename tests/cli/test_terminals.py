@@ -15,7 +15,6 @@ from steptime.runs.record import run_record
 from steptime.runs.run_folder import read_record
 
 SAVED = Path(__file__).parent.parent / "topo" / "saved" / "pcie-2-sockets.txt"
-WIDTHS = (80, 160)
 SMALL = "gpt2-124M --ranks 4 --layers 2"
 ON_8 = "simulate gpt2-124M --cluster pcie-switch-8 --ranks 2"
 ON_DGX = "scale gpt2-124M --cluster dgx-h100 --ranks 2,8"
@@ -106,9 +105,14 @@ def check_object(ended: Ended, verb: str) -> None:
     [pytest.param(one, marks=[pytest.mark.slow] if one.startswith(SEARCH) else []) for one in HERE],
 )
 def test_what_starts_no_ranks(words: str, live: Live) -> None:
-    for columns in WIDTHS:
-        check_lines(here(*shlex.split(words), folder=live.folder, columns=columns), columns)
+    check_lines(here(*shlex.split(words), folder=live.folder, columns=80), 80)
     check_object(here(*shlex.split(words), "--json", folder=live.folder), words.split()[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", HERE)
+def test_a_wide_terminal_holds_what_starts_no_ranks(words: str, live: Live) -> None:
+    check_lines(here(*shlex.split(words), folder=live.folder, columns=160), 160)
 
 
 @pytest.mark.parametrize("words", ON_RANKS)

@@ -60,7 +60,7 @@ def test_train_under_a_launcher_prints_one_table_and_leaves_one_folder(
     assert (folder / checkpoints[1] / "state_00001.safetensors").exists()
 
 
-@pytest.mark.parametrize(("launched", "name"), LAUNCHERS)
+@pytest.mark.parametrize(("launched", "name"), [LAUNCHERS[0], LATER])
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

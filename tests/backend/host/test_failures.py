@@ -85,7 +85,7 @@ def _dying(group: HostGroup, elements: int) -> tuple[str, int, float]:
     return str(raised.value), os.getpid(), time.monotonic() - begun
 
 
-@pytest.mark.parametrize("elements", [1, 10**6])
+@pytest.mark.parametrize("elements", [1, pytest.param(10**6, marks=pytest.mark.slow)])
 def test_a_rank_that_is_killed_is_named_by_all_others(elements: int, tmp_path: Path) -> None:
     results = in_group(4, _dying, tmp_path, elements)
     assert results[2] == DIED
