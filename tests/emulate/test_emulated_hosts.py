@@ -97,6 +97,7 @@ def test_hosts_differ_in_all_that_tells_hosts_apart(cluster: str) -> None:
     assert not Path("/dev/shm/mine").exists()
 
 
+@pytest.mark.slow
 def test_hosts_have_the_congestion_control_that_is_asked_for(cluster: str) -> None:
     files = "/proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_limit_output_bytes"
     ran = emulate(cluster, "sh", "-c", f"cat {files}", options="--congestion-control reno")
@@ -262,7 +263,9 @@ def below(mark: str) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("after_s", [0.0, 0.3, 0.6, 1.2])
+@pytest.mark.parametrize(
+    "after_s", [0.0, 0.6, *(pytest.param(one, marks=pytest.mark.slow) for one in (0.3, 1.2))]
+)
 def test_nothing_remains_whenever_it_is_killed(
     cluster: str, number: signal.Signals, after_s: float
 ) -> None:
@@ -369,6 +372,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not which("nft", path="/usr/sbin:/sbin:/usr/bin"), reason="nft is missing")
 def test_packets_are_lost(cluster: str, tmp_path: Path) -> None:
     script = tmp_path / "count.py"

@@ -17,7 +17,9 @@ def planned() -> PlanResult:
     return st.plan("llama3-8B", "dgx-h100-pod", gpus=[32, 64], batch=128, tokens_per_row=8192)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)]
+)
 def test_the_page_draws_the_front_the_space_and_the_account(
     open_html: Callable[..., Any], tmp_path: Path, planned: PlanResult, width: int, scheme: str
 ) -> None:

@@ -1,7 +1,7 @@
 """Batches: ranks that are trained on the same ones, and passes that are all alike."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 from steptime.check.finding import CallSite, Finding, FindingKind
@@ -15,8 +15,13 @@ _BATCH, _PASS = "batch", "pass"
 _LEAST = 4
 """So many batches must be alike: a first one may be a trial."""
 
-_Hashes = Mapping[int, int]
-"""Of a rank's batches of a model, by their number."""
+
+@dataclass(frozen=True)
+class _Batches:
+    """What a rank's model was given: a hash of each batch by its number, and where the last was."""
+
+    hashes: Mapping[int, int]
+    places: Sequence[CallSite]
 
 
 def _alike(job: Job) -> Iterator[Finding]:
@@ -24,31 +29,36 @@ def _alike(job: Job) -> Iterator[Finding]:
 
     Where all batches are one, as in a benchmark, nothing is to be learned of it.
     """
-    models: dict[tuple[int, tuple[int, ...]], dict[int, _Hashes]] = {}
-    places: dict[int, list[CallSite]] = {}
-    for log in job.logs:
-        for facts in _noted(log, _BATCH):
-            of_model = models.setdefault((facts["model"], tuple(facts["ranks"])), {})
-            of_model[log.rank] = {**of_model.get(log.rank, {}), facts["batch"]: facts["hash"]}
-            places[log.rank] = places_of(log, facts["at"])
-    for by_rank in models.values():
-        seen = sorted(set.intersection(*(set(one) for one in by_rank.values())))
+    for by_rank in _by_model(job):
+        seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
         sets: dict[tuple[int, ...], list[int]] = {}
-        for rank, hashes in by_rank.items():
-            sets.setdefault(tuple(hashes[number] for number in seen), []).append(rank)
-        shared = [
-            ranks for hashes, ranks in sets.items() if len(ranks) > 1 and len(set(hashes)) > 1
-        ]
+        for rank, batches in by_rank.items():
+            sets.setdefault(tuple(batches.hashes[number] for number in seen), []).append(rank)
+        shared = [of for hashes, of in sets.items() if len(of) > 1 and len(set(hashes)) > 1]
         if shared and len(seen) >= _LEAST:
-            ranks = sorted(rank for of_set in shared for rank in of_set)
+            ranks = sorted(rank for of in shared for rank in of)
             yield Finding(
                 kind=FindingKind.DATA,
                 ranks=ranks,
-                places=[place for rank in ranks for place in places[rank]],
+                places=[place for rank in ranks for place in by_rank[rank].places],
                 what=f"{_same_batches(shared)}: a step learns from fewer samples than it takes",
                 mend="give each rank a part of its own: DataLoader(…, sampler=DistributedSampler("
                 "dataset)), or where batches are drawn at random a seed that differs by rank",
             )
+
+
+def _by_model(job: Job) -> Sequence[Mapping[int, _Batches]]:
+    """The batches of each model, by rank."""
+    models: dict[tuple[int, tuple[int, ...]], dict[int, _Batches]] = {}
+    for log in job.logs:
+        noted: dict[tuple[int, tuple[int, ...]], list[Mapping[str, Any]]] = {}
+        for facts in _noted(log, _BATCH):
+            noted.setdefault((facts["model"], tuple(facts["ranks"])), []).append(facts)
+        for model, batches in noted.items():
+            hashes = {facts["batch"]: facts["hash"] for facts in batches}
+            places = places_of(log, batches[-1]["at"])
+            models.setdefault(model, {})[log.rank] = _Batches(hashes, places)
+    return list(models.values())
 
 
 def _same_batches(sets: Sequence[Sequence[int]]) -> str:
@@ -63,10 +73,10 @@ def _passes(job: Job) -> Iterator[Finding]:
     by_place: dict[str, list[tuple[ProcessLog, Sequence[Mapping[str, Any]]]]] = {}
     for log in job.logs:
         for passes in _series(log).values():
-            if any(one["order"] == following["order"] for one, following in pairwise(passes)):
+            if len(passes) > 1 and len({one["order"] for one in passes}) == 1:
                 by_place.setdefault(_where(log, passes[0]), []).append((log, passes))
     for where, repeated in by_place.items():
-        log, passes = repeated[0]
+        passes = repeated[0][1]
         yield Finding(
             kind=FindingKind.DATA,
             ranks=[one.rank for one, _ in repeated],
@@ -87,9 +97,10 @@ def _orders(job: Job) -> Iterator[Finding]:
                 key = (_where(log, one), one["size"], one["replicas"], number)
                 passes.setdefault(key, {})[log.rank] = log, one
     told = set()
-    for (where, *_), by_rank in passes.items():
+    for (where, _, replicas, _), by_rank in passes.items():
         orders = {rank: one["order"] for rank, (_, one) in by_rank.items()}
-        if len(set(orders.values())) > 1 and where not in told:
+        shared = len(orders) == replicas  # else there are several parts of the job, of its own each
+        if shared and len(set(orders.values())) > 1 and where not in told:
             told.add(where)
             seeds = listed([f"{order} on rank {rank}" for rank, order in sorted(orders.items())])
             yield Finding(
