@@ -83,9 +83,17 @@ def _training(how: str, seed: str, rows: str = "torch.randn(4, 8)", before: str 
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("how", ["ddp", pytest.param("fsdp", marks=SLOW)])
-def test_ranks_that_are_given_the_same_batches_are_told(how: str, tmp_path: Path) -> None:
-    (found,) = _data(tmp_path, _training(how, "7"))
+@pytest.mark.parametrize(
+    ("how", "before"),
+    [
+        ("ddp", "model.training = False"),  # the model within trains, as under Lightning
+        pytest.param("fsdp", "pass", marks=SLOW),
+    ],
+)
+def test_ranks_that_are_given_the_same_batches_are_told(
+    how: str, before: str, tmp_path: Path
+) -> None:
+    (found,) = _data(tmp_path, _training(how, "7", before=before))
     assert (list(found.ranks), marked(found)) == ([0, 1], {"given"})
 
 

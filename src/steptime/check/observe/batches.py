@@ -64,7 +64,9 @@ class Batches:
         options: Mapping[str, Any],
     ) -> None:
         """A model that ``ranks`` have replicas or shards of runs forward on these arguments."""
-        if len(ranks) < 2 or not (module.training and torch.is_grad_enabled()):
+        # Lightning puts DDP itself into evaluation while its model trains.
+        trains = torch.is_grad_enabled() and any(one.training for one in module.modules())
+        if len(ranks) < 2 or not trains:
             return
         number = self._numbers.setdefault(module, len(self._numbers))
         batch = self._seen[number] = self._seen.get(number, 0) + 1
