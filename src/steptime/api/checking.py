@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from steptime.check.supervise import Outcome
     from steptime.world import World
 
-REMARKS = (FindingKind.DATA,)
-"""The kinds that are remarks where nothing else is said: they may be meant."""
 COUNTS = tuple(
-    kind for kind in FindingKind if kind not in (FindingKind.SLOW, FindingKind.STRAGGLER, *REMARKS)
+    kind
+    for kind in FindingKind
+    if kind not in (FindingKind.SLOW, FindingKind.STRAGGLER, FindingKind.DATA)
 )
 """The kinds of findings that make a check fail where nothing else is said."""
 _SILENT = (FindingKind.RACE, FindingKind.DRIFT, FindingKind.DATA)
@@ -254,14 +254,13 @@ def _checked(
     outcome: "Outcome | None" = None,
 ) -> Checked:
     """What was found, and apart from it what is but a remark."""
-    beside = [kind for kind in REMARKS if kind not in counts]
-    found = [one for one in findings if one.kind not in beside]
-    remarks = [one for one in findings if one.kind in beside]
+    remarks = [one for one in findings if one.remark and one.kind not in counts]
+    found = [one for one in findings if one not in remarks]
     record = CheckRecord(
         run=str(run),
         ok=not any(one.kind in counts for one in found),
-        findings=[decoded(asdict(one), FoundFault) for one in found],
-        remarks=[decoded(asdict(one), FoundFault) for one in remarks],
+        findings=[_fault(one) for one in found],
+        remarks=[_fault(one) for one in remarks],
         fail_on=[kind.value for kind in counts],
         command=list(command),
         ranks=ranks,
@@ -270,3 +269,9 @@ def _checked(
         environment=here(),
     )
     return Checked(found, record, remarks=remarks)
+
+
+def _fault(finding: Finding) -> FoundFault:
+    facts = asdict(finding)
+    del facts["remark"]  # where it stands says so
+    return decoded(facts, FoundFault)

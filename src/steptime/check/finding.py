@@ -66,7 +66,7 @@ class Finding:
 
     ``what`` and ``mend`` are sentences. ``since_s``: for how many seconds it had stood when it was
     judged, None where it is no state. ``gain``: the part of the step that the mend is estimated to
-    save, None where it is not estimated.
+    save, None where it is not estimated. ``remark``: it may be meant, and is told besides.
     """
 
     kind: FindingKind
@@ -76,3 +76,4 @@ class Finding:
     mend: str
     since_s: float | None = None
     gain: float | None = None
+    remark: bool = False

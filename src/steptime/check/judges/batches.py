@@ -39,6 +39,7 @@ def _alike(job: Job) -> Iterator[Finding]:
             ranks = sorted(rank for of in shared for rank in of)
             yield Finding(
                 kind=FindingKind.DATA,
+                remark=True,
                 ranks=ranks,
                 places=[place for rank in ranks for place in by_rank[rank].places],
                 what=f"{_same_batches(shared)}: a step learns from fewer samples than it takes",
@@ -79,6 +80,7 @@ def _passes(job: Job) -> Iterator[Finding]:
         passes = repeated[0][1]
         yield Finding(
             kind=FindingKind.DATA,
+            remark=True,
             ranks=[one.rank for one, _ in repeated],
             places=[at for one, of_it in repeated for at in places_of(one, of_it[0]["at"])],
             what=f"the DistributedSampler of the loop at {where} shuffles each of {len(passes)} "
@@ -105,6 +107,7 @@ def _orders(job: Job) -> Iterator[Finding]:
             seeds = listed([f"{order} on rank {rank}" for rank, order in sorted(orders.items())])
             yield Finding(
                 kind=FindingKind.DATA,
+                remark=True,
                 ranks=sorted(orders),
                 places=[at for log, one in by_rank.values() for at in places_of(log, one["at"])],
                 what=f"each rank takes its part of the data of the loop at {where} out of another "

@@ -1,0 +1,50 @@
+"""Threads: ranks of a host that compute with more of them than it has cores."""
+
+from collections.abc import Iterator
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.observed import places_of
+from steptime.check.steps import step_length, steps_of
+from steptime.words import listed
+
+_LEAST = 1.5
+"""So many threads a core: with fewer, some ranks may be done while others compute."""
+_LEAST_NS = 5e6
+"""A step of a toy takes less, and computes little in threads."""
+
+
+def _threads(job: Job) -> Iterator[Finding]:
+    """Ranks that take each other's cores: a thread that waits for its part keeps one busy."""
+    ranks = steps_of(job)
+    if not ranks or step_length(ranks) < _LEAST_NS:
+        return
+    for host in dict.fromkeys(log.host for log in job.logs):
+        noted = [
+            (log, one.facts)
+            for log in job.logs
+            for one in log.observed
+            if log.host == host and one.what == "threads"
+        ]
+        cores = {core for _, facts in noted for core in facts["cores"]}
+        threads = [facts["threads"] for _, facts in noted]
+        if len(noted) > 1 and max(threads) > 1 and sum(threads) >= _LEAST * len(cores):
+            share = max(1, len(cores) // len(noted))
+            numbers = [str(log.rank) for log, _ in noted]
+            each = listed([str(one) for one in dict.fromkeys(threads)])
+            yield Finding(
+                kind=FindingKind.SLOW,
+                remark=True,
+                ranks=[log.rank for log, _ in noted],
+                places=[place for log, facts in noted for place in places_of(log, facts["at"])],
+                what=f"ranks {listed(numbers)} compute with {each} threads each on {len(cores)} "
+                f"core{'s' * (len(cores) != 1)} of one host: they take each other's, and a thread "
+                "that waits for its part of a product keeps its core busy",
+                mend=f"give each rank its share: OMP_NUM_THREADS={share} in the environment, or "
+                f"torch.set_num_threads({share}) in the script, as torchrun does where nothing is "
+                "set",
+            )
+
+
+JUDGE = Judge(_threads)
