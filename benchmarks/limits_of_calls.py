@@ -47,7 +47,7 @@ def rank(library: str, names: list[str], sizes: list[int], pairs: int) -> None:
 
     def work() -> None:
         ours = dist.new_group(backend=steptime.backend.NAME)
-        bare = Bare(library, max(sizes))
+        bare = Bare(library, max(4 * dist.get_world_size(), *sizes))
         inside = in_torch(bare)
         if dist.get_rank() == 0:
             print(machine())
