@@ -1,5 +1,6 @@
 """What a step uses of its devices: MFU by its formula, HFU, rates, and what is not known."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,9 @@ from steptime.cluster.known_gpus import gpu_named
 from steptime.report.utilisation import UNKNOWN, expected_sentence, used_lines
 from steptime.runs.expected import expected_of
 from steptime.runs.figures import promised
-from steptime.runs.utilisation import StepWork, Utilisation, step_work, utilisation
-from steptime.workloads.models import model_by_dimensions
+from steptime.runs.utilisation import StepWork, Utilisation, formula_of, step_work, utilisation
+from steptime.workloads.models import Transformer, model_by_dimensions
+from steptime.workloads.models.named import model_named, model_names
 from steptime.workloads.resolve import model_of, resolved
 from steptime.workloads.spec import StepSpec
 
@@ -26,6 +28,8 @@ GPT = StepSpec(
     batch=512,
 )
 A100 = cluster_named("dgx-a100-pod")
+MODELS = [model_named(name) for name in model_names()]
+TRANSFORMERS = [model for model in MODELS if isinstance(model, Transformer)]
 
 
 def work(spec: StepSpec) -> StepWork:
@@ -164,3 +168,17 @@ def test_a_gpu_that_nobody_knows_has_no_peak() -> None:
 def test_a_model_of_a_family_counts_its_own_vocabulary() -> None:
     large = model_by_dimensions("gpt", {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 10**6})
     assert large.flops_per_token(64) > 6 * 64 * 10**6
+
+
+@pytest.mark.parametrize("model", TRANSFORMERS, ids=lambda model: model.name)
+def test_the_words_of_the_formula_say_what_attention_costs(model: Transformer) -> None:
+    row = 4096
+    words = formula_of(model)
+    assert words.startswith("6 a parameter that multiplies + 12 · layers · ")
+    columns = re.search(r"· ([\d,]+) columns", words)
+    wide = int(columns[1].replace(",", "")) if columns else model.hidden
+    short = re.search(r"in (?:(\d+) of \d+ layers|each layer) the last ([\d,]+)", words)
+    seen = min(row, int(short[2].replace(",", ""))) if short else row
+    some = int(short[1] or model.layers) if short else 0
+    attended = 3 * sum(part.score_flops(row) for unit in model.units for part in unit.parts)
+    assert attended == 12 * wide * ((model.layers - some) * row + some * seen)

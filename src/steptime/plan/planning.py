@@ -15,6 +15,7 @@ from steptime.plan.why import why_second
 from steptime.points.options import SweepOptions
 from steptime.runs.environment import here
 from steptime.runs.plan import LayoutFigures, PlanCell, PlanRecord, Training
+from steptime.runs.utilisation import formula_of
 
 TOLD = 10
 """Layouts that a plan tells of as the best."""
@@ -63,6 +64,7 @@ def planned(asked: Asked, extras: Extras) -> PlanRecord:
         batch=asked.batch,
         tokens_per_row=asked.tokens,
         flops_per_token=asked.model.flops_per_token(asked.tokens),
+        formula=formula_of(asked.model),
         fits=found.fits,
         remedy="" if found.fits else remedy(asked, most),
         best=best,

@@ -216,10 +216,7 @@ def notes(run: PlanRecord) -> Iterator[str]:
     best = run.best[0]
     if run.why:
         yield run.why
-    yield (
-        f"MFU is of {run.flops_per_token:.4g} FLOP a token: 6 for each parameter that multiplies, "
-        "and 12 × layers × hidden × tokens a row for attention."
-    )
+    yield f"MFU is of {run.flops_per_token:.4g} FLOP a token: {run.formula}."
     if best.expected_error and run.fits:
         bar = best.step_time_s * (1 + best.expected_error)
         near = sum(one.step_time_s <= bar for one in run.best[1:])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from steptime.runs.expected import Expected
-from steptime.runs.utilisation import FORMULA, Utilisation
+from steptime.runs.utilisation import Utilisation
 from steptime.timeline import Source
 from steptime.units import format_flops, format_seconds
 
@@ -36,7 +36,7 @@ def formula_sentence(used: Utilisation) -> str:
     """How MFU is computed, with its numbers; of a step that has one."""
     work = used.work
     per_token = format_flops(work.flops_per_token).removesuffix("/s")
-    told = f"FLOP a token: {FORMULA}, here {per_token}"
+    told = f"FLOP a token: {work.formula}, here {per_token}"
     peak = format_flops(work.peak_flops or 0.0)
     return (
         f"MFU = tokens × FLOP a token / (step × {work.devices:,} × {peak}), the {work.precision} "

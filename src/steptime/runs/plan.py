@@ -6,6 +6,7 @@ from typing import Any
 
 from steptime.runs.codec import plain
 from steptime.runs.environment import ALWAYS, Environment
+from steptime.runs.utilisation import FORMULA
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +97,7 @@ class PlanRecord:
     ``batch`` in rows of ``tokens_per_row``. ``fits``: whether any layout does; if not, ``best`` are
     the leanest and ``remedy`` says what would fit. ``why``: why the runner-up loses. ``front``:
     time against memory; ``front_gpus``: the best of each number of GPUs. ``price``: of a device for
-    an hour.
+    an hour. ``formula``: the FLOP of a token, in words.
     """
 
     verb: str = "plan"
@@ -116,6 +117,7 @@ class PlanRecord:
     batch: int
     tokens_per_row: int
     flops_per_token: float
+    formula: str = FORMULA
     fits: bool
     remedy: str = ""
     best: Sequence[LayoutFigures]

@@ -13,7 +13,20 @@ from steptime.workloads.models import Model, Transformer
 from steptime.workloads.spec import StepSpec
 
 FORMULA = "6 a parameter that multiplies + 12 · layers · hidden · row"
-"""The FLOP of a token in MFU, in words."""
+"""The FLOP of a token in MFU, in words, of models whose heads are as wide as they are."""
+
+
+def formula_of(model: Transformer) -> str:
+    """The FLOP of a token in MFU, in words: attention is over its heads, and within its window."""
+    attention = model.units[1].parts[0]
+    columns = attention.attending // 4  # two FLOP a column of the queries, and two of the values
+    wide = "hidden" if columns == model.hidden else f"{columns:,} columns of heads"
+    told = FORMULA.replace("hidden", wide)
+    if not model.window:
+        return told
+    some = model.layers - len(model.whole_layers)
+    where = "each layer" if some == model.layers else f"{some} of {model.layers} layers"
+    return f"{told}, in {where} the last {model.window:,} of it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +35,7 @@ class StepWork:
 
     ``model_flops`` of forward and backward, ``hardware_flops`` with what is computed again.
     ``peak_flops``: FLOP/s of one of ``devices`` in ``precision``, None where nobody knows it.
+    ``formula``: the FLOP of a token, in words.
     """
 
     tokens: int
@@ -31,6 +45,7 @@ class StepWork:
     precision: str
     device: str | None = None
     peak_flops: float | None = None
+    formula: str = FORMULA
 
     @property
     def flops_per_token(self) -> float:
@@ -70,6 +85,7 @@ def step_work(model: Model, spec: StepSpec, device: Device | None) -> StepWork |
         precision=precision,
         device=device.name if device else None,
         peak_flops=device.flops.get(precision) if device else None,
+        formula=formula_of(model),
     )
 
 
