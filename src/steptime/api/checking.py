@@ -100,9 +100,8 @@ def check(
     programs or Chakra traces, which are judged without running.
     ``out``: the folder of the run; default: runs/check-TIME. ``fail_on``: the kinds of findings
     that count; default: all but slow and straggler, and data, which is a remark unless it is named.
-    ``tell`` is given each rank that others wait
-    for, when it becomes late, and each host that answers no more. A job that stands still for
-    certain is ended.
+    ``tell`` is given each rank that others wait for, when it becomes late, and each host that
+    answers no more. A job that stands still for certain is ended.
 
     Raises UsageError where there is no such script or run.
 

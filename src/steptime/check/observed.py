@@ -33,6 +33,11 @@ def places_of(log: ProcessLog, number: int) -> list[CallSite]:
     return [on_rank(log.rank, site)] if site else []
 
 
+def facts_of(log: ProcessLog, what: str) -> list[Mapping[str, Any]]:
+    """What was observed in a rank under the name ``what``, in order."""
+    return [one.facts for one in log.observed if one.what == what]
+
+
 def seen(job: Job, what: str, names: Sequence[str]) -> Iterator[Seen]:
     """What was observed under the name ``what``, once for all ranks on which ``names`` agree."""
     ranks: dict[tuple[Any, ...], list[int]] = {}

@@ -1,6 +1,6 @@
 """The steps of a job as its slow judges see them: what each call of a step costs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -10,6 +10,7 @@ import numpy as np
 from steptime.arrays import Ints
 from steptime.check.finding import CallSite, on_rank
 from steptime.check.job import Job
+from steptime.check.observed import facts_of
 from steptime.record.bounds import step_bounds
 from steptime.record.events import Kind
 from steptime.record.operations import OPERATIONS
@@ -183,7 +184,4 @@ def _left(
 
 def _direct(log: ProcessLog) -> set[tuple[str, int]]:
     """The kinds and places of calls that the script makes itself; none where nobody observed."""
-    facts: list[Mapping[str, int | str]] = [
-        one.facts for one in log.observed if one.what == _CALLED
-    ]
-    return {(str(one["call"]), int(one["at"])) for one in facts}
+    return {(str(facts["call"]), int(facts["at"])) for facts in facts_of(log, _CALLED)}

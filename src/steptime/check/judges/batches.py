@@ -7,7 +7,8 @@ from typing import Any
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import places_of
+from steptime.check.observed import facts_of, places_of
+from steptime.check.words import ranks_named
 from steptime.record.read import ProcessLog
 from steptime.words import listed
 
@@ -53,7 +54,7 @@ def _by_model(job: Job) -> Sequence[Mapping[int, _Batches]]:
     models: dict[tuple[int, tuple[int, ...]], dict[int, _Batches]] = {}
     for log in job.logs:
         noted: dict[tuple[int, tuple[int, ...]], list[Mapping[str, Any]]] = {}
-        for facts in _noted(log, _BATCH):
+        for facts in facts_of(log, _BATCH):
             noted.setdefault((facts["model"], tuple(facts["ranks"])), []).append(facts)
         for model, batches in noted.items():
             hashes = {facts["batch"]: facts["hash"] for facts in batches}
@@ -64,7 +65,7 @@ def _by_model(job: Job) -> Sequence[Mapping[int, _Batches]]:
 
 def _same_batches(sets: Sequence[Sequence[int]]) -> str:
     """Which ranks are given the same batches."""
-    first, *others = [f"ranks {listed([str(rank) for rank in one])}" for one in sets]
+    first, *others = map(ranks_named, sets)
     also = f", and so are {listed(others)}" if others else ""
     return f"{first} are given the same batches{also}"
 
@@ -121,7 +122,7 @@ def _orders(job: Job) -> Iterator[Finding]:
 def _series(log: ProcessLog) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
     """The shuffled passes of a rank that were trained on, by line and data."""
     series: dict[Any, list[Mapping[str, Any]]] = {}
-    for facts in _noted(log, _PASS):
+    for facts in facts_of(log, _PASS):
         if facts["shuffled"] and facts["replicas"] > 1:
             series.setdefault((facts["at"], facts["dataset"], facts["size"]), []).append(facts)
     return series
@@ -129,10 +130,6 @@ def _series(log: ProcessLog) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
 
 def _where(log: ProcessLog, facts: Mapping[str, Any]) -> str:
     return str(log.sites.get(facts["at"], "a DataLoader"))
-
-
-def _noted(log: ProcessLog, what: str) -> Iterator[Mapping[str, Any]]:
-    yield from (one.facts for one in log.observed if one.what == what)
 
 
 def _batches(job: Job) -> Iterator[Finding]:

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Seen, places_of, seen
+from steptime.check.observed import Seen, facts_of, places_of, seen
 from steptime.check.words import ranks_named
-from steptime.record.read import Observation, ProcessLog
+from steptime.record.read import ProcessLog
 
 _UNREDUCED, _HASHES, _STEPS, _AVERAGED = "unreduced", "hashes", "steps", "averaged"
 
@@ -62,8 +62,7 @@ def _replicas(job: Job) -> dict[_Replicas, dict[int, list[_Hashed]]]:
     """The hashes of each set of replicas, by step."""
     found: dict[_Replicas, dict[int, list[_Hashed]]] = {}
     for log in job.logs:
-        for one in _of(log, _HASHES):
-            facts = one.facts
+        for facts in facts_of(log, _HASHES):
             of = facts["optimizer"], facts["model"], tuple(facts["ranks"]), tuple(facts["names"])
             found.setdefault(of, {}).setdefault(facts["step"], []).append(_Hashed(log, facts))
     return found
@@ -134,10 +133,10 @@ def _uneven(job: Job) -> Iterator[Finding]:
     """
     ends: dict[tuple[int, int], dict[int, list[ProcessLog]]] = {}
     for log in job.logs:
-        for one in _of(log, _STEPS):
-            if one.facts.get("before", one.facts["reductions"]) >= one.facts["steps"]:
-                of = one.facts["optimizer"], one.facts["reductions"]
-                ends.setdefault(of, {}).setdefault(one.facts["steps"], []).append(log)
+        for facts in facts_of(log, _STEPS):
+            if facts.get("before", facts["reductions"]) >= facts["steps"]:
+                of = facts["optimizer"], facts["reductions"]
+                ends.setdefault(of, {}).setdefault(facts["steps"], []).append(log)
     drifted = {log.rank for steps in _replicas(job).values() for log in _apart(steps)}
     for (number, _), by_steps in ends.items():
         fewest, most = min(by_steps), max(by_steps)
@@ -166,12 +165,8 @@ def _apart(steps: Mapping[int, Sequence[_Hashed]]) -> list[ProcessLog]:
 
 
 def _last_step(log: ProcessLog, number: int) -> list[CallSite]:
-    of_optimizer = [one for one in _of(log, _HASHES) if one.facts["optimizer"] == number]
-    return places_of(log, of_optimizer[-1].facts["at"]) if of_optimizer else []
-
-
-def _of(log: ProcessLog, what: str) -> list[Observation]:
-    return [one for one in log.observed if one.what == what]
+    of_optimizer = [facts for facts in facts_of(log, _HASHES) if facts["optimizer"] == number]
+    return places_of(log, of_optimizer[-1]["at"]) if of_optimizer else []
 
 
 def _bypassed(one: Seen) -> tuple[str, str]:

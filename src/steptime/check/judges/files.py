@@ -7,8 +7,8 @@ from pathlib import Path
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import places_of
-from steptime.words import listed
+from steptime.check.observed import facts_of, places_of
+from steptime.check.words import do, ranks_named
 
 _FILE = "file"
 _SOON_NS = int(1e9)
@@ -52,7 +52,7 @@ def _by_file(job: Job) -> Mapping[str, Sequence[_Use]]:
     uses: dict[tuple[str, str], list[_Use]] = {}
     for log in job.logs:
         offset = log.wall_ns - log.clock_ns
-        for facts in (one.facts for one in log.observed if one.what == _FILE):
+        for facts in facts_of(log, _FILE):
             of_file = uses.setdefault((log.host, facts["path"]), [])
             begin, end = facts["begin_ns"] + offset, facts["end_ns"] + offset
             places = places_of(log, facts["at"])
@@ -66,7 +66,7 @@ def _written_by(uses: Sequence[_Use], path: str) -> Finding:
         kind=FindingKind.RACE,
         ranks=ranks,
         places=_places(uses),
-        what=f"ranks {listed([str(rank) for rank in ranks])} write the same file {_name(path)}, "
+        what=f"{ranks_named(ranks)} write the same file {_name(path)}, "
         "at once or right after one another: what is in it may be parts of each, which cannot be "
         "loaded",
         mend="save it on one rank alone, if dist.get_rank() == 0, with a barrier before the others "
@@ -76,13 +76,11 @@ def _written_by(uses: Sequence[_Use], path: str) -> Finding:
 
 def _read_by(readers: Sequence[_Use], writer: _Use, path: str) -> Finding:
     ranks = sorted({one.rank for one in readers})
-    plural = "" if len(ranks) > 1 else "s"
     return Finding(
         kind=FindingKind.RACE,
         ranks=ranks,
         places=_places([*readers, writer]),
-        what=f"rank{'s' * (not plural)} {listed([str(rank) for rank in ranks])} read{plural} "
-        f"{_name(path)} while rank {writer.rank} writes it",
+        what=f"{do(ranks, 'reads')} {_name(path)} while rank {writer.rank} writes it",
         mend="put a barrier between the saving and the loading",
     )
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import places_of
+from steptime.check.observed import facts_of, places_of
 from steptime.check.steps import step_length, steps_of
+from steptime.check.words import ranks_named
 from steptime.words import listed
 
+_THREADS = "threads"
 _LEAST = 1.5
 """So many threads a core: with fewer, some ranks may be done while others compute."""
 _LEAST_NS = 5e6
@@ -21,24 +23,20 @@ def _threads(job: Job) -> Iterator[Finding]:
     if not ranks or step_length(ranks) < _LEAST_NS:
         return
     for host in dict.fromkeys(log.host for log in job.logs):
-        noted = [
-            (log, one.facts)
-            for log in job.logs
-            for one in log.observed
-            if log.host == host and one.what == "threads"
-        ]
+        here = [log for log in job.logs if log.host == host]
+        noted = [(log, facts) for log in here for facts in facts_of(log, _THREADS)]
         cores = {core for _, facts in noted for core in facts["cores"]}
         threads = [facts["threads"] for _, facts in noted]
         if len(noted) > 1 and max(threads) > 1 and sum(threads) >= _LEAST * len(cores):
             share = max(1, len(cores) // len(noted))
-            numbers = [str(log.rank) for log, _ in noted]
             each = listed([str(one) for one in dict.fromkeys(threads)])
+            crowded = [log.rank for log, _ in noted]
             yield Finding(
                 kind=FindingKind.SLOW,
                 remark=True,
-                ranks=[log.rank for log, _ in noted],
+                ranks=crowded,
                 places=[place for log, facts in noted for place in places_of(log, facts["at"])],
-                what=f"ranks {listed(numbers)} compute with {each} threads each on {len(cores)} "
+                what=f"{ranks_named(crowded)} compute with {each} threads each on {len(cores)} "
                 f"core{'s' * (len(cores) != 1)} of one host: they take each other's, and a thread "
                 "that waits for its part of a product keeps its core busy",
                 mend=f"give each rank its share: OMP_NUM_THREADS={share} in the environment, or "

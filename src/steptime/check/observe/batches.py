@@ -11,8 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DistributedSampler
 
-from steptime.check.observe.buffers import hash_of, readable
+from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
+from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -72,7 +73,7 @@ class Batches:
         batch = self._seen[number] = self._seen.get(number, 0) + 1
         if batch > _FIRST:
             return
-        tensors = list(_tensors([*arguments, *options.values()]))
+        tensors = [one for one in tensors_in([*arguments, *options.values()]) if _whole(one)]
         if tensors and all(map(readable, tensors)):
             self._log.note(
                 observed=BATCH,
@@ -109,23 +110,18 @@ class Batches:
             self._log.note(observed=PASS, **asdict(one))
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a batch, also in lists and mappings; what is spread over ranks is left out."""
-    if isinstance(value, torch.Tensor):
-        if value.layout == torch.strided and not hasattr(value, "placements"):
-            yield value
-    elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _tensors(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors(one)
+def _whole(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has its bits here, in rows: what is spread over ranks has not."""
+    return tensor.layout == torch.strided and not hasattr(tensor, "placements")
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     batches = Batches(log)
     contained = Contained("batches")
-    given, began = contained.of(batches.given), contained.of(batches.began)
+    began = contained.of(batches.began)
+    of_replicas = contained.of(
+        lambda module, *rest: batches.given(module, compat.ranks_of(module.process_group), *rest)
+    )
     of_shards = contained.of(
         lambda module, state, *rest: batches.given(module, compat.ranks_of_shards(state), *rest)
     )
@@ -136,7 +132,7 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     @wraps(forward)
     def run(wrapped: Any, *arguments: Any, **options: Any) -> Any:
         if not torch.compiler.is_compiling():
-            given(wrapped, compat.ranks_of(wrapped.process_group), arguments, options)
+            of_replicas(wrapped, arguments, options)
         return forward(wrapped, *arguments, **options)
 
     @wraps(follow)

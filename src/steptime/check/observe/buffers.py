@@ -1,8 +1,6 @@
 """Which memory a call of c10d reads and writes."""
 
-import sys
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -90,24 +88,12 @@ def read_and_written(
     return first, first
 
 
-def readable(tensor: torch.Tensor) -> bool:
-    """Whether the bits of a tensor can be read now: not while a CUDA graph is captured."""
-    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
-def hash_of(tensors: Iterable[torch.Tensor], most_bytes: int = sys.maxsize) -> int:
-    """A number that is the same where all bits are; of each tensor no more than ``most_bytes``."""
-    result = 0
-    for tensor in tensors:
-        some = tensor.detach().flatten()[: most_bytes // max(1, tensor.element_size())]
-        result = zlib.crc32(some.contiguous().view(torch.uint8).cpu().numpy().data, result)
-    return result
-
-
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in an argument: itself, or those in its lists."""
+    """The tensors in an argument: itself, or those in its lists and mappings."""
     if isinstance(value, torch.Tensor):
         yield value
+    elif isinstance(value, Mapping):
+        yield from tensors_in([*value.values()])
     elif isinstance(value, list | tuple):
         for one in value:
             yield from tensors_in(one)

@@ -35,9 +35,9 @@ class Files:
     def note(self, file: Any, begin_ns: int, *, writes: bool) -> None:
         """A file, or what is open as one, was saved or loaded from ``begin_ns`` until now."""
         path = file if isinstance(file, str | os.PathLike) else getattr(file, "name", None)
-        if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
+        if self._noted >= _MOST or not isinstance(path, str | os.PathLike):
             return
-        if self._noted >= _MOST:
+        if not Path(path).is_file():
             return
         self._noted += 1
         self._log.note(

@@ -12,8 +12,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from steptime.check.observe.buffers import hash_of, readable, tensors_in
+from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Model, Models
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
