@@ -23,9 +23,10 @@ class Made:
     groups: Sequence[Group] = ()
     events: list[Any] = field(default_factory=list)
 
-    def part(self, kind: Kind, begin: float, end: float) -> None:
-        """A backward, an optimizer's step, or data loading."""
-        self._write(kind=kind, issued=begin, ended=end, peer=0 if kind is Kind.OPTIMIZER else -1)
+    def part(self, kind: Kind, begin: float, end: float, ran: float = 0) -> None:
+        """A backward, an optimizer's step, or data loading, of which its thread ran so long."""
+        peer = 0 if kind is Kind.OPTIMIZER else -1
+        self._write(kind=kind, issued=begin, ended=end, peer=peer, bytes=ran * US)
 
     def call(self, name: str, nbytes: int, issued: float, ended: float, **others: float) -> None:
         """A call that returns at once and is done at ``ended``; by default nobody waits for it."""

@@ -31,6 +31,7 @@ _CALLED = "called"
 class StepCall:
     """A call in a step: ``waited`` nanoseconds were spent waiting for it, ``size`` bytes it has.
 
+    ``begin`` and ``end``: when it was issued and done, by the rank's clock.
     ``direct``: the script makes it itself, not DDP or FSDP for it. ``backwards_left``: how many
     backwards of the step follow the one that it is in before an optimizer steps, None outside of
     any. ``before_update``: after the last backward of the step and before the optimizer steps;
@@ -38,6 +39,8 @@ class StepCall:
     """
 
     step: int
+    begin: int
+    end: int
     kind: str
     site: Site
     peer: int
@@ -115,21 +118,40 @@ def step_length(ranks: Sequence[RankSteps]) -> float:
 def cost(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> float:
     """What the chosen calls of a step take, in nanoseconds: the median of the steps.
 
-    A call counts as long as the rank waited that waited the least for it: the others waited for
-    that rank, too, which they would have done at the next call.
+    They count as long as the rank waited for them that waited the least in this step: the others
+    waited for that rank, too, which they would have done at the next call.
     """
-    least: dict[tuple[int, str, Site, int], int] = {}
-    for one in ranks:
-        seen: dict[tuple[int, str, Site], int] = {}
+    waited = np.zeros((len(ranks), ranks[0].number))
+    for row, one in enumerate(ranks):
         for call in filter(chosen, one.calls):
-            key = call.step, call.kind, call.site
-            seen[key] = seen.get(key, 0) + 1
-            at = (*key, seen[key])
-            least[at] = min(call.waited, least.get(at, call.waited))
-    by_step = [0.0] * ranks[0].number
-    for (step, *_), waited in least.items():
-        by_step[step] += waited
-    return median_of_steps(by_step)
+            waited[row, call.step] += call.waited
+    return float(np.median(waited.min(axis=0)))
+
+
+def lost_beside(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> float:
+    """What the backwards of a step lose to the chosen calls beside them, in nanoseconds.
+
+    Of the time from the first of these calls to the end of the last, that in which the thread of
+    the backward did not run: it waited for them, or what carries them had its core. Of a GPU's
+    nothing is known. The rank counts that loses the least in a step; the median of the steps.
+    """
+    lost = np.zeros((len(ranks), ranks[0].number))
+    for row, one in enumerate(ranks):
+        calls = [call for call in one.calls if chosen(call)]
+        for begin, end, ran in _backwards(one):
+            beside = [call for call in calls if begin <= call.begin < end]
+            if beside and ran:
+                there = min(end, max(call.end for call in beside)) - beside[0].begin
+                lost[row, beside[0].step] += min(there, end - begin - ran)
+    return float(np.median(lost.min(axis=0)))
+
+
+def _backwards(steps: RankSteps) -> Iterator[tuple[int, int, int]]:
+    """From when to when each lasted, and how long its thread ran: 0 where that is not known."""
+    events = steps.log.events
+    for event in events[events["kind"] == Kind.BACKWARD]:
+        ran = 0 if len(steps.log.marks) else int(event["bytes"])
+        yield int(event["issued"]), int(event["ended"]), ran
 
 
 def median_of_steps(values: Sequence[float]) -> float:
@@ -155,6 +177,8 @@ def _calls(steps: RankSteps) -> Iterator[StepCall]:
         begun = max((begin for begin, _, _ in optimizers[step]), default=issued)
         yield StepCall(
             step=step,
+            begin=issued,
+            end=int(call["ended"]),
             kind=kind,
             site=steps.site(number),
             peer=int(call["peer"]),

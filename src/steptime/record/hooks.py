@@ -21,7 +21,7 @@ from steptime.record.device import DeviceMarks
 from steptime.record.events import WITHIN_STEP, Kind, Log, Time
 from steptime.record.places import site
 
-_clock = time.perf_counter_ns
+_clock, _ran = time.perf_counter_ns, time.thread_time_ns
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,23 @@ class Parts:
     def begin(self) -> "Begun":
         """A part begins now."""
         mark = self.marks.take()
-        return Begun(_clock(), mark)
+        return Begun(_clock(), _ran(), mark)
 
     def end(self, begun: "Begun", kind: Kind, *, peer: int = -1, site: int = 0) -> None:
         """And ends now."""
-        number = self.log.rows.write(kind, begun.when, 0, _clock(), peer=peer, site=site)
+        ran = max(0, _ran() - begun.ran)
+        number = self.log.rows.write(
+            kind, begun.when, 0, _clock(), peer=peer, site=site, nbytes=ran
+        )
         self.marks.keep(number, Time.ISSUED, begun.mark)
         self.marks.keep(number, Time.ENDED, self.marks.take())
 
 
 class Begun(NamedTuple):
-    """When a part of the step began, by the script and by the GPU."""
+    """When a part of the step began, by the script, by its thread's running, and by the GPU."""
 
     when: int
+    ran: int
     mark: Any
 
 

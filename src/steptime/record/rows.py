@@ -33,7 +33,7 @@ EVENT = np.dtype(
         ("site", np.uint32),  # number of the place in the code; 0: unknown
         ("signature", np.uint32),  # of a call: number of what it is called with; 0: no tensors
         ("number", np.uint32),  # which of the file's events, from 0: told by who reads it
-        ("bytes", np.int64),
+        ("bytes", np.int64),  # of a part of the step: nanoseconds that its thread ran, 0: not known
         ("address", np.int64),  # of a call or wait: where its first tensor begins; 0: nowhere
         ("issued", np.int64),  # the fields below are nanoseconds of perf_counter, 0: never
         ("returned", np.int64),

@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.steps import LEAST_GAIN, StepCall, cost, places, step_length, steps_of
+from steptime.check.steps import (
+    LEAST_GAIN,
+    StepCall,
+    cost,
+    lost_beside,
+    places,
+    step_length,
+    steps_of,
+)
 
 
 def _accumulation(job: Job) -> Iterator[Finding]:
@@ -14,7 +22,7 @@ def _accumulation(job: Job) -> Iterator[Finding]:
     early = [call for one in ranks[:1] for call in one.calls if _may(call)]
     if not early or len({call.step for call in early}) < ranks[0].number // 2:
         return
-    gain = cost(ranks, _may) / step_length(ranks)
+    gain = max(cost(ranks, _may), lost_beside(ranks, _may)) / step_length(ranks)
     if gain >= LEAST_GAIN:
         sites = list(dict.fromkeys(call.site for call in early))
         backwards = 1 + max(call.backwards_left or 0 for call in early)
