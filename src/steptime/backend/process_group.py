@@ -75,7 +75,13 @@ class SteptimeGroup(compat.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        """On which devices tensors may lie, as the checkpoints of torch ask before they save."""
+        """On which devices tensors may lie, as the checkpoints of torch ask before they save.
+
+        On none while the group is made: torch 2.15 asks then whether to attach its flight recorder,
+        in C++, which fails on a group that is a Python class.
+        """
+        if not compat.is_registered(self):
+            return []
         return [torch.device(kind) for kind in ("cpu", *(["cuda"] if compat.has_nccl() else []))]
 
     def setGroupName(self, name: str) -> None:  # noqa: N802

@@ -55,7 +55,7 @@ def _reduction(op: RedOpType, dtype: torch.dtype) -> Reduction:
     try:
         probe = torch.zeros(dtype.itemsize, dtype=torch.uint8).view(dtype)
         fold(found, [probe, probe], probe)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:  # TypeError: of complex tensors, from torch 2.15 on
         raise UsageError(
             f"torch has no ReduceOp.{op.name} of {dtype} on the CPU: convert the tensor first"
         ) from error

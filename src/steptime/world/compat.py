@@ -69,6 +69,11 @@ def left_alone(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
+def is_registered(group: Any) -> bool:
+    """Whether torch.distributed has finished making a group, and knows it."""
+    return group in distributed_c10d._world.pg_map
+
+
 def timeout_of(store: Store) -> timedelta:
     """How long ``store`` waits for a key, which the type of Store does not tell."""
     return timedelta(seconds=store.timeout.total_seconds())  # type: ignore[attr-defined]
@@ -126,10 +131,11 @@ stream_of: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream",
 def backend_of(group: Any) -> str:
     """The name of a group's backend; "cpu:gloo,cuda:nccl" where it differs between devices.
 
-    A group opened as "cpu:gloo" calls itself "undefined": its backend goes by the device alone.
+    A group opened as "cpu:gloo" calls itself "undefined", and from torch 2.15 on one of several
+    backends "custom": they go by the device alone.
     """
     name = str(group.name())
-    if name != "undefined":
+    if name not in ("undefined", "custom"):
         return name
     by_device = {one.type: str(group._get_backend(one).name()) for one in group._device_types}
     names = set(by_device.values())
