@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from ranks import on_ranks
-from steptime.errors import SteptimeError
+from steptime.errors import SteptimeError, UsageError
 
 RANKS = 3
 
@@ -20,6 +20,8 @@ def test_the_backend_beyond_gloo(tmp_path: Path) -> None:
             "custom": [7.0, 7.0],
             "custom asynchronous": [7.0, 7.0],
             "wide": [258.0, 258.0],
+            "gathered into one": [1.0, -4.0, 7.0],
+            "gathered into too few": "make the latter 3",
             "concurrent groups": True,
             "arena": True,
             "shared": [1.0, 2.0, 3.0],
@@ -48,6 +50,8 @@ def _everything() -> dict[str, Any]:
     wide = torch.full((2,), (256.0, 1.0, 1.0)[rank], dtype=torch.bfloat16)
     dist.all_reduce(wide, group=group)
     answers["wide"] = wide.tolist()
+    answers["gathered into one"] = _gather_single(group, rank)
+    answers["gathered into too few"] = _gather_into_too_few(rank)
     answers["concurrent groups"] = _concurrently()
     answers["arena"] = _in_arena(group)
     answers["shared"] = _share()
@@ -58,6 +62,27 @@ def _everything() -> dict[str, Any]:
     answers["threads"] = "few" if threading.active_count() < 12 else threading.active_count()
     answers["unmatched message"] = _leave_message_behind()
     return answers
+
+
+def _gather_single(group: Any, rank: int) -> list[float]:
+    """What a rank gathers as the root, of all; each is it in turn. Torch calls it from 2.15 on."""
+    own, landing = torch.full((1,), (1.0, -4.0, 7.0)[rank]), torch.zeros(RANKS)
+    options = dist.GatherOptions()
+    for root in range(RANKS):
+        options.rootRank = root
+        group.gather_single(landing if root == rank else torch.empty(0), own, options).wait()
+    return landing.tolist()
+
+
+def _gather_into_too_few(rank: int) -> str:
+    """How it ends that an output does not hold what there is, in a group of one rank."""
+    alone: Any = dist.new_group([rank], backend="steptime", use_local_synchronization=True)
+    options = dist.GatherOptions()
+    try:
+        alone.gather_single(torch.zeros(2), torch.ones(3), options)
+    except UsageError as error:
+        return str(error)[-len("make the latter 3") :]
+    return "nothing"
 
 
 def _concurrently() -> bool:

@@ -295,6 +295,13 @@ class SteptimeGroup(compat.ProcessGroup):
         return self._do(opts, landing or [], request)
 
     @on_cpu
+    def gather_single(self, output: Tensor, tensor: Tensor, opts: Any = DEFAULT) -> compat.Work:
+        """Fill the root's output with everyone's tensor, concatenated; torch 2.15 asks for it."""
+        landing = output if self._rank == opts.rootRank else None
+        request = requests.gather_single(self._names, landing, tensor, opts.rootRank)
+        return self._do(opts, [output], request)
+
+    @on_cpu
     def scatter(
         self,
         outputs: list[Tensor],

@@ -178,6 +178,16 @@ def gather(names: Names, outputs: Sequence[Tensor] | None, tensor: Tensor, root:
     return operations.gather, (call, outputs, tensor, root)
 
 
+def gather_single(names: Names, output: Tensor | None, tensor: Tensor, root: int) -> Operation:
+    """Fill the root's output with the tensors of all ranks, concatenated."""
+    if output is None:
+        return gather(names, None, tensor, root)
+    _check_whole("gather", output, tensor, len(names))
+    if not output.is_contiguous():
+        raise UsageError("gather into one output that is not contiguous: make it contiguous first")
+    return gather(names, output.view(len(names), tensor.numel()).unbind(), tensor, root)
+
+
 def scatter(names: Names, output: Tensor, inputs: Sequence[Tensor] | None, root: int) -> Operation:
     """Fill everyone's output with its part of the root's inputs, all of one size."""
     _check_strided(output)

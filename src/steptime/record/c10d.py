@@ -44,10 +44,18 @@ def install(calls: Calls) -> Callable[[], None]:
     """See every call from now on; the result ends that."""
     library = torch.library.Library("c10d", "IMPL")
     for number, operation in enumerate(OPERATIONS):
-        kernel = _kernel(calls, number, operation)
-        library.impl(operation.name, kernel, "BackendSelect", with_keyset=True)
+        if hasattr(torch.ops.c10d, operation.name):
+            kernel = _kernel(calls, number, operation)
+            library.impl(operation.name, kernel, "BackendSelect", with_keyset=True)
     functional = torch.library.Library("_c10d_functional", "IMPL")
-    functional.impl("wait_tensor", _wait_kernel(calls), "BackendSelect", with_keyset=True)
+    wait_tensor = _wait_kernel(calls)
+    functional.impl("wait_tensor", wait_tensor, "BackendSelect", with_keyset=True)
+    if hasattr(torch.ops._c10d_functional, "wait_tensors"):  # from torch 2.15 on
+
+        def wait_tensors(keyset: Any, tensors: Any) -> Any:
+            return [wait_tensor(keyset, one) for one in tensors]
+
+        functional.impl("wait_tensors", wait_tensors, "BackendSelect", with_keyset=True)
     for name in _REDUCING:
         if hasattr(torch.ops._c10d_functional, name):
             kernel = _reducing_kernel(calls, name)

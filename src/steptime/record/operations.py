@@ -1,6 +1,6 @@
 """The operators of c10d: which collective each is, and where its arguments say what.
 
-Their arguments stand in torch's schemas (torch/csrc/distributed/c10d/Ops.cpp, 2.13).
+Their arguments stand in torch's schemas (torch/csrc/distributed/c10d/Ops.cpp, 2.13 and 2.15).
 """
 
 from collections.abc import Callable, Sequence
@@ -101,8 +101,12 @@ OPERATIONS = (
     Operation("send", "send", 0, _LIST, 1, peer=2, detail=_tag),
     Operation("recv_", "recv", 0, _LIST, 1, peer=2, detail=_tag),
     Operation("recv_any_source_", "recv", 0, _LIST, 1, detail=_tag),
+    Operation("gather_into_tensor_", "gather", 1, _ONE, 2, 3, asynchronous=4, times_group=True),
 )
-"""The operators, in an order that events and their readers share."""
+"""The operators, in an order that events and their readers share: new ones come last.
+
+``gather_into_tensor_`` is there from torch 2.15 on.
+"""
 
 _OF_METHOD = {
     "allreduce": "allreduce_",
@@ -122,6 +126,7 @@ _OF_METHOD = {
     "broadcast": "broadcast_",
     "reduce": "reduce_",
     "gather": "gather_",
+    "gather_single": "gather_into_tensor_",
     "scatter": "scatter_",
     "alltoall": "alltoall_",
     "all_to_all_single": "alltoall_base_",

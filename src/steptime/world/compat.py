@@ -1,7 +1,7 @@
 """Compat: all private interfaces of torch.distributed that steptime uses, in one place.
 
-They are as in torch 2.13; a new release of torch should need changes in this file alone. With 2.11
-and 2.12 all runs but the backend ``steptime``, of whose calls torch has other names there.
+They are as in torch 2.13 to 2.15; a new release of torch should need changes in this file alone.
+With 2.11 and 2.12 all runs but the backend ``steptime``: its calls have other names there.
 """
 
 import sys

@@ -29,6 +29,7 @@ _VECTORS: Mapping[str, tuple[str, int, bool]] = MappingProxyType(
         "broadcast_": ("broadcast", 0, False),
         "reduce_": ("reduce", 0, False),
         "gather_": ("gather", 1, True),
+        "gather_into_tensor_": ("gather", 1, True),
         "scatter_": ("scatter", 0, True),
         "alltoall_": ("all_to_all", 1, False),
         "alltoall_base_": ("all_to_all", 1, False),
@@ -41,7 +42,15 @@ _VECTORS: Mapping[str, tuple[str, int, bool]] = MappingProxyType(
 """Of each operator: its collective, its argument that holds the vector, or a rank's share of it."""
 
 _ROOTS: Mapping[str, int] = MappingProxyType(
-    {"broadcast_": 2, "reduce_": 3, "gather_": 3, "scatter_": 3, "send": 2, "recv_": 2}
+    {
+        "broadcast_": 2,
+        "reduce_": 3,
+        "gather_": 3,
+        "gather_into_tensor_": 3,
+        "scatter_": 3,
+        "send": 2,
+        "recv_": 2,
+    }
 )
 """The argument that is the root or the peer."""
 
