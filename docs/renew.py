@@ -49,7 +49,8 @@ class Block:
     @property
     def takes_long(self) -> bool:
         """Whether it simulates a step."""
-        return not SHORT.match(self.command)
+        simulated = self.command.startswith("steptime proxy") and "--cluster" in self.command
+        return simulated or not SHORT.match(self.command)
 
 
 def blocks(page: Path) -> list[Block]:
