@@ -125,19 +125,21 @@ def mlp(model: Transformer, number: int) -> Part:
             moved_whole=_between(model),
         )
     inner = model.expert_inner or model.inner
+    # They differ in their names alone, and there may be a hundred thousand of them.
+    one = _matrices(model, "", inner, expert=True)
     experts = [
-        tensor
+        Tensor(f"{name}.mlp.experts.{expert}{tensor.name}", tensor.shape, tensor.split, True)
         for expert in range(model.experts)
-        for tensor in _matrices(model, f"{name}.mlp.experts.{expert}", inner, expert=True)
+        for tensor in one
     ]
     tensors = _normed(f"{name}.ln2", [*_for_all(model, f"{name}.mlp"), *experts], model)
-    idle = size(experts) // model.experts * (model.experts - model.top_k)
     # The tokens of a batch meet all experts among them: all are read.
+    multiplied = size(tensors)
     return Part(
         name="mlp",
         tensors=tensors,
-        multiplied=size(tensors),
-        multiply_adds=size(tensors) - idle,
+        multiplied=multiplied,
+        multiply_adds=multiplied - size(one) * (model.experts - model.top_k),
         kept=made * (inner * model.top_k + model.shared_inner),
         moved=made * (inner * model.top_k + model.shared_inner),
         moved_whole=_between(model),
