@@ -46,6 +46,35 @@ def test_a_mismatch_of_two_threads_is_told_as_theirs(tmp_path: Path) -> None:
     assert told == {"log", "train"}
 
 
+THREAD_ENDED = """
+import threading, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+others = dist.new_group([0, 1])
+def save():
+    if dist.get_rank() == 1:
+        raise ValueError("no space left")  # raises
+    dist.all_reduce(torch.ones(1), group=others)  # saves
+thread = threading.Thread(target=save)
+thread.start()
+thread.join()
+dist.barrier()  # trains
+"""
+
+
+def test_what_ended_a_thread_is_told_of_the_circle_that_it_leaves(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(THREAD_ENDED)
+    done = forked("check", "--ranks", "2", "--json", "script.py", folder=tmp_path)
+    (finding,) = json.loads(done.out.splitlines()[-1])["findings"]
+    assert finding["kind"] == "deadlock"
+    lines = THREAD_ENDED.splitlines()
+    told = {
+        (place["rank"], lines[place["line"] - 1].rpartition("# ")[2]) for place in finding["places"]
+    }
+    assert told == {(0, "saves"), (1, "trains"), (1, "raises")}
+    assert "a thread of rank 1 raised ValueError at script.py" in finding["what"]
+    assert finding["mend"].startswith("Mend first what ended the thread")
+
+
 @pytest.mark.parametrize(("backend", "threads"), [("gloo", [1, 2, 1, 3]), ("nccl", [1, 2, 1, 0])])
 def test_a_call_of_autograds_thread_is_made_for_who_waits_for_the_backward(
     backend: str, threads: list[int]

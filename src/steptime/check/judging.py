@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from steptime.check.finding import Finding, FindingKind
+from steptime.check.finding import Finding, FindingKind, on_rank
 from steptime.check.job import Job
 from steptime.check.stacks import handled_by
+from steptime.check.standing import lost_contact
 from steptime.check.words import raised, sentence
 from steptime.discovery import members
+from steptime.record.read import Raised
+
+_WAITS = (FindingKind.DEADLOCK, FindingKind.MISSING, FindingKind.STRAGGLER)
+"""Of these kinds others wait for what a thread may have owed; a mismatch explains itself."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ def judged(job: Job, *, running: bool = False) -> list[Finding]:
     found = [
         replace(finding, what=sentence(finding.what), mend=sentence(finding.mend))
         for one in asked
-        for finding in _with_handled(one.judge(job), job)
+        for finding in _with_threads(_with_handled(one.judge(job), job), job)
     ]
     return sorted(found, key=lambda finding: list(FindingKind).index(finding.kind))
 
@@ -49,3 +54,27 @@ def _with_handled(findings: Iterator[Finding], job: Job) -> Iterator[Finding]:
         yield replace(
             finding, what="".join([finding.what, *told]), places=[*finding.places, *places]
         )
+
+
+def _with_threads(findings: Iterator[Finding], job: Job) -> Iterator[Finding]:
+    """With what ended threads of their ranks: others may wait for calls that such a one owes."""
+    ended = {log.rank: log.thread_raised for log in job.logs}
+    for finding in findings:
+        told = finding
+        for rank in finding.ranks if finding.kind in _WAITS else ():
+            if (one := ended.get(rank)) and not lost_contact(one):
+                told = _with_thread(told, rank, one)
+        yield told
+
+
+def _with_thread(finding: Finding, rank: int, ended: Raised) -> Finding:
+    place = on_rank(rank, ended.site) if ended.site else None
+    also = [place] if place and place not in finding.places else []
+    return replace(
+        finding,
+        what=f"{finding.what}; a thread of rank {rank} raised "
+        f"{raised(ended.kind, place, ended.message)}",
+        places=[*finding.places, *also],
+        mend="Mend first what ended the thread: who waits for it waits for ever. "
+        + sentence(finding.mend),
+    )

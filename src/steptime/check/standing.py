@@ -26,9 +26,8 @@ class Standing:
     ``within``: the calls that it waits in, or in which it failed. ``place``: the line of the script
     that it is in, None where that is not known. ``exit_code``: None where it has not ended, or
     nobody knows. ``stopped``: it was ended from outside, or nobody knows how. ``raised``: the
-    exception that ends it; ``thread_raised``: one that ended a thread of it. ``may_act``:
-    another thread of the script may, though this one waits. ``busy``: it uses the processor, or
-    wants to, so that it may just have been answered.
+    exception that ends it. ``may_act``: another thread of the script may, though this one waits.
+    ``busy``: it uses the processor, or wants to, so that it may just have been answered.
     """
 
     rank: int
@@ -37,7 +36,6 @@ class Standing:
     within: Sequence[Call]
     place: CallSite | None
     raised: Raised | None = None
-    thread_raised: Raised | None = None
     stopped: bool = False
     may_act: bool = False
     busy: bool = False
@@ -97,7 +95,6 @@ def standings_of(
             within=within,
             place=_place(log, stack, within),
             raised=log.raised,
-            thread_raised=log.thread_raised,
             stopped=exit_codes.get(rank, 0) is None and not log.ended,
             may_act=may_act,
             busy=asked and rank not in idle,

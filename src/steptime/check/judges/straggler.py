@@ -3,17 +3,16 @@
 from collections.abc import Iterator, Sequence
 
 from steptime.check.calls import Call
-from steptime.check.finding import CallSite, Finding, FindingKind, on_rank
+from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.stacks import communicates
 from steptime.check.standing import Standing, waits_for
-from steptime.check.words import at, called, do, places_of, raised
+from steptime.check.words import at, called, do, places_of
 
 LATE_S = 5.0
 """Who lets others wait for so long is told, and at once where they gave up."""
 
-_THREAD_ENDED = "Mend what ended the thread: whoever waits for it waits for ever."
 _WORKS = (
     "Share that work among the ranks or do it before they meet; or give the group a longer timeout."
 )
@@ -46,18 +45,17 @@ def straggler(job: Job) -> Iterator[Finding]:
         ):
             continue
         waiting = [call.rank for call in calls]
-        thread = _thread(one)
         idle = ", and uses no processor" if rank in job.idle else ""
         doing = f"waits in {called(key)}" if key else f"still runs{idle}:{_doing(one, own)}"
         yield Finding(
             kind=FindingKind.STRAGGLER,
             ranks=[rank],
-            places=places_of([*own, *calls], *thread[1], one.place),
+            places=places_of([*own, *calls], one.place),
             what=(
                 f"{do(waiting, 'waits')} for rank {rank} in {called(first)} for {since_s:.0f} s;"
-                f" rank {rank} {doing}{thread[0]}"
+                f" rank {rank} {doing}"
             ),
-            mend=_THREAD_ENDED if thread[0] else _KEY if key else _IDLE if idle else _WORKS,
+            mend=_KEY if key else _IDLE if idle else _WORKS,
             since_s=since_s,
         )
 
@@ -67,15 +65,6 @@ def _doing(one: Standing, own: Sequence[Call]) -> str:
     if one.place:
         return f" it is{at(one.place)}"
     return f" its last call was {called(own[-1])}" if own else ""
-
-
-def _thread(one: Standing) -> tuple[str, list[CallSite]]:
-    """Half a sentence about a thread of a rank that an exception has ended, and its place."""
-    if (ended := one.thread_raised) is None:
-        return "", []
-    place = on_rank(one.rank, ended.site) if ended.site else None
-    said = f"; a thread of it raised {raised(ended.kind, place, ended.message)}"
-    return said, [place] if place else []
 
 
 def _late_s(job: Job, rank: int) -> float:
