@@ -1,15 +1,16 @@
 """What a slow habit is said to cost, of logs made by hand: times in microseconds."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from steptime.check.job import Job
-from steptime.check.judges import accumulation
+from steptime.check.judges import accumulation, one_receiver
 from steptime.check.steps import cost, steps_of
 from steptime.record.events import Kind
-from steptime.record.read import ProcessLog
+from steptime.record.read import Observation, ProcessLog
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "record"))
 from log_made import US, Made
@@ -59,3 +60,22 @@ def test_a_rank_that_comes_late_to_each_second_call_spares_no_wait() -> None:
         logs.append(made.log())
     # Each waits 100 for one call and 20 for the other.
     assert cost(steps_of(Job(logs=logs, now_ns=0)), lambda _: True) == 120 * US
+
+
+@pytest.mark.parametrize(("hosts", "gain"), [(("a", "a", "b", "b"), 0.2), (("a",) * 4, None)])
+def test_what_one_rank_receives_has_a_gain_where_hosts_have_links(
+    hosts: tuple[str, ...], gain: float | None
+) -> None:
+    logs = []
+    for rank, host in enumerate(hosts):
+        made = Made(rank, 4)
+        for begin in range(0, NUMBER * STEP, STEP):
+            made.blocking("gather_", 4 << 20, begin + 100, begin + 500, peer=0)
+            made.part(Kind.OPTIMIZER, begin + 900, begin + STEP)
+        called = Observation("called", {"call": "gather", "at": 1})
+        logs.append(replace(made.log(), host=host, observed=(called,)))
+    (found,) = one_receiver.JUDGE.judge(Job(logs=logs, now_ns=0))
+    assert found.ranks == [0]
+    # Half of the 400 that the gathers take of each 1000.
+    assert found.gain == (None if gain is None else pytest.approx(gain))
+    assert ("within one host" in found.mend) == (gain is None)

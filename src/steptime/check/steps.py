@@ -125,7 +125,7 @@ def cost(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> floa
     for row, one in enumerate(ranks):
         for call in filter(chosen, one.calls):
             waited[row, call.step] += call.waited
-    return float(np.median(waited.min(axis=0)))
+    return median_of_steps(waited.min(axis=0).tolist())
 
 
 def lost_beside(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> float:
@@ -143,7 +143,7 @@ def lost_beside(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) 
             if beside and ran:
                 there = min(end, max(call.end for call in beside)) - beside[0].begin
                 lost[row, beside[0].step] += min(there, end - begin - ran)
-    return float(np.median(lost.min(axis=0)))
+    return median_of_steps(lost.min(axis=0).tolist())
 
 
 def _backwards(steps: RankSteps) -> Iterator[tuple[int, int, int]]:
