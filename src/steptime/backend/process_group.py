@@ -20,11 +20,12 @@ from steptime.backend.routes import Routes
 from steptime.backend.work import DONE, Done
 from steptime.errors import UsageError
 from steptime.world import compat
+from steptime.world.python_group import PythonGroup
 
 NAME = "steptime"
 
 
-class SteptimeGroup(compat.ProcessGroup):
+class SteptimeGroup(PythonGroup):
     """The collectives and messages of one group of ranks, on CPU tensors of any dtype and strides.
 
     A call with ``asyncOp`` runs in a thread of the group, in order, and any other in the caller's.
@@ -43,12 +44,10 @@ class SteptimeGroup(compat.ProcessGroup):
         nccl: Callable[[], Any],
     ) -> None:
         """A group whose collectives ``engine`` does; ``nccl`` makes the group of CUDA tensors."""
-        # The constructor that takes a store makes no group of a Python class.
-        super().__init__(engine.rank, engine.ranks)  # type: ignore[call-arg]
+        super().__init__(NAME, engine.rank, engine.ranks, store)
         self._rank, self._ranks = engine.rank, engine.ranks
         self._engine = engine
         self._names = names
-        self._store = store
         self._make_nccl = nccl
         self._nccl: Any = None
         self._crew = crew = Crew()
@@ -58,20 +57,8 @@ class SteptimeGroup(compat.ProcessGroup):
         self._out, self._back = routes.out, routes.back
         # Also where nobody destroys the group, at the latest when the interpreter exits.
         self._leave = weakref.finalize(self, _leave, os.getpid(), engine, crew, self._lane, routes)
-        self._name = ""
-        self._description = ""
 
-    # Names and properties that torch asks for
-
-    supports_splitting = False
-    supports_coalescing = False
-    supports_time_estimate = False
-
-    def getBackendName(self) -> str:  # noqa: N802
-        """The name by which init_process_group knows this backend."""
-        return NAME
-
-    name = getBackendName
+    # Where tensors may lie
 
     @property
     def _device_types(self) -> list[torch.device]:
@@ -83,26 +70,6 @@ class SteptimeGroup(compat.ProcessGroup):
         if not compat.is_registered(self):
             return []
         return [torch.device(kind) for kind in ("cpu", *(["cuda"] if compat.has_nccl() else []))]
-
-    def setGroupName(self, name: str) -> None:  # noqa: N802
-        """Set the group's name; torch calls this."""
-        self._name = name
-
-    def getGroupName(self) -> str:  # noqa: N802
-        """The name that torch gave the group."""
-        return self._name
-
-    def setGroupDesc(self, description: str) -> None:  # noqa: N802
-        """Set the group's description; torch calls this."""
-        self._description = description
-
-    def getGroupDesc(self) -> str:  # noqa: N802
-        """The description that torch gave the group."""
-        return self._description
-
-    def get_group_store(self) -> compat.Store:
-        """The store through which the ranks of the group found each other."""
-        return self._store
 
     def _get_backend(self, device: torch.device) -> Any:
         return self if torch.device(device).type == "cpu" else self.accelerator(device)

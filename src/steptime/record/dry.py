@@ -17,6 +17,7 @@ from torch import Tensor
 
 from steptime.record.operations import METHODS, OPERATIONS
 from steptime.world import compat
+from steptime.world.python_group import PythonGroup
 
 NAME = "dry"
 
@@ -28,48 +29,12 @@ def install() -> None:
     _replace(dist.new_group, _new_group)
 
 
-class DryGroup(compat.ProcessGroup):
+class DryGroup(PythonGroup):
     """A group whose calls end at once and move nothing.
 
     A gather gives the rank's own tensors as those of all, so that objects can be read from it; all
     other tensors stay as they are.
     """
-
-    supports_splitting = False
-    supports_coalescing = False
-    supports_time_estimate = False
-
-    def __init__(self, rank: int, ranks: int, store: compat.Store) -> None:
-        """Rank ``rank`` of ``ranks``."""
-        super().__init__(rank, ranks)  # type: ignore[call-arg]
-        self._store = store
-        self._name = self._description = ""
-
-    def getBackendName(self) -> str:  # noqa: N802
-        """The name by which torch knows the backend."""
-        return NAME
-
-    name = getBackendName
-
-    def setGroupName(self, name: str) -> None:  # noqa: N802
-        """Set the group's name; torch calls this."""
-        self._name = name
-
-    def getGroupName(self) -> str:  # noqa: N802
-        """The name that torch gave the group."""
-        return self._name
-
-    def setGroupDesc(self, description: str) -> None:  # noqa: N802
-        """Set the group's description; torch calls this."""
-        self._description = description
-
-    def getGroupDesc(self) -> str:  # noqa: N802
-        """The description that torch gave the group."""
-        return self._description
-
-    def get_group_store(self) -> compat.Store:
-        """A store of this process alone."""
-        return self._store
 
     def _get_backend(self, device: torch.device) -> Any:
         del device
@@ -143,7 +108,7 @@ def _repeat(given: Sequence[Tensor], filled: Sequence[Tensor]) -> None:
 
 def _open(options: compat.GroupOptions, own_options: object) -> DryGroup:
     del own_options
-    return DryGroup(options.group_rank, options.group_size, options.store)
+    return DryGroup(NAME, options.group_rank, options.group_size, options.store)
 
 
 def _initialised(original: Callable[..., Any], *given: Any, **options: Any) -> Any:
