@@ -279,6 +279,25 @@ dist.all_reduce(torch.ones(3))  # here
 """
 """Rank 1 raises before it has called anything."""
 
+REFUSED = (
+    START
+    + """
+parts = [torch.ones(3)] * (dist.get_world_size() - 1)
+dist.scatter(torch.empty(3), parts if rank == 0 else None, src=0)  # here
+"""
+)
+"""The library does not take the call of rank 0, and says so of itself."""
+
+OTHER_COUNTS = (
+    START
+    + """
+from torch.nn.parallel import DistributedDataParallel
+layers = [torch.nn.Linear(8, 8) for _ in range(2 - rank)]
+DistributedDataParallel(torch.nn.Sequential(*layers))  # here
+"""
+)
+"""Rank 0 wraps a layer more, and DDP raises on all ranks."""
+
 KEY_BEHIND = """
 import torch
 import torch.distributed as dist

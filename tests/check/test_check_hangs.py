@@ -17,6 +17,8 @@ from rich.console import Console
 import steptime as st
 from cli.command import Ended
 from forked import forked
+from steptime.check.standing import lost_contact
+from steptime.record.read import Raised
 from steptime.report.findings import print_findings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -208,6 +210,39 @@ def test_a_rank_that_raises_before_its_first_call_is_told_with_that(tmp_path: Pa
     assert (finding["kind"], finding["ranks"]) == ("died", [1])
     assert "raised ValueError" in finding["what"]
     assert _at(finding, 1) >= _lines(scripts.RAISES_FIRST, "there")
+
+
+@pytest.mark.slow
+def test_a_call_that_the_library_does_not_take_is_the_fault_of_its_rank(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.REFUSED)[1])
+    assert (finding["kind"], finding["ranks"]) == ("died", [0])
+    assert "Incorrect input list size" in finding["what"]
+    assert _at(finding, 0) == _lines(scripts.REFUSED, "here")
+
+
+@pytest.mark.slow
+def test_models_of_different_numbers_of_parameters_differ(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.OTHER_COUNTS)[1])
+    assert (finding["kind"], finding["ranks"]) == ("mismatch", [0, 1])
+    assert "has 1.weight of 8 × 8" in finding["what"]
+    assert "no more than 2 parameters" in finding["what"]
+    for rank in range(2):
+        assert _at(finding, rank) == _lines(scripts.OTHER_COUNTS, "here")
+
+
+@pytest.mark.parametrize(
+    ("said", "lost"),
+    [
+        ("[…/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:4327", True),
+        ("ProcessGroupGloo::scatter: Incorrect input list size 2", False),
+        ("NCCL error: remote process exited or there was a network error\nncclRemoteError", True),
+        ("NCCL error: invalid usage\nncclInvalidUsage: usage of NCCL library", False),
+        ("mat1 and mat2 shapes cannot be multiplied", False),
+    ],
+)
+def test_what_a_library_refuses_is_not_the_fault_of_another_rank(said: str, lost: bool) -> None:
+    raised = Raised(kind="RuntimeError", message=said, at_ns=0, site=None)
+    assert lost_contact(raised) == lost
 
 
 def test_ranks_that_wait_for_a_key_that_is_set_behind_them_stand_in_a_circle(

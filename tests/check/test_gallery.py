@@ -58,7 +58,13 @@ def test_a_fault_is_short_plain_and_has_its_twin(file: Path) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in ("30", "49", "58", "60"))],
+    [
+        *QUICK,
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("30", "49", "58", "60", "66", "67")
+        ),
+    ],
 )
 def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
     (file,) = (file for file in FAULTS if file.name.startswith(number))

@@ -113,6 +113,10 @@ def _place(log: ProcessLog, stack: str, within: Sequence[Call]) -> CallSite | No
 _LOST = re.compile(
     r"gloo|nccl|connection|timed? ?out|socket|peer|rendezvous|LostContactError", re.IGNORECASE
 )
+_REFUSED = re.compile(
+    r"ProcessGroup\w*::\w+: |nccl(InvalidUsage|InvalidArgument|UnhandledCudaError)"
+)
+"""How a library begins what it says of a call that it does not take."""
 
 
 def lost_contact(raised: Raised | None) -> bool:
@@ -122,7 +126,8 @@ def lost_contact(raised: Raised | None) -> bool:
         return False
     # DDP raises a RuntimeError in place of ours, whose name it quotes.
     lost = raised.kind in kinds and _LOST.search(raised.message) is not None
-    return lost or raised.kind == "LostContactError"
+    refused = _REFUSED.search(raised.message) is not None
+    return (lost and not refused) or raised.kind == "LostContactError"
 
 
 def _polled(calls: Sequence[Call], now_ns: int, *, idle: bool) -> list[Call]:

@@ -8,6 +8,7 @@ from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.standing import Standing, lost_contact, waits_for
 from steptime.check.words import called, places_of, raised, waiting_in
+from steptime.check.wrapped import wrapped_unlike
 
 _GIVE_UP = (signal.SIGABRT, signal.SIGTERM)
 
@@ -19,7 +20,7 @@ def died(job: Job) -> Iterator[Finding]:
     rank is left that failed of itself, one that a signal ended while it waited did not fail because
     of others, unless libraries and launchers give up by that signal.
     """
-    if job.difference is not None or len(job.standings) < 2:
+    if job.difference is not None or len(job.standings) < 2 or wrapped_unlike(job) is not None:
         return
     waits = waits_for(job.calls, job.standings)
     bad = [one for one in job.standings.values() if one.failed]

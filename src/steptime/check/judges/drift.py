@@ -122,8 +122,8 @@ def _parted(ranks: Sequence[_Hashed]) -> str:
         return f"the parameters differ {where}"
     if len(alike) > 2:
         return f"the parameters differ: there are {len(alike)} sorts among {len(ranks)} ranks"
-    sides = " from those of ".join(ranks_named(one) for one in sorted(alike.values(), key=len))
-    return f"the parameters of {sides} differ"
+    fewer, others = (ranks_named(one) for one in sorted(alike.values(), key=len))
+    return f"the parameters of {fewer} differ from those of {others}"
 
 
 def _uneven(job: Job) -> Iterator[Finding]:

@@ -69,7 +69,8 @@ class Batches:
         trains = torch.is_grad_enabled() and any(one.training for one in module.modules())
         if len(ranks) < 2 or not trains:
             return
-        number = self._numbers.setdefault(module, len(self._numbers))
+        # Not how many there are: one that is gone had its number, too.
+        number = self._numbers.setdefault(module, len(self._seen))
         batch = self._seen[number] = self._seen.get(number, 0) + 1
         if batch > _FIRST:
             return

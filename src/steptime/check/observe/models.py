@@ -1,17 +1,25 @@
 """Models under DistributedDataParallel: how the script runs them, and what it does to them."""
 
+import inspect
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from steptime.record.events import Log
 from steptime.record.places import site
+from steptime.world import compat
+
+WRAPPED = "wrapped"
+"""What is noted of a model before DDP wraps it, which asks the ranks whether theirs are alike."""
 
 
 class Model:
@@ -64,6 +72,7 @@ class Models:
         self._of_module: weakref.WeakKeyDictionary[torch.nn.Module, Model] = (
             weakref.WeakKeyDictionary()
         )
+        self._wrapped: Counter[tuple[int, ...]] = Counter()
         self.in_backward = False
         self.backwards = 0
 
@@ -96,6 +105,7 @@ class Models:
     def _wrapping(self, init: Callable[..., None]) -> Callable[..., None]:
         @wraps(init)
         def wrapping(wrapped: Any, *arguments: Any, **options: Any) -> None:
+            self._note(inspect.getcallargs(init, wrapped, *arguments, **options))
             init(wrapped, *arguments, **options)
             model = Model(wrapped, len(self.known))
             self.known.append(model)
@@ -108,6 +118,30 @@ class Models:
                 self._of_module[module] = model
 
         return wrapping
+
+    def _note(self, given: dict[str, Any]) -> None:
+        """Note the parameters of a model that is to be wrapped, with what DDP is given."""
+        module, mesh = given["module"], given.get("device_mesh")
+        group = mesh.get_group() if mesh is not None else given["process_group"]
+        if not dist.is_initialized() or not isinstance(module, torch.nn.Module):
+            return  # DDP says so
+        ranks = compat.ranks_of(group or dist.group.WORLD)
+        if len(ranks) < 2:
+            return
+        self._wrapped[ranks] += 1
+        trained = [
+            (name, list(one.shape))
+            for name, one in module.named_parameters()
+            if one.requires_grad and not is_lazy(one)
+        ]
+        self._log.note(
+            observed=WRAPPED,
+            model=type(module).__name__,
+            ranks=list(ranks),
+            number=self._wrapped[ranks],
+            parameters=trained,
+            at=site(self._log),
+        )
 
     def _running(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(forward)

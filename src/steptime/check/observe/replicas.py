@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,8 +30,9 @@ AVERAGED = "averaged"
 """What is noted of a model whose parameters are averaged now and then, as by local SGD."""
 
 EVERY_VARIABLE = "STEPTIME_CHECK_EVERY"
-"""Parameters are compared after the first steps, and then after every so many."""
-_EVERY, _FIRST = 50, 10
+"""Parameters are compared after the first steps, then ever more seldom, in the end after every so
+many steps."""
+_EVERY, _FIRST, _SELDOM = 50, 10, 3
 
 _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
@@ -40,6 +42,23 @@ _LEAST_VECTOR = 8
 """A vector of fewer elements may be anything: metrics are summed up, too."""
 
 
+@dataclass(eq=False)
+class Steps:
+    """An optimizer's steps: how many, and the one after which parameters are compared next.
+
+    ``number``: how many optimizers made a step before this one did. ``reduced``, ``reductions``:
+    the bytes, and the calls, that were reduced before the gradients of its last step were made.
+    ``joined``: under ``Join``, where a rank may make fewer.
+    """
+
+    number: int
+    made: int = 0
+    due: int = 1
+    reduced: int = 0
+    reductions: int = 0
+    joined: bool = False
+
+
 class Replicas:
     """What this process knows of its optimizers' steps and of what was reduced before them."""
 
@@ -47,11 +66,8 @@ class Replicas:
         self._log = log
         self._models = models
         self._every = max(1, int(os.environ.get(EVERY_VARIABLE, _EVERY)))
-        self._steps: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._joined: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._reduced_before: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._reductions_before: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
+        self._optimizers = 0
         self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
         self._reduced = self._reductions = 0
@@ -96,16 +112,16 @@ class Replicas:
 
     def _made(self, optimizer: Any) -> None:
         """The gradients of a step are made, and should be reduced."""
-        reduced = self._reduced - self._reduced_before.get(optimizer, 0)
-        self._reduced_before[optimizer] = self._reduced
-        self._reductions_before[optimizer] = self._reductions
+        steps = self._steps_of(optimizer)
+        reduced = self._reduced - steps.reduced
+        steps.reduced, steps.reductions = self._reduced, self._reductions
         owned = _ids(optimizer)
         for model in self._models.known:
             wrapped = model.wrapped()
             if wrapped is None or wrapped.process_group.size() < 2:
                 continue
             if compat.is_joined(wrapped):
-                self._joined.add(optimizer)
+                steps.joined = True
             gradients = [
                 (name, parameter)
                 for name, parameter in model.replicated()
@@ -126,15 +142,18 @@ class Replicas:
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Hash the parameters that should be equal on all ranks, now and then."""
-        step = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
-        number = self._numbers.setdefault(optimizer, len(self._numbers))
-        due = step <= _FIRST or not step % self._every
+        steps = self._steps_of(optimizer)
+        steps.made = step = steps.made + 1
+        due = step >= steps.due
+        if due:
+            later = step // _SELDOM if step >= _FIRST else 1
+            steps.due = step + min(later, self._every)
         for name, ranks, parameters in self._sets(optimizer) if due else ():
             if not all(readable(parameter) for _, parameter in parameters):
                 continue
             self._log.note(
                 observed=HASHES,
-                optimizer=number,
+                optimizer=steps.number,
                 model=name,
                 ranks=list(ranks),
                 step=step,
@@ -159,16 +178,23 @@ class Replicas:
                     at=model.wrapped_at,
                     looking_ns=model.looking_ns,
                 )
-        for optimizer, step in list(self._steps.items()):
-            if optimizer in self._joined:
-                continue
-            self._log.note(
-                observed=STEPS,
-                optimizer=self._numbers[optimizer],
-                steps=step,
-                reductions=self._reductions,
-                before=self._reductions_before.get(optimizer, 0),
-            )
+        for steps in list(self._steps.values()):
+            if not steps.joined:
+                self._log.note(
+                    observed=STEPS,
+                    optimizer=steps.number,
+                    steps=steps.made,
+                    reductions=self._reductions,
+                    before=steps.reductions,
+                )
+
+    def _steps_of(self, optimizer: Any) -> Steps:
+        steps = self._steps.get(optimizer)
+        if steps is None:
+            # Not how many there are: one that is gone had its number, too.
+            steps = self._steps[optimizer] = Steps(self._optimizers)
+            self._optimizers += 1
+        return steps
 
     def _sets(
         self, optimizer: Any
