@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
+from steptime.check.observed import facts_of
 from steptime.check.steps import (
     LEAST_GAIN,
     StepCall,
@@ -15,9 +16,16 @@ from steptime.check.steps import (
     steps_of,
 )
 
+_CLEARED = "cleared"
+
 
 def _accumulation(job: Job) -> Iterator[Finding]:
-    """Steps of several backwards in which DDP reduces all gradients each time."""
+    """Steps of several backwards in which DDP reduces all gradients each time.
+
+    Not where they are cleared in between: something was done with those of each, as in SAM.
+    """
+    if any(facts_of(log, _CLEARED) for log in job.logs):
+        return
     ranks = steps_of(job)
     early = [call for one in ranks[:1] for call in one.calls if _may(call)]
     if not early or len({call.step for call in early}) < ranks[0].number // 2:

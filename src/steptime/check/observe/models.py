@@ -21,11 +21,16 @@ from steptime.world import compat
 WRAPPED = "wrapped"
 """What is noted of a model before DDP wraps it, which asks the ranks whether theirs are alike."""
 
+CLEARED = "cleared"
+"""What is noted once of a model whose gradients are used, and cleared, between two backwards of a
+step."""
+
 
 class Model:
     """A model under DDP, which it does not keep; places are numbers, 0 where there is none.
 
-    ``armed``, ``quiet``: forwards through DDP since the last step, those within ``no_sync`` apart.
+    ``armed``, ``quiet``: forwards through DDP since the last step, those within ``no_sync`` apart;
+    ``begun``: how many backwards there were before the first of them.
     ``bypassed_at``: where parts of the model were run beside DDP since then. ``moved_at``: where
     its parameters were given another type or device after it was wrapped. ``looks``: DDP looks
     for unused parameters, for which it took ``looking_ns``; ``used``: those of this step.
@@ -36,7 +41,8 @@ class Model:
         self.wrapped = weakref.ref(wrapped)
         self.name = type(wrapped.module).__name__
         self.reduced = {id(p) for p in wrapped.module.parameters() if p.requires_grad}
-        self.armed = self.quiet = self.inside = 0
+        self.armed = self.quiet = self.inside = self.begun = 0
+        self.cleared = False
         self.bypassed_at = self.moved_at = 0
         self.looks = bool(wrapped.find_unused_parameters)
         self.wrapped_at = 0
@@ -52,6 +58,10 @@ class Model:
             for name, parameter in wrapped.module.named_parameters():
                 if name not in ignored:
                     yield name, parameter
+
+    def is_cleared(self) -> bool:
+        """Whether no parameter has a gradient."""
+        return all(parameter.grad is None for _, parameter in self.replicated())
 
     def stepped(self) -> None:
         """A step has ended: what was seen belongs to it."""
@@ -150,7 +160,7 @@ class Models:
             if model is None:
                 return forward(wrapped, *arguments, **options)
             if torch.is_grad_enabled() and wrapped.require_backward_grad_sync:
-                model.armed += 1
+                self._arm(model)
             elif torch.is_grad_enabled():
                 model.quiet += 1
             model.inside += 1
@@ -163,6 +173,15 @@ class Models:
                     model.forward_end = 0
 
         return running
+
+    def _arm(self, model: Model) -> None:
+        """Count a forward whose backward is reduced, and see whether it adds to gradients."""
+        if not model.armed:
+            model.begun = self.backwards
+        elif self.backwards > model.begun and not model.cleared and model.is_cleared():
+            model.cleared = True
+            self._log.note(observed=CLEARED, model=f"{model.name} {model.number}")
+        model.armed += 1
 
     def _before_forward(self, module: torch.nn.Module, _: Any) -> None:
         """A module is run: beside DDP where it is part of a model and DDP is not at work.
