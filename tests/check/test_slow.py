@@ -102,3 +102,42 @@ dist.destroy_process_group()
 def test_models_that_step_in_turn_accumulate_nothing(tmp_path: Path) -> None:
     found = findings_of(tmp_path, ADVERSARIES)
     assert not [one for one in found if "only their sum is used" in one.what]
+
+
+UNLIKE = """
+from torch.nn.parallel import DistributedDataParallel
+import time
+torch.set_num_threads(1)
+habit, width = {habit!r}, 1024
+net = torch.nn.Sequential(torch.nn.Linear(32, width), torch.nn.ReLU(), torch.nn.Linear(width, 32))
+model = DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+for step in range(12):
+    much = rank == 1 if habit == "one has more" else step % 2 == rank
+    rows = 4096 if much and habit != "one sleeps" else 64
+    model(torch.randn(rows, 32)).square().mean().backward()  # backward
+    if rank == 0 and habit == "one sleeps":
+        time.sleep(0.05)
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("habit", "ranks", "words"),
+    [
+        ("one sleeps", [0], "forward and what the script does besides take"),
+        ("one has more", [1], "there backward takes"),
+        ("in turn", [0, 1], "now one the most and now another"),
+    ],
+)
+def test_work_that_is_not_shared_evenly_is_told(
+    tmp_path: Path, habit: str, ranks: list[int], words: str
+) -> None:
+    found = findings_of(tmp_path, UNLIKE.format(habit=habit))
+    (told,) = (one for one in found if words in one.what)
+    assert (told.ranks, marked(told)) == (ranks, {"backward"})
+    assert told.gain is not None
+    assert 0.1 < told.gain < 1

@@ -138,7 +138,7 @@ def lost_beside(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) 
     lost = np.zeros((len(ranks), ranks[0].number))
     for row, one in enumerate(ranks):
         calls = [call for call in one.calls if chosen(call)]
-        for begin, end, ran in _backwards(one):
+        for begin, end, ran in backwards(one):
             beside = [call for call in calls if begin <= call.begin < end]
             if beside and ran:
                 there = min(end, max(call.end for call in beside)) - beside[0].begin
@@ -146,7 +146,7 @@ def lost_beside(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) 
     return median_of_steps(lost.min(axis=0).tolist())
 
 
-def _backwards(steps: RankSteps) -> Iterator[tuple[int, int, int]]:
+def backwards(steps: RankSteps) -> Iterator[tuple[int, int, int]]:
     """From when to when each lasted, and how long its thread ran: 0 where that is not known."""
     events = steps.log.events
     for event in events[events["kind"] == Kind.BACKWARD]:

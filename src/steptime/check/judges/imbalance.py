@@ -1,0 +1,155 @@
+"""Imbalance: a rank, or a few, that all others wait for in step after step."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from steptime.arrays import Flags, Floats, Longs
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.steps import RankSteps, StepCall, backwards, places, steps_of
+from steptime.check.words import do
+from steptime.record.events import Kind
+from steptime.record.read import Site
+from steptime.record.timeline import recorded_timeline
+from steptime.record.waits import awaited
+from steptime.timeline.timeline import Phase
+
+_LEAST_GAIN, _LEAST_NS = 0.15, 5e6
+_FEWEST, _MOSTLY = 8, 0.6
+"""So many steps, and in that part of them the same ranks are last: less is the machine's doing."""
+
+_LARGE = 1 << 16
+_COLLECTING = ("gather", "reduce", "scatter")
+_BESIDE = "forward and what the script does besides"
+_PARTS = {
+    Kind.BACKWARD: "backward",
+    Kind.OPTIMIZER: "the optimizer's step",
+    Kind.DATA: "loading",
+}
+
+
+def _imbalance(job: Job) -> Iterator[Finding]:
+    """Ranks that have more to do in a step than all others, of a job whose ranks work alike."""
+    ranks = steps_of(job)
+    if not ranks or any(_is_unlike(call) for one in ranks for call in one.calls):
+        return
+    on_devices = any(len(one.log.marks) for one in ranks)
+    waited = _waited_on_devices(job, ranks) if on_devices else _waited(ranks)
+    slow, fast = _parted(waited)
+    gaps = waited[fast].min(axis=0) - waited[slow].max(axis=0)
+    late = gaps >= _LEAST_NS
+    gain = float(gaps.sum() / np.mean([one.bounds[-1] - one.bounds[0] for one in ranks]))
+    if gain < _LEAST_GAIN or late.sum() < max(_FEWEST, _MOSTLY * len(gaps)):
+        return
+    own, others = [ranks[at] for at in slow], [ranks[at] for at in fast]
+    doing = "" if on_devices else _doing(own, others)
+    if doing is not None:
+        numbers = sorted(one.log.rank for one in own)
+        yield Finding(
+            kind=FindingKind.SLOW,
+            ranks=numbers,
+            places=places(ranks, [_where(others[0], late)]),
+            what=f"{do(numbers, 'comes')} last in {late.sum()} of {len(gaps)} steps, and the "
+            f"others wait for {gain:.0%} of the time{doing}",
+            mend="give all ranks as much to do, as batches of equally many tokens; let them share "
+            "what one does alone, or let a thread do it beside the training; where their work is "
+            "alike, see what slows that processor: heat, or another process",
+            gain=gain,
+        )
+
+
+def _is_unlike(call: StepCall) -> bool:
+    """Whether the ranks have parts of their own: stages of a pipeline, or one that collects."""
+    collects = call.kind in _COLLECTING and call.size >= _LARGE
+    return call.kind in ("send", "recv") or collects
+
+
+def _waited(ranks: Sequence[RankSteps]) -> Floats:
+    """How long each rank waits in each step, in nanoseconds, shape (ranks, steps)."""
+    waited = np.zeros((len(ranks), ranks[0].number))
+    for row, one in enumerate(ranks):
+        for call in one.calls:
+            waited[row, call.step] += call.waited
+    return waited
+
+
+def _waited_on_devices(job: Job, ranks: Sequence[RankSteps]) -> Floats:
+    """The longest wait of each rank for the last one in a call of each step: what is lost at least.
+
+    Of a GPU it is not known what it computes meanwhile, and so not what its other waits cost.
+    """
+    waited = np.zeros((len(ranks), ranks[0].number))
+    rows = recorded_timeline(job.logs, "step").intervals
+    rows = rows[(rows["phase"] == Phase.COMMUNICATION) & (rows["step"] < waited.shape[1])]
+    row_of = {one.log.rank: row for row, one in enumerate(ranks)}
+    late = 1e9 * np.maximum(rows["ready"] - rows["start"], 0.0)
+    np.maximum.at(waited, ([row_of[rank] for rank in rows["rank"].tolist()], rows["step"]), late)
+    return waited
+
+
+def _parted(waited: Floats) -> tuple[Longs, Longs]:
+    """The rows of those that wait least, half of them at most, and of the others.
+
+    Where the means differ most there is the border.
+    """
+    means = waited.mean(axis=1)
+    order = np.argsort(means)
+    number = 1 + int(np.diff(means[order])[: len(means) // 2].argmax())
+    return order[:number], order[number:]
+
+
+def _where(fast: RankSteps, late: Flags) -> Site:
+    """The line at which one of the others waits longest."""
+    waited: dict[Site, int] = {}
+    for call in fast.calls:
+        if late[call.step]:
+            waited[call.site] = waited.get(call.site, 0) + call.waited
+    return max(waited, key=lambda site: waited[site])
+
+
+def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> str | None:
+    """What takes the slow ranks longer than the others; None where they only lack a core.
+
+    A thread that has none does not run: how long it ran is known of backwards.
+    """
+    own, others = _busy(slow), _busy(fast)
+    more = {part: own[part] - others[part] for part in own}
+    most = max(more, key=lambda part: more[part])
+    backward = _PARTS[Kind.BACKWARD]
+    if most == backward and 2 * (_ran(slow) - _ran(fast)) < more[most]:
+        return None
+    took, elsewhere = own[most] / 1e6, others[most] / 1e6
+    verb = "take" if most == _BESIDE else "takes"
+    return f": there {most} {verb} {took:.1f} ms a step, elsewhere {elsewhere:.1f} ms"
+
+
+def _ran(ranks: Sequence[RankSteps]) -> float:
+    """How long the threads of backwards ran in a step, in nanoseconds: the mean."""
+    return float(np.mean([sum(ran for *_, ran in backwards(one)) / one.number for one in ranks]))
+
+
+def _busy(ranks: Sequence[RankSteps]) -> Mapping[str, float]:
+    """How long each part of a step takes without its waits, in nanoseconds: the mean."""
+    found = dict.fromkeys([*_PARTS.values(), _BESIDE], 0.0)
+    for one in ranks:
+        waits = np.array([(wait.begin, wait.end) for wait in awaited(one.log)], float)
+        begin, end = np.maximum.accumulate(waits.reshape(-1, 2)).T
+        begin[1:] = np.maximum(begin[1:], end[:-1])  # of one that overlaps, what is behind
+
+        def busy(since: float, until: float, begin: Floats = begin, end: Floats = end) -> float:
+            within = np.minimum(end, until) - np.maximum(begin, since)
+            return until - since - float(within[within > 0].sum())
+
+        parts = {
+            name: sum(busy(*span[:2]) for of_step in one.spans(kind) for span in of_step)
+            for kind, name in _PARTS.items()
+        }
+        whole = busy(float(one.bounds[0]), float(one.bounds[-1]))
+        for name, took in (*parts.items(), (_BESIDE, whole - sum(parts.values()))):
+            found[name] += took / one.number / len(ranks)
+    return found
+
+
+JUDGE = Judge(_imbalance)
