@@ -22,7 +22,7 @@ CHECKED = ["-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=a
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(("gcc", CHECKED, []), id="checked"),
+        pytest.param(("gcc", CHECKED, []), id="checked", marks=pytest.mark.slow),
         # An emulator on x86-64 keeps its order of memory: this shows the rest to be right.
         pytest.param(
             ("aarch64-linux-gnu-gcc", ["-O1", "-static"], ["qemu-aarch64"]),

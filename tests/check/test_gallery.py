@@ -18,8 +18,11 @@ FAULTS = sorted(
     key=lambda one: one.name,
 )
 GOOD = sorted((ROOT / "examples" / "good").glob("*.py"))
-QUICK = ("03", "16", "21", "22", "42", "44", "46", "47")
-"""A hang, a deadlock, faults that end the process, a silent one, a death; a message from any."""
+QUICK = ("03", "16", "42", "47")
+"""A hang, a deadlock, a death, a silent one."""
+
+NOT_QUICK = ("21", "22", "30", "44", "46", "49", "58", "60", "66", "67")
+"""Faults that end the process, a message from any, and more; benchmarks/gallery.py runs all."""
 
 
 def _twin(file: Path) -> Path:
@@ -58,13 +61,7 @@ def test_a_fault_is_short_plain_and_has_its_twin(file: Path) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [
-        *QUICK,
-        *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in ("30", "49", "58", "60", "66", "67")
-        ),
-    ],
+    [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in NOT_QUICK)],
 )
 def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
     (file,) = (file for file in FAULTS if file.name.startswith(number))
@@ -100,7 +97,13 @@ def test_gloo_is_known_where_it_is_named_by_device(tmp_path: Path) -> None:
     assert gallery.miss(fault, verdict) == "", verdict.output
 
 
-@pytest.mark.parametrize("number", [*QUICK, "05", "55"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(*QUICK, "05", "55"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("21", "22", "44", "46")),
+    ],
+)
 def test_check_is_silent_about_the_twin(number: str, tmp_path: Path) -> None:
     (file,) = (file for file in FAULTS if file.name.startswith(number))
     twin = gallery.expected(_twin(file))

@@ -71,6 +71,7 @@ def test_a_step_does_not_vouch_for_itself():
     assert found.most == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_steps_that_ship_are_those_of_the_measured_rows():
     from steptime.plan.validate import step_with_error
 

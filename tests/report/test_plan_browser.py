@@ -38,6 +38,7 @@ def test_the_page_draws_the_front_the_space_and_the_account(
     assert page.locator("#fronts table").count() == 2
 
 
+@pytest.mark.slow
 def test_the_page_of_what_fits_nowhere_says_so_first(
     open_html: Callable[..., Any], tmp_path: Path
 ) -> None:

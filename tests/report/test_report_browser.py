@@ -53,6 +53,7 @@ def test_every_figure_is_drawn(open_page: Callable[..., Any]) -> None:
     assert page.locator("[data-figure=bytes] .barlayer .point").count() == 2 + 1 + 1
 
 
+@pytest.mark.slow
 def test_drag_and_buttons_zoom_the_timeline(open_page: Callable[..., Any]) -> None:
     page = open_page(*NAMES)
     whole = shown_range(page)
@@ -79,6 +80,7 @@ def test_drag_and_buttons_zoom_the_timeline(open_page: Callable[..., Any]) -> No
     assert shown_range(page) == pytest.approx(whole)
 
 
+@pytest.mark.slow
 def test_choosing_a_strategy_shows_its_step(open_page: Callable[..., Any]) -> None:
     page = open_page(*NAMES)
     note = playwright.expect(page.locator("#step-note"))
@@ -92,6 +94,7 @@ def test_choosing_a_strategy_shows_its_step(open_page: Callable[..., Any]) -> No
     assert "all_gather" in page.locator("#calls table:visible").inner_text()
 
 
+@pytest.mark.slow
 def test_the_steps_can_be_chosen_one_by_one(open_page: Callable[..., Any]) -> None:
     page = open_page("replicated")
     first = page.evaluate("view.step")
@@ -104,6 +107,7 @@ def test_the_steps_can_be_chosen_one_by_one(open_page: Callable[..., Any]) -> No
     assert page.locator("#step-choice option").count() == 9
 
 
+@pytest.mark.slow
 def test_pointing_at_a_bar_tells_its_name_phase_time_and_bytes(
     open_page: Callable[..., Any],
 ) -> None:
@@ -160,6 +164,7 @@ def test_search_marks_what_matches_and_goes_from_one_to_the_next(
     assert page.evaluate(faint) == 0
 
 
+@pytest.mark.slow
 def test_one_strategy_has_its_path_and_its_command(open_page: Callable[..., Any]) -> None:
     page = open_page("replicated")
     assert "The critical path is" in page.locator("#path-note").inner_text()
@@ -173,6 +178,7 @@ def test_one_strategy_has_its_path_and_its_command(open_page: Callable[..., Any]
     assert page.evaluate("getSelection().toString()").startswith("steptime compare --ranks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [NAMES, pytest.param(("replicated",), marks=pytest.mark.slow)])
 def test_the_page_never_scrolls_sideways(
     open_page: Callable[..., Any], names: tuple[str, ...]

@@ -11,7 +11,10 @@ from report.scale_made import study
 from steptime.report.scale_page import behind, headline, lines, write_scale
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1280, "light"), pytest.param(390, "dark", marks=pytest.mark.slow)],
+)
 def test_the_page_draws_every_cell(
     open_html: Callable[..., Any], tmp_path: Path, width: int, scheme: str
 ) -> None:

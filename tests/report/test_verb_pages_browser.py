@@ -30,6 +30,7 @@ def test_each_begins_with_its_answer_and_fits_both_widths(
     assert path.stat().st_size < 200_000
 
 
+@pytest.mark.slow
 def test_rates_are_drawn_by_algorithm_and_the_fastest_is_shaded(
     open_html: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -52,6 +53,7 @@ def test_rates_are_drawn_by_algorithm_and_the_fastest_is_shaded(
     assert shaded == ["builtin", "ring"]
 
 
+@pytest.mark.slow
 def test_a_wrong_result_stands_first_and_in_red(
     open_html: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -60,6 +62,7 @@ def test_a_wrong_result_stands_first_and_in_red(
     assert page.locator("h1.unfit").inner_text() == "12 elements of the results are WRONG"
 
 
+@pytest.mark.slow
 def test_a_selection_is_told_in_words_and_as_the_backend_reads_it(
     open_html: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -71,6 +74,7 @@ def test_a_selection_is_told_in_words_and_as_the_backend_reads_it(
     assert variable in page.locator("pre").first.inner_text()
 
 
+@pytest.mark.slow
 def test_a_finding_has_its_ranks_places_stacks_and_mend(
     open_html: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -94,6 +98,7 @@ def test_a_check_that_found_nothing_says_so(tmp_path: Path) -> None:
     assert "What did not happen in this run cannot be found in it." in text
 
 
+@pytest.mark.slow
 def test_a_diff_draws_each_interval_where_it_lies(
     open_html: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -108,6 +113,7 @@ def test_a_diff_draws_each_interval_where_it_lies(
     assert zero < low < float(dot.get_attribute("cx")) < high
 
 
+@pytest.mark.slow
 def test_the_bubble_of_a_stage_lies_before_between_and_after(
     open_html: Callable[..., Any], tmp_path: Path
 ) -> None:

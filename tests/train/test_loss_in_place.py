@@ -33,6 +33,7 @@ def _in_place(logits: Tensor, targets: Tensor, real: int) -> Tensor:
 
 
 # The compiler asks what is no leaf for its gradient.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
 def test_a_compiled_unit_leaves_it_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "loss_and_gradient", _in_place)

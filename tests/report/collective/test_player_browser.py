@@ -61,6 +61,7 @@ def told(page: Any, panel: int = 0) -> str:
     return page.locator(".told").nth(panel).inner_text()
 
 
+@pytest.mark.slow
 def test_every_algorithm_ends_with_what_its_collective_asks_for(
     open_page: Callable[..., Any],
 ) -> None:
@@ -75,6 +76,7 @@ def test_every_algorithm_ends_with_what_its_collective_asks_for(
             assert held[rank][slot] == [index, origins], (one.collective.name, one.algorithm)
 
 
+@pytest.mark.slow
 def test_keys_and_buttons_go_round_by_round(open_page: Callable[..., Any]) -> None:
     page = open_page(named("all_reduce/ring", 4))
     assert "round 0, of 0 to 5" in told(page)
@@ -141,6 +143,7 @@ def test_panels_keep_pace_by_rounds_or_by_time(open_page: Callable[..., Any]) ->
     assert "round 1," in told(page, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_never_scrolls_sideways(open_page: Callable[..., Any], width: int) -> None:
     page = open_page(
@@ -161,6 +164,7 @@ def test_the_page_never_scrolls_sideways(open_page: Callable[..., Any], width: i
     assert page.evaluate(inside)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "name"),
     [(390, "ring"), pytest.param(1280, "ring", marks=pytest.mark.slow), (1280, "double_tree")],
@@ -219,6 +223,7 @@ def test_arrows_go_by_rounds_on_the_slider_too(open_page: Callable[..., Any]) ->
     assert page.evaluate("player.at") == 1
 
 
+@pytest.mark.slow
 def test_the_answer_names_the_fastest_of_one_collective(open_page: Callable[..., Any]) -> None:
     page = open_page(named("all_reduce/ring", 8), named("all_reduce/recursive_doubling", 8))
     said = page.locator("#answer").inner_text()
@@ -246,6 +251,7 @@ def test_who_wants_less_motion_sees_whole_rounds(open_page: Callable[..., Any]) 
     assert page.evaluate("[...seen].every(Number.isInteger) && seen.size > 1")
 
 
+@pytest.mark.slow
 def test_on_a_cluster_each_rank_goes_on_by_itself(open_page: Callable[..., Any]) -> None:
     """Half way some ranks are rounds ahead of others; at the end all hold what they are to hold."""
     cluster = cluster_named("dgx-h100-pod")
