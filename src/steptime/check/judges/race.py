@@ -76,6 +76,14 @@ def _gaps(one: Seen) -> tuple[str, str]:
     )
 
 
+def _dropped(one: Seen) -> tuple[str, str]:
+    return (
+        f"{_call(one)} writes into {one.facts['by']}, a copy that nobody has once the line is "
+        f"over: what it brings is lost",
+        "give the copy a name, let the call write into that, and copy it back",
+    )
+
+
 def _unwaited(one: Seen) -> tuple[str, str]:
     call = _call(one)
     return (
@@ -99,6 +107,7 @@ _SENTENCES = {
     "overlap": _overlap,
     "doubled": _doubled,
     "gaps": _gaps,
+    "dropped": _dropped,
     "unwaited": _unwaited,
 }
 

@@ -13,6 +13,7 @@ import torch
 from steptime.check.observe.accesses import Accesses
 from steptime.check.observe.buffers import Span, read_and_written, span, spans
 from steptime.check.observe.contained import Contained, ContainedWatcher, caller
+from steptime.check.observe.copies import Copies
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.polls import Polls
 from steptime.record.calls import Calls
@@ -81,6 +82,7 @@ class Races:
         self._noted: set[tuple[Any, ...]] = set()
         self._accesses = Accesses(self._used, lambda: bool(self._under_way))
         self._asked: dict[tuple[type, str], Any] = {}
+        self._copies = Copies()
 
     def issued(
         self,
@@ -107,6 +109,9 @@ class Races:
             self._note("gaps", call)
         if any(one.overlaps(other) for one, other in combinations(call.writes, 2)):
             self._note("doubled", call)
+        # The handle of one that is waited for later may give what it has written.
+        if not asynchronous and (copy := self._copies.dropped(caller_of(frame), written)):
+            self._note("dropped", call, by=copy)
         for other in self._others():
             if any(other.clashes(one, writes=True) for one in call.writes) or any(
                 other.clashes(one, writes=False) for one in call.reads
@@ -212,9 +217,14 @@ class Races:
 
 def is_called_by_script(frame: FrameType | None) -> bool:
     """Whether a call comes from the script, not from what PyTorch does for it, as DDP does."""
-    while frame is not None and is_entrance(frame):
+    return frame is not None and not is_ours(caller_of(frame))
+
+
+def caller_of(frame: FrameType) -> FrameType:
+    """The frame that has called torch.distributed, behind its own entrances."""
+    while is_entrance(frame) and frame.f_back is not None:
         frame = frame.f_back
-    return frame is not None and not is_ours(frame)
+    return frame
 
 
 def is_entrance(frame: FrameType) -> bool:
