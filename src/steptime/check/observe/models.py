@@ -115,7 +115,7 @@ class Models:
     def _wrapping(self, init: Callable[..., None]) -> Callable[..., None]:
         @wraps(init)
         def wrapping(wrapped: Any, *arguments: Any, **options: Any) -> None:
-            self._note(inspect.getcallargs(init, wrapped, *arguments, **options))
+            self._note(_given(init, wrapped, *arguments, **options))
             init(wrapped, *arguments, **options)
             model = Model(wrapped, len(self.known))
             self.known.append(model)
@@ -131,10 +131,12 @@ class Models:
 
     def _note(self, given: dict[str, Any]) -> None:
         """Note the parameters of a model that is to be wrapped, with what DDP is given."""
-        module, mesh = given["module"], given.get("device_mesh")
-        group = mesh.get_group() if mesh is not None else given["process_group"]
+        module, mesh = given.get("module"), given.get("device_mesh")
         if not dist.is_initialized() or not isinstance(module, torch.nn.Module):
             return  # DDP says so
+        if mesh is not None and mesh.ndim > 1:
+            return
+        group = mesh.get_group() if mesh is not None else given.get("process_group")
         ranks = compat.ranks_of(group or dist.group.WORLD)
         if len(ranks) < 2:
             return
@@ -230,6 +232,14 @@ class Models:
                 self.in_backward = False
 
         return noted
+
+
+def _given(function: Callable[..., None], *arguments: Any, **options: Any) -> dict[str, Any]:
+    """What a function is given, by name; nothing where it does not take that."""
+    try:
+        return dict(inspect.signature(function).bind(*arguments, **options).arguments)
+    except TypeError:
+        return {}
 
 
 def _used_by(model: Model) -> Callable[[torch.Tensor], None]:
