@@ -25,6 +25,7 @@ NOWHERE = Site("", 0, "")
 """The place of what happens at none of the script's lines."""
 
 _CALLED = "called"
+_OF_PARTS, _COLLECTING, _LARGE = ("send", "recv"), ("gather", "reduce", "scatter"), 1 << 16
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,15 @@ def steps_of(job: Job) -> list[RankSteps]:
     if fewest < _FEWEST_STEPS or len(ranks) < 2:
         return []
     return [RankSteps(one.log, one.bounds[: fewest + 1]) for one in ranks]
+
+
+def work_alike(ranks: Sequence[RankSteps]) -> bool:
+    """Whether no rank has a part of its own: a stage of a pipeline, or to collect of the others."""
+    return not any(
+        call.kind in _OF_PARTS or (call.kind in _COLLECTING and call.size >= _LARGE)
+        for one in ranks
+        for call in one.calls
+    )
 
 
 def step_length(ranks: Sequence[RankSteps]) -> float:

@@ -22,6 +22,12 @@ _LONG_NS = 5e6
 """A sum of the loss in each step is usual: without a barrier it is told where it costs so much of a
 step that is long, for a toy's hardly is more than its calls."""
 
+_NO_BARRIERS = "Leave barriers out: collectives wait for one another without them."
+_SELDOM = (
+    "What is summed up for a log, as the loss, can stay on the device and be summed up once in "
+    "many steps."
+)
+
 
 def _host_sync(job: Job) -> Iterator[Finding]:
     """Calls that make every rank wait for the slowest one, in most steps, and move nothing."""
@@ -35,7 +41,8 @@ def _host_sync(job: Job) -> Iterator[Finding]:
         return _may(call) and call.site in sites
 
     gain = cost(ranks, chosen) / step_length(ranks)
-    barrier = any(call.kind == "barrier" and call.site in sites for call in found)
+    of_sites = {call.kind for call in found if call.site in sites}
+    barrier, sums = "barrier" in of_sites, bool(of_sites - {"barrier"})
     told = gain >= (LEAST_GAIN if barrier else _SCALARS_ALONE)
     if sites and told and (barrier or step_length(ranks) >= _LONG_NS):
         kinds = listed([*dict.fromkeys(call.kind for call in found if call.site in sites)])
@@ -45,8 +52,7 @@ def _host_sync(job: Job) -> Iterator[Finding]:
             places=places(ranks, sites),
             what=f"every step waits for all ranks in {kinds} at {listed([*map(str, sites)])}, "
             "which moves next to nothing",
-            mend="leave barriers out, for collectives wait for one another without them; keep "
-            "losses on the device and sum them up once in many steps",
+            mend=" ".join([_NO_BARRIERS] * barrier + [_SELDOM] * sums),
             gain=gain,
         )
 

@@ -8,7 +8,7 @@ from steptime.arrays import Flags, Floats, Longs
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.steps import RankSteps, StepCall, backwards, places, steps_of
+from steptime.check.steps import RankSteps, backwards, places, steps_of, work_alike
 from steptime.check.words import do
 from steptime.record.events import Kind
 from steptime.record.read import Site
@@ -20,8 +20,6 @@ _LEAST_GAIN, _LEAST_NS = 0.15, 5e6
 _FEWEST, _MOSTLY = 8, 0.6
 """So many steps, and in that part of them the same ranks are last: less is the machine's doing."""
 
-_LARGE = 1 << 16
-_COLLECTING = ("gather", "reduce", "scatter")
 _BESIDE = "forward and what the script does besides"
 _PARTS = {
     Kind.BACKWARD: "backward",
@@ -33,7 +31,7 @@ _PARTS = {
 def _imbalance(job: Job) -> Iterator[Finding]:
     """Ranks that have more to do in a step than all others, of a job whose ranks work alike."""
     ranks = steps_of(job)
-    if not ranks or any(_is_unlike(call) for one in ranks for call in one.calls):
+    if not ranks or not work_alike(ranks):
         return
     on_devices = any(len(one.log.marks) for one in ranks)
     waited = _waited_on_devices(job, ranks) if on_devices else _waited(ranks)
@@ -60,12 +58,6 @@ def _imbalance(job: Job) -> Iterator[Finding]:
         )
 
 
-def _is_unlike(call: StepCall) -> bool:
-    """Whether the ranks have parts of their own: stages of a pipeline, or one that collects."""
-    collects = call.kind in _COLLECTING and call.size >= _LARGE
-    return call.kind in ("send", "recv") or collects
-
-
 def _waited(ranks: Sequence[RankSteps]) -> Floats:
     """How long each rank waits in each step, in nanoseconds, shape (ranks, steps)."""
     waited = np.zeros((len(ranks), ranks[0].number))
@@ -82,7 +74,8 @@ def _waited_on_devices(job: Job, ranks: Sequence[RankSteps]) -> Floats:
     """
     waited = np.zeros((len(ranks), ranks[0].number))
     rows = recorded_timeline(job.logs, "step").intervals
-    rows = rows[(rows["phase"] == Phase.COMMUNICATION) & (rows["step"] < waited.shape[1])]
+    rows = rows[rows["phase"] == Phase.COMMUNICATION]
+    rows = rows[(rows["step"] >= 0) & (rows["step"] < waited.shape[1])]
     row_of = {one.log.rank: row for row, one in enumerate(ranks)}
     late = 1e9 * np.maximum(rows["ready"] - rows["start"], 0.0)
     np.maximum.at(waited, ([row_of[rank] for rank in rows["rank"].tolist()], rows["step"]), late)

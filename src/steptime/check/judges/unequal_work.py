@@ -7,7 +7,7 @@ import numpy as np
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.steps import backwards, places, steps_of
+from steptime.check.steps import backwards, places, steps_of, work_alike
 from steptime.record.events import Kind
 
 _LEAST_GAIN = 0.1
@@ -26,7 +26,7 @@ def _unequal_work(job: Job) -> Iterator[Finding]:
     compared is what they had to do. Of a GPU's it is not known.
     """
     ranks = steps_of(job)
-    if not ranks:
+    if not ranks or not work_alike(ranks):
         return
     ran = np.zeros((len(ranks), ranks[0].number))
     for row, one in enumerate(ranks):
