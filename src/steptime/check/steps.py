@@ -7,7 +7,8 @@ from statistics import median
 
 import numpy as np
 
-from steptime.arrays import Ints
+from steptime.arrays import Floats, Ints
+from steptime.check.calls import MESSAGES
 from steptime.check.finding import CallSite, on_rank
 from steptime.check.job import Job
 from steptime.check.observed import facts_of
@@ -25,7 +26,7 @@ NOWHERE = Site("", 0, "")
 """The place of what happens at none of the script's lines."""
 
 _CALLED = "called"
-_OF_PARTS, _COLLECTING, _LARGE = ("send", "recv"), ("gather", "reduce", "scatter"), 1 << 16
+_COLLECTING, _LARGE = ("gather", "reduce", "scatter"), 1 << 16
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def steps_of(job: Job) -> list[RankSteps]:
 def work_alike(ranks: Sequence[RankSteps]) -> bool:
     """Whether no rank has a part of its own: a stage of a pipeline, or to collect of the others."""
     return not any(
-        call.kind in _OF_PARTS or (call.kind in _COLLECTING and call.size >= _LARGE)
+        call.kind in MESSAGES or (call.kind in _COLLECTING and call.size >= _LARGE)
         for one in ranks
         for call in one.calls
     )
@@ -131,11 +132,18 @@ def cost(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> floa
     They count as long as the rank waited for them that waited the least in this step: the others
     waited for that rank, too, which they would have done at the next call.
     """
-    waited = np.zeros((len(ranks), ranks[0].number))
+    return median_of_steps(waited(ranks, chosen).min(axis=0).tolist())
+
+
+def waited(
+    ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool] = lambda _: True
+) -> Floats:
+    """How long each rank waits for the chosen calls of each step, ns, shape (ranks, steps)."""
+    found = np.zeros((len(ranks), ranks[0].number))
     for row, one in enumerate(ranks):
         for call in filter(chosen, one.calls):
-            waited[row, call.step] += call.waited
-    return median_of_steps(waited.min(axis=0).tolist())
+            found[row, call.step] += call.waited
+    return found
 
 
 def lost_beside(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> float:
@@ -171,9 +179,9 @@ def median_of_steps(values: Sequence[float]) -> float:
 
 def _calls(steps: RankSteps) -> Iterator[StepCall]:
     log = steps.log
-    waited = dict.fromkeys(range(len(log.calls)), 0)
+    waits = dict.fromkeys(range(len(log.calls)), 0)
     for wait in awaited(log):
-        waited[wait.calls[-1]] += wait.end - wait.begin
+        waits[wait.calls[-1]] += wait.end - wait.begin
     direct = _direct(log)
     backwards, optimizers = steps.spans(Kind.BACKWARD), steps.spans(Kind.OPTIMIZER)
     for row, call in enumerate(log.calls):
@@ -194,7 +202,7 @@ def _calls(steps: RankSteps) -> Iterator[StepCall]:
             peer=int(call["peer"]),
             group_size=len(group.ranks),
             size=int(call["bytes"]),
-            waited=waited[row],
+            waited=waits[row],
             direct=(kind, number) in direct,
             backwards_left=_left(backwards[step], optimizers[step], issued),
             before_update=done <= issued < begun,

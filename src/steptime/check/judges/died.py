@@ -16,6 +16,8 @@ _GIVE_UP = (signal.SIGABRT, signal.SIGTERM)
 def died(job: Job) -> Iterator[Finding]:
     """One finding for each rank that ended badly of itself; none where all ended so.
 
+    Nor where a call or a model that ranks do not make alike explains it.
+
     A rank that fails in a call which another has not come to fails because of that one. Where no
     rank is left that failed of itself, one that a signal ended while it waited did not fail because
     of others, unless libraries and launchers give up by that signal.

@@ -8,7 +8,7 @@ from steptime.arrays import Flags, Floats, Longs
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.steps import RankSteps, backwards, places, steps_of, work_alike
+from steptime.check.steps import RankSteps, backwards, places, steps_of, waited, work_alike
 from steptime.check.words import do
 from steptime.record.events import Kind
 from steptime.record.read import Site
@@ -34,9 +34,9 @@ def _imbalance(job: Job) -> Iterator[Finding]:
     if not ranks or not work_alike(ranks):
         return
     on_devices = any(len(one.log.marks) for one in ranks)
-    waited = _waited_on_devices(job, ranks) if on_devices else _waited(ranks)
-    slow, fast = _parted(waited)
-    gaps = waited[fast].min(axis=0) - waited[slow].max(axis=0)
+    lost = _waited_on_devices(job, ranks) if on_devices else waited(ranks)
+    slow, fast = _parted(lost)
+    gaps = lost[fast].min(axis=0) - lost[slow].max(axis=0)
     late = gaps >= _LEAST_NS
     gain = float(gaps.sum() / np.mean([one.bounds[-1] - one.bounds[0] for one in ranks]))
     if gain < _LEAST_GAIN or late.sum() < max(_FEWEST, _MOSTLY * len(gaps)):
@@ -58,36 +58,27 @@ def _imbalance(job: Job) -> Iterator[Finding]:
         )
 
 
-def _waited(ranks: Sequence[RankSteps]) -> Floats:
-    """How long each rank waits in each step, in nanoseconds, shape (ranks, steps)."""
-    waited = np.zeros((len(ranks), ranks[0].number))
-    for row, one in enumerate(ranks):
-        for call in one.calls:
-            waited[row, call.step] += call.waited
-    return waited
-
-
 def _waited_on_devices(job: Job, ranks: Sequence[RankSteps]) -> Floats:
     """The longest wait of each rank for the last one in a call of each step: what is lost at least.
 
     Of a GPU it is not known what it computes meanwhile, and so not what its other waits cost.
     """
-    waited = np.zeros((len(ranks), ranks[0].number))
+    longest = np.zeros((len(ranks), ranks[0].number))
     rows = recorded_timeline(job.logs, "step").intervals
     rows = rows[rows["phase"] == Phase.COMMUNICATION]
-    rows = rows[(rows["step"] >= 0) & (rows["step"] < waited.shape[1])]
+    rows = rows[(rows["step"] >= 0) & (rows["step"] < longest.shape[1])]
     row_of = {one.log.rank: row for row, one in enumerate(ranks)}
     late = 1e9 * np.maximum(rows["ready"] - rows["start"], 0.0)
-    np.maximum.at(waited, ([row_of[rank] for rank in rows["rank"].tolist()], rows["step"]), late)
-    return waited
+    np.maximum.at(longest, ([row_of[rank] for rank in rows["rank"].tolist()], rows["step"]), late)
+    return longest
 
 
-def _parted(waited: Floats) -> tuple[Longs, Longs]:
+def _parted(lost: Floats) -> tuple[Longs, Longs]:
     """The rows of those that wait least, half of them at most, and of the others.
 
     Where the means differ most there is the border.
     """
-    means = waited.mean(axis=1)
+    means = lost.mean(axis=1)
     order = np.argsort(means)
     number = 1 + int(np.diff(means[order])[: len(means) // 2].argmax())
     return order[:number], order[number:]
@@ -95,11 +86,11 @@ def _parted(waited: Floats) -> tuple[Longs, Longs]:
 
 def _where(fast: RankSteps, late: Flags) -> Site:
     """The line at which one of the others waits longest."""
-    waited: dict[Site, int] = {}
+    times: dict[Site, int] = {}
     for call in fast.calls:
         if late[call.step]:
-            waited[call.site] = waited.get(call.site, 0) + call.waited
-    return max(waited, key=lambda site: waited[site])
+            times[call.site] = times.get(call.site, 0) + call.waited
+    return max(times, key=lambda site: times[site])
 
 
 def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> str | None:
