@@ -104,6 +104,30 @@ with model.no_sync():
 dist.destroy_process_group()
 """
 
+IN_TURN = """
+from contextlib import nullcontext
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 5))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(rank)
+for step in range(4):
+    with model.no_sync() if step % 2 == rank else nullcontext():
+        model(torch.randn(4, 20)).square().mean().backward()
+    model(torch.randn(4, 20)).square().mean().backward()
+    optimizer.step()  # step
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+UNUSED = """
+net = torch.nn.ModuleList([torch.nn.Linear(20, 5), torch.nn.Linear(20, 5)])
+net.forward = lambda data: net[0](data)
+model = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.randn(4, 20)).square().mean().backward()
+optimizer.step()  # step
+dist.destroy_process_group()
+"""
+
 ENSEMBLE = """
 torch.manual_seed(rank)
 member = torch.nn.Linear(20, 5)
@@ -141,6 +165,22 @@ def test_a_fault_is_found_at_its_line(
     assert marked(found) == {line}
     assert found.ranks == ranks
     assert words.lower() in found.what.lower()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "ranks", "words"),
+    [
+        (IN_TURN, [0], "rank 0 runs the model within no_sync where rank 1 reduced the gradients"),
+        (UNUSED, [0, 1], "though 1.weight of ModuleList got no gradient"),
+    ],
+)
+def test_why_gradients_were_not_reduced_is_told(
+    tmp_path: Path, body: str, ranks: list[int], words: str
+) -> None:
+    (found,) = (one for one in findings_of(tmp_path, body) if one.kind is FindingKind.DRIFT)
+    assert (marked(found), found.ranks) == ({"step"}, ranks)
+    assert words in found.what.lower().replace("modulelist", "ModuleList")
 
 
 @pytest.mark.parametrize(

@@ -201,8 +201,13 @@ def _of_script(
         findings = [*outcome.findings, *silent]
     # Who seemed late until the end is told as what it turned out to be.
     lost = {rank for one in findings if one.kind is FindingKind.LOST for rank in one.ranks}
-    late = watch.told(still=not outcome.by_check)
-    findings = [*findings, *(one for one in late if not lost.issuperset(one.ranks))]
+    known = {(one.kind, tuple(one.ranks)) for one in findings}
+    late = [
+        one
+        for one in watch.told(still=not outcome.by_check)
+        if not lost.issuperset(one.ranks) and (one.kind, tuple(one.ranks)) not in known
+    ]
+    findings = [*findings, *late]
     checked = _checked(out, findings, counts, command, world.size if world else ranks, outcome)
     return replace(checked, record=replace(checked.record, stacks=_stacks(job)))
 

@@ -110,21 +110,22 @@ def _share(call: Call, of_ranks: Sequence[int], rank: int) -> int:
 
 
 def _of_messages(of_rank: Mapping[int, Sequence[Call]]) -> Iterator[Difference]:
-    """The first message that is not as long as it is expected.
+    """The first message that is not as long as it is expected, or else of another dtype.
 
-    Messages with tags may be expected in another order than they are sent in: so their lengths are
-    compared as a whole before any two are.
+    Messages with tags may be expected in another order than they are sent in: so they are compared
+    as a whole before any two are.
     """
     if len(of_rank) < 2:
         return
-    one, other = of_rank.values()
-    pairs = list(zip(one, other, strict=False))
-    if sorted(_size(a) for a, _ in pairs) == sorted(_size(b) for _, b in pairs):
-        return
-    for a, b in pairs:
-        if _size(a) != _size(b):
-            yield Difference("size", {a.rank: a, b.rank: b})
-            return
+    both = min(map(len, of_rank.values()))
+    one, other = (calls[:both] for calls in of_rank.values())
+    for what in ("size", "dtype"):
+        if sorted(_value(a, what) for a in one) == sorted(_value(b, what) for b in other):
+            continue
+        for a, b in zip(one, other, strict=True):
+            if _value(a, what) != _value(b, what):
+                yield Difference(what, {a.rank: a, b.rank: b})
+                return
 
 
 def _size(call: Call) -> int:

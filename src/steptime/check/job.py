@@ -18,7 +18,8 @@ class Job:
     ``now_ns``: that moment, by the wall clock. ``exit_codes``: of the ranks whose processes have
     ended, None where it is not known; a signal counts below 0. ``stacks``: Python's stacks of ranks
     that can be asked for them, as text, empty until they answer. ``idle``: the ranks that have used
-    no processor since the watch last looked. ``lost``: the hosts that answer no more.
+    no processor since the watch last looked. ``lost``: the hosts that answer no more. ``helpers``:
+    processes that ranks forked and that call in their groups.
     """
 
     logs: Sequence[ProcessLog]
@@ -27,6 +28,7 @@ class Job:
     stacks: Mapping[int, str] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
     lost: Sequence[LostHost] = ()
+    helpers: Sequence[ProcessLog] = ()
 
     @cached_property
     def calls(self) -> Calls:

@@ -15,7 +15,7 @@ from steptime.check.processes import Process, processes_in
 from steptime.check.pulse import Pulse
 from steptime.check.standing import lost_contact
 from steptime.errors import UsageError
-from steptime.record.read import ProcessLog, read_log
+from steptime.record.read import ProcessLog, helpers_in, read_log
 from steptime.record.start import FOLDER
 
 STILL_S = 1.0
@@ -111,16 +111,12 @@ class Watch:
     def job(self) -> Job:
         """The job as its processes have written it down until now."""
         by_rank: dict[int, tuple[ProcessLog, Process]] = {}
-        for one in self._processes.values():
-            with suppress(UsageError):
-                log = read_log(one.file)
-                if one.pid in self._ranks and one.here:
-                    log = replace(log, rank=self._ranks[one.pid])
-                elif not log.groups:
-                    continue  # a child that calls nothing
-                before = by_rank.get(log.rank)
-                if before is None or before[0].wall_ns <= log.wall_ns:
-                    by_rank[log.rank] = (log, one)
+        logs = self._logs()
+        helpers = helpers_in([log for log, _ in logs])
+        for log, one in logs:
+            before = by_rank.get(log.rank)
+            if log not in helpers and (before is None or before[0].wall_ns <= log.wall_ns):
+                by_rank[log.rank] = (log, one)
         codes = {
             one.rank: one.code
             for file, one in self._ended().items()
@@ -136,7 +132,21 @@ class Watch:
             stacks={rank: one.answer() for rank, (_, one) in by_rank.items() if one.here},
             idle=frozenset(rank for rank, (_, one) in by_rank.items() if one.idle),
             lost=self._pulse.lost(first) if self._pulse else (),
+            helpers=helpers,
         )
+
+    def _logs(self) -> list[tuple[ProcessLog, Process]]:
+        """Of the processes that are ranks by who started them, or that have called anything."""
+        found = []
+        for one in self._processes.values():
+            with suppress(UsageError):
+                log = read_log(one.file)
+                if one.pid in self._ranks and one.here:
+                    log = replace(log, rank=self._ranks[one.pid])
+                elif not log.groups:
+                    continue  # a child that calls nothing
+                found.append((log, one))
+        return found
 
     def tells(self, job: Job) -> bool:
         """Whether it is for this host to tell of a job: of hosts that are lost one alone tells."""

@@ -106,8 +106,11 @@ class Log:
         self.rows = rows(self._grow)
         self.begin()
 
-    def begin(self) -> None:
-        """Begin with files of this very process, as a forked child must."""
+    def begin(self, **forked: int) -> None:
+        """Begin with files of this very process, as a forked child must.
+
+        ``forked``: ``forked_from``, the process that forked it, which its notes then have.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         self.path = self._folder / f"{socket.gethostname()}-{os.getpid()}{EVENTS}"
         self._file = self.path.open("w+b")
@@ -127,6 +130,7 @@ class Log:
             command=sys.argv,
             clock_ns=clock_ns,
             wall_ns=wall_ns,
+            **forked,
         )
 
     def marks(self) -> RawIOBase:

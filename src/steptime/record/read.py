@@ -121,7 +121,8 @@ class ProcessLog:
     ``rank`` and ``world_size`` are those of the default group, 0 and 1 where there was none.
     ``clock_ns`` and ``wall_ns`` are the two clocks of its host at one moment. ``ended``: its
     recording ended in an orderly way, at ``ended_ns`` of its clock. ``raised``: what nobody caught.
-    ``thread_raised``: what ended one of its threads, while it went on.
+    ``thread_raised``: what ended one of its threads, while it went on. ``forked_from``: the process
+    whose recording it began as a fork of.
     """
 
     host: str
@@ -142,6 +143,7 @@ class ProcessLog:
     thread_raised: Raised | None = None
     operators: Sequence[ProfiledOperator] = ()
     observed: tuple[Observation, ...] = ()
+    forked_from: int | None = None
     marks: NDArray[np.void] = field(default_factory=lambda: np.empty(0, MARK))
     """When its GPU came to what is in ``events``, which go by the clock of the script."""
 
@@ -164,7 +166,8 @@ def read_logs(run: Path) -> list[ProcessLog]:
     Raises UsageError where there is none.
     """
     logs = [_by_gpu(read_log(file)) for file in sorted((run / FOLDER).glob(f"*{EVENTS}"))]
-    logs = [log for log in logs if len(log.events)]
+    helpers = helpers_in(logs)
+    logs = [log for log in logs if len(log.events) and log not in helpers]
     ranks = [log for log in logs if log.groups] or logs[:1]
     if not ranks:
         raise UsageError(
@@ -172,6 +175,23 @@ def read_logs(run: Path) -> list[ProcessLog]:
         )
     by_rank = {log.rank: log for log in sorted(ranks, key=lambda log: log.wall_ns)}
     return [by_rank[rank] for rank in sorted(by_rank)]
+
+
+def helpers_in(logs: Sequence[ProcessLog]) -> list[ProcessLog]:
+    """Those that a rank forked and that call in its groups, as a DataLoader's worker may.
+
+    They are no ranks.
+    """
+    by_process = {(log.host, log.pid): _groups_of(log) for log in logs}
+    return [
+        log
+        for log in logs
+        if _groups_of(log) & by_process.get((log.host, log.forked_from or -1), frozenset())
+    ]
+
+
+def _groups_of(log: ProcessLog) -> frozenset[tuple[str, tuple[int, ...]]]:
+    return frozenset((group.torch_name, group.ranks) for group in log.groups.values())
 
 
 def _by_gpu(log: ProcessLog) -> ProcessLog:
@@ -218,6 +238,7 @@ def read_log(file: Path) -> ProcessLog:
             rank=int(groups[-1]["world_rank"]) if groups else 0,
             world_size=int(groups[-1]["world_size"]) if groups else 1,
             threads=int(groups[-1]["threads"]) if groups else None,
+            forked_from=header.get("forked_from"),
             ended=bool(ends),
             ended_ns=ends[-1].get("at_ns") if ends else None,
             raised=raised[-1] if raised else None,

@@ -115,7 +115,7 @@ def start(folder: Path) -> None:
         log.note(end=True, at_ns=time.perf_counter_ns())
 
     def in_child() -> None:
-        log.begin()
+        log.begin(forked_from=os.getppid())
         marks.begin()
         calls.attend()
 

@@ -30,16 +30,18 @@ def _accumulation(job: Job) -> Iterator[Finding]:
     early = [call for one in ranks[:1] for call in one.calls if _may(call)]
     if not early or len({call.step for call in early}) < ranks[0].number // 2:
         return
+    left = {call.backwards_left or 0 for call in early}
+    if left != set(range(1, max(left) + 1)):
+        return  # some micro-batches are not reduced: no habit, but a drift
     gain = max(cost(ranks, _may), lost_beside(ranks, _may)) / step_length(ranks)
     if gain >= LEAST_GAIN:
         sites = list(dict.fromkeys(call.site for call in early))
-        backwards = 1 + max(call.backwards_left or 0 for call in early)
         yield Finding(
             kind=FindingKind.SLOW,
             ranks=[one.log.rank for one in ranks],
             places=places(ranks, sites),
-            what=f"DDP reduces all gradients in each of the {backwards} backwards of a step, at "
-            f"{' and '.join(map(str, sites))}: only their sum is used",
+            what=f"DDP reduces all gradients in each of the {1 + max(left)} backwards of a step, "
+            f"at {' and '.join(map(str, sites))}: only their sum is used",
             mend="run forward and backward of all but the last micro-batch within model.no_sync()",
             gain=gain,
         )

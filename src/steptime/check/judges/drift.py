@@ -9,7 +9,7 @@ from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import Seen, facts_of, places_of, seen
-from steptime.check.words import ranks_named
+from steptime.check.words import do, ranks_named
 from steptime.record.read import ProcessLog
 
 _UNREDUCED, _HASHES, _STEPS, _AVERAGED = "unreduced", "hashes", "steps", "averaged"
@@ -94,6 +94,16 @@ def _finding(of: _Replicas, ranks: Sequence[_Hashed], last: int, step: int) -> F
     places = [place for one in ranks for place in places_of(one.log, one.facts["at"])]
     if len(ahead) < len(ranks):
         who = ranks_named([one.rank for one in ahead])
+        behind = [one for one in ranks if one not in ahead]
+        if min(map(_kept, behind)) > max(map(_kept, ahead)):
+            return Finding(
+                kind=FindingKind.DRIFT,
+                ranks=[one.rank for one in behind],
+                places=places,
+                what=f"{do([one.rank for one in behind], 'runs')} the model within no_sync where "
+                f"{who} reduced the gradients: {what}",
+                mend="enter no_sync on all ranks for the same micro-batches",
+            )
         return Finding(
             kind=FindingKind.DRIFT,
             ranks=[one.rank for one in ranks],
@@ -110,6 +120,11 @@ def _finding(of: _Replicas, ranks: Sequence[_Hashed], last: int, step: int) -> F
         "broadcast them from rank 0), reduce every gradient before the step, and change parameters "
         "on all ranks alike",
     )
+
+
+def _kept(one: _Hashed) -> int:
+    """How many forwards a rank has made within no_sync; 0 in what was recorded before that."""
+    return int(one.facts.get("kept", 0))
 
 
 def _parted(ranks: Sequence[_Hashed]) -> str:
@@ -186,11 +201,30 @@ def _lost(one: Seen) -> tuple[str, str]:
     )
 
 
+def _unused(one: Seen) -> tuple[str, str]:
+    return (
+        f"the optimizer steps at {one.facts['at']} though {one.facts['parameter']} of {_name(one)} "
+        f"got no gradient: DDP waits for those of all its parameters before it ends a reduction, "
+        f"and nothing was reduced",
+        "let every parameter take part in each loss, as by adding 0 * sum of what was left out, or "
+        "give DistributedDataParallel find_unused_parameters=True",
+    )
+
+
 def _quiet(one: Seen) -> tuple[str, str]:
     return (
         f"the optimizer steps at {one.facts['at']} with gradients of {_name(one)} that were all "
         f"made within no_sync: no gradient is reduced, every rank trains a model of its own",
         "run forward and backward of the last micro-batch before each step outside no_sync",
+    )
+
+
+def _quiet_end(one: Seen) -> tuple[str, str]:
+    return (
+        f"the optimizer steps at {one.facts['at']} with gradients of {_name(one)} of which the "
+        f"last part was made within no_sync: what came before it was reduced, and it was not",
+        "reduce the gradients of the last micro-batch before each step, and no other's: it alone "
+        "runs outside no_sync",
     )
 
 
@@ -206,6 +240,13 @@ def _name(one: Seen) -> str:
     return str(one.facts["model"]).rpartition(" ")[0]
 
 
-_SENTENCES = {"bypassed": _bypassed, "lost": _lost, "quiet": _quiet, "late": _late}
+_SENTENCES = {
+    "bypassed": _bypassed,
+    "lost": _lost,
+    "unused": _unused,
+    "quiet": _quiet,
+    "quiet end": _quiet_end,
+    "late": _late,
+}
 
 JUDGE = Judge(_drift)

@@ -20,6 +20,10 @@ _LEAST_GAIN, _LEAST_NS = 0.15, 5e6
 _FEWEST, _MOSTLY = 8, 0.6
 """So many steps, and in that part of them the same ranks are last: less is the machine's doing."""
 
+_FACTOR, _MANY = 1.5, 50
+"""A processor that shares its core with another's work takes up to half as long again for the same,
+for a second or two: a backward that takes longer by less is told after so many steps."""
+
 _BESIDE = "forward and what the script does besides"
 _PARTS = {
     Kind.BACKWARD: "backward",
@@ -98,11 +102,13 @@ def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> str | None:
 
     A thread that has none does not run: how long it ran is known of backwards.
     """
+    ran, elsewhere_ran, steps = _ran(slow), _ran(fast), slow[0].number
     own, others = _busy(slow), _busy(fast)
     more = {part: own[part] - others[part] for part in own}
     most = max(more, key=lambda part: more[part])
     backward = _PARTS[Kind.BACKWARD]
-    if most == backward and 2 * (_ran(slow) - _ran(fast)) < more[most]:
+    idle = 2 * (ran - elsewhere_ran) < more[most]
+    if most == backward and (idle or (ran < _FACTOR * elsewhere_ran and steps < _MANY)):
         return None
     took, elsewhere = own[most] / 1e6, others[most] / 1e6
     verb = "take" if most == _BESIDE else "takes"

@@ -30,7 +30,8 @@ class Model:
     """A model under DDP, which it does not keep; places are numbers, 0 where there is none.
 
     ``armed``, ``quiet``: forwards through DDP since the last step, those within ``no_sync`` apart;
-    ``begun``: how many backwards there were before the first of them.
+    ``begun``: how many backwards there were before the first of them; ``kept``: how many have been
+    within ``no_sync`` in all; ``ends_quiet``: so was the last one.
     ``bypassed_at``: where parts of the model were run beside DDP since then. ``moved_at``: where
     its parameters were given another type or device after it was wrapped. ``looks``: DDP looks
     for unused parameters, for which it took ``looking_ns``; ``used``: those of this step.
@@ -41,8 +42,8 @@ class Model:
         self.wrapped = weakref.ref(wrapped)
         self.name = type(wrapped.module).__name__
         self.reduced = {id(p) for p in wrapped.module.parameters() if p.requires_grad}
-        self.armed = self.quiet = self.inside = self.begun = 0
-        self.cleared = False
+        self.armed = self.quiet = self.inside = self.begun = self.kept = 0
+        self.cleared = self.ends_quiet = False
         self.bypassed_at = self.moved_at = 0
         self.looks = bool(wrapped.find_unused_parameters)
         self.wrapped_at = 0
@@ -58,6 +59,13 @@ class Model:
             for name, parameter in wrapped.module.named_parameters():
                 if name not in ignored:
                     yield name, parameter
+
+    def unused(self) -> str:
+        """The first parameter that was given no gradient though DDP waits for one; "": none."""
+        wrapped = self.wrapped()
+        if wrapped is None or self.looks or wrapped.static_graph:
+            return ""
+        return next((name for name, one in self.replicated() if _waits_for(one)), "")
 
     def is_cleared(self) -> bool:
         """Whether no parameter has a gradient."""
@@ -161,10 +169,8 @@ class Models:
             model = None if torch.compiler.is_compiling() else self._of_module.get(wrapped)
             if model is None:
                 return forward(wrapped, *arguments, **options)
-            if torch.is_grad_enabled() and wrapped.require_backward_grad_sync:
-                self._arm(model)
-            elif torch.is_grad_enabled():
-                model.quiet += 1
+            if torch.is_grad_enabled():
+                self._count(model, quiet=not wrapped.require_backward_grad_sync)
             model.inside += 1
             try:
                 return forward(wrapped, *arguments, **options)
@@ -176,8 +182,13 @@ class Models:
 
         return running
 
-    def _arm(self, model: Model) -> None:
-        """Count a forward whose backward is reduced, and see whether it adds to gradients."""
+    def _count(self, model: Model, *, quiet: bool) -> None:
+        """Count a forward; of one whose backward is reduced see whether it adds to gradients."""
+        model.ends_quiet = quiet
+        if quiet:
+            model.quiet += 1
+            model.kept += 1
+            return
         if not model.armed:
             model.begun = self.backwards
         elif self.backwards > model.begun and not model.cleared and model.is_cleared():
@@ -244,6 +255,10 @@ def _given(function: Callable[..., None], *arguments: Any, **options: Any) -> di
 
 def _used_by(model: Model) -> Callable[[torch.Tensor], None]:
     return lambda parameter: model.used.add(id(parameter))
+
+
+def _waits_for(parameter: torch.nn.Parameter) -> bool:
+    return parameter.requires_grad and parameter.grad is None
 
 
 def _kinds(module: torch.nn.Module) -> list[tuple[torch.dtype, torch.device]]:

@@ -134,6 +134,8 @@ class Replicas:
             if reduced < _ENOUGH * needed and not hooked:
                 if not _averages_later(wrapped):
                     self._unreduced(model)
+            elif model.armed and model.ends_quiet:
+                self._note(UNREDUCED, "quiet end", model, site(self._log))
             elif not model.armed and self._averaged([one for _, one in gradients]):
                 self._note(AVERAGED, "", model, site(self._log))
             else:
@@ -148,6 +150,7 @@ class Replicas:
         if due:
             later = step // _SELDOM if step >= _FIRST else 1
             steps.due = step + min(later, self._every)
+        kept = {f"{model.name} {model.number}": model.kept for model in self._models.known}
         for name, ranks, parameters in self._sets(optimizer) if due else ():
             if not all(readable(parameter) for _, parameter in parameters):
                 continue
@@ -158,6 +161,7 @@ class Replicas:
                 ranks=list(ranks),
                 step=step,
                 reductions=self._reductions,
+                kept=kept.get(name, 0),
                 at=site(self._log),
                 names=[name for name, _ in parameters],
                 hashes=[hash_of([parameter]) for _, parameter in parameters],
@@ -256,7 +260,9 @@ class Replicas:
 
     def _unreduced(self, model: Model) -> None:
         step = site(self._log)
-        if model.armed:
+        if model.armed and not model.moved_at and (unused := model.unused()):
+            self._note(UNREDUCED, "unused", model, step, unused)
+        elif model.armed:
             self._note(UNREDUCED, "lost", model, model.moved_at or step)
         elif model.quiet:
             self._note(UNREDUCED, "quiet", model, step)

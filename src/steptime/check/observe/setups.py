@@ -29,7 +29,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     numbers = iter(range(1, sys.maxsize))
 
     @contextmanager
-    def around(kind: str, ranks: Sequence[int], world: int) -> Iterator[None]:
+    def around(kind: str, ranks: Sequence[int], world: int, **more: int) -> Iterator[None]:
         number = next(numbers)
         log.note(
             observed=SETUP,
@@ -39,6 +39,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
             world=world,
             at=site(log),
             at_ns=time.perf_counter_ns(),
+            **more,
         )
         yield
         log.note(observed=SET_UP, number=number, at_ns=time.perf_counter_ns())
@@ -48,7 +49,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     @wraps(init)
     def init_process_group(*arguments: Any, **options: Any) -> Any:
         world = _world(options)
-        with around("init_process_group", range(world), world):
+        with around("init_process_group", range(world), world, started=_started()):
             return init(*arguments, **options)
 
     modules: Sequence[Any] = (dist, distributed_c10d)
@@ -67,8 +68,13 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 def _world(options: dict[str, Any]) -> int:
     """The number of ranks that a call of ``init_process_group`` is to join; 0: not known."""
     given = options.get("world_size", -1)
+    return int(given) if given > 0 else _started()
+
+
+def _started() -> int:
+    """How many ranks the launcher has started; 0: it does not say."""
     text = os.environ.get("WORLD_SIZE", "")
-    return int(given) if given > 0 else int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 OBSERVER = Observer(observe)
