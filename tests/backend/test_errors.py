@@ -43,7 +43,6 @@ def _group(members: tuple[int, ...] = (0, 1), timeout_s: float = PATIENCE_S) -> 
 
 def test_what_cannot_be_done_is_refused_and_the_group_goes_on(tmp_path: Path) -> None:
     refusals, after = on_ranks(1, _refusals, tmp_path)[0]
-    assert "PREMUL_SUM" in refusals["premul"]
     assert "MAX of torch.complex64" in refusals["complex"]
     assert "BXOR of torch.float32" in refusals["bitwise"]
     assert "expanded to (4,)" in refusals["expanded"]
@@ -67,12 +66,10 @@ def _refusals() -> tuple[dict[str, str], list[float]]:
             call()
         return str(refusal.value)
 
-    premul = torch._C._distributed_c10d._make_nccl_premul_sum(2.0)
     maximum = group.allreduce.__func__
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.MAX
     refusals = {
-        "premul": refused(lambda: dist.all_reduce(two, premul, group)),
         "complex": refused(lambda: maximum(group, [two.to(torch.complex64)], options)),
         "bitwise": refused(lambda: dist.all_reduce(two, dist.ReduceOp.BXOR, group)),
         "expanded": refused(lambda: dist.all_reduce(torch.ones(1).expand(4), group=group)),

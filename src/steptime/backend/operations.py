@@ -69,6 +69,30 @@ def reduce(engine: Engine, call: Call, tensor: Tensor, root: int, op: Reduction)
         restore(tensor, vector)
 
 
+def premultiplied(
+    engine: Engine,
+    factor: float | Tensor,
+    operation: Callable[..., None],
+    call: Call,
+    tensor: Tensor,
+    other: Tensor | Sequence[Tensor] | int | Reduction,
+    *rest: Any,
+) -> None:
+    """A reduction of this module of what each rank multiplies by its factor first.
+
+    What is but an input keeps its values.
+    """
+    if operation is all_reduce or (operation is reduce and engine.rank == other):
+        tensor.mul_(factor)
+    elif operation is reduce:
+        tensor = tensor * factor
+    elif isinstance(other, Tensor):
+        other = other * factor
+    elif isinstance(other, Sequence):
+        other = [one * factor for one in other]
+    operation(engine, call, tensor, other, *rest)
+
+
 def all_gather(engine: Engine, call: Call, outputs: Sequence[Tensor], tensor: Tensor) -> None:
     """Fill ``outputs[i]`` with the tensor of rank i."""
     vectors = [flatten(output) for output in outputs]

@@ -15,7 +15,7 @@ from steptime.backend.lanes import Crew, Lane
 from steptime.backend.operations import Operation, in_turn
 from steptime.backend.quick import DEFAULT, quick
 from steptime.backend.reduction import Reduction
-from steptime.backend.requests import reduction
+from steptime.backend.requests import premultiplied, reduction
 from steptime.backend.routes import Routes
 from steptime.backend.work import DONE, Done
 from steptime.errors import UsageError
@@ -125,7 +125,8 @@ class SteptimeGroup(PythonGroup):
         tensor = tensors[0]
         if not tensor.is_cpu:
             return self._on_accelerator(tensor, "allreduce", tensors, opts)
-        return self.all_reduce_by(tensors, reduction(opts.reduceOp, tensor), opts)
+        request = requests.all_reduce(tensor, reduction(opts.reduceOp, tensor))
+        return self._do(opts, tensors, premultiplied(opts.reduceOp, request))
 
     def all_reduce_by(
         self, tensors: list[Tensor], op: Reduction, opts: Any = DEFAULT
@@ -137,7 +138,10 @@ class SteptimeGroup(PythonGroup):
     @on_cpu
     def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = DEFAULT) -> compat.Work:
         """Reduce each of the tensors."""
-        each = [requests.all_reduce(t, reduction(opts.reduceOp, t)) for t in tensors]
+        each = [
+            premultiplied(opts.reduceOp, requests.all_reduce(t, reduction(opts.reduceOp, t)))
+            for t in tensors
+        ]
         return self._do(opts, tensors, _together(each))
 
     @compat.left_alone
@@ -159,9 +163,8 @@ class SteptimeGroup(PythonGroup):
         """Reduce into the root's tensor."""
         (tensor,) = tensors
         op = reduction(opts.reduceOp, tensor)
-        return self._do(
-            opts, tensors, requests.reduce(self._rank, self._names, tensor, opts.rootRank, op)
-        )
+        request = requests.reduce(self._rank, self._names, tensor, opts.rootRank, op)
+        return self._do(opts, tensors, premultiplied(opts.reduceOp, request))
 
     @on_cpu
     def allgather(
@@ -217,9 +220,8 @@ class SteptimeGroup(PythonGroup):
         """Fill the output with the reduction of everyone's input for this rank."""
         (output,), (given,) = outputs, inputs
         op = reduction(opts.reduceOp, output)
-        return self._do(
-            opts, outputs, requests.reduce_scatter(self._rank, self._ranks, output, given, op)
-        )
+        request = requests.reduce_scatter(self._rank, self._ranks, output, given, op)
+        return self._do(opts, outputs, premultiplied(opts.reduceOp, request))
 
     @compat.left_alone
     def reduce_scatter_single(
@@ -231,9 +233,8 @@ class SteptimeGroup(PythonGroup):
         if not output.is_cpu:
             return self._on_accelerator(output, "reduce_scatter_single", output, tensor, opts)
         op = reduction(opts.reduceOp, output)
-        return self._do(
-            opts, [output], requests.reduce_scatter_single(self._ranks, output, tensor, op)
-        )
+        request = requests.reduce_scatter_single(self._ranks, output, tensor, op)
+        return self._do(opts, [output], premultiplied(opts.reduceOp, request))
 
     @on_cpu
     def reduce_scatter_single_coalesced(
@@ -244,8 +245,11 @@ class SteptimeGroup(PythonGroup):
     ) -> compat.Work:
         """``reduce_scatter_single`` for each pair of output and input."""
         each = [
-            requests.reduce_scatter_single(
-                self._ranks, output, tensor, reduction(opts.reduceOp, output)
+            premultiplied(
+                opts.reduceOp,
+                requests.reduce_scatter_single(
+                    self._ranks, output, tensor, reduction(opts.reduceOp, output)
+                ),
             )
             for output, tensor in zip(outputs, inputs, strict=True)
         ]

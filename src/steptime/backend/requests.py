@@ -40,17 +40,33 @@ BY_NUMBER = [_REDUCTIONS[op] for op in sorted(_REDUCTIONS, key=lambda op: hash(R
 
 
 def reduction(op: ReduceOp, tensor: Tensor) -> Reduction:
-    """The Reduction for a ReduceOp and the dtype of ``tensor``; PREMUL_SUM is refused."""
-    return _reduction(op.op, tensor.dtype)
+    """The Reduction for a ReduceOp and the dtype of ``tensor``: of PREMUL_SUM, the sum."""
+    if op.op != RedOpType.PREMUL_SUM:
+        return _reduction(op.op, tensor.dtype)
+    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.is_sparse:
+        raise UsageError(
+            f"ReduceOp.PREMUL_SUM of a {tensor.layout} tensor of {tensor.dtype}: the backend "
+            "steptime multiplies dense tensors of floating or complex numbers alone"
+        )
+    return _reduction(RedOpType.SUM, tensor.dtype)
+
+
+def premultiplied(op: ReduceOp, request: Operation) -> Operation:
+    """A request for a reduction, with its tensors times the factor of PREMUL_SUM, if that is asked.
+
+    They are multiplied within the operation: whatever was asked before it is done by then.
+    """
+    if op.op != RedOpType.PREMUL_SUM:
+        return request
+    operation, arguments = request
+    _, factor = op.__getstate__()  # torch has no other way to it from Python
+    return operations.premultiplied, (factor, operation, *arguments)
 
 
 @cache
 def _reduction(op: RedOpType, dtype: torch.dtype) -> Reduction:
     if op not in _REDUCTIONS:
-        raise UsageError(
-            f"the backend steptime has no ReduceOp.{op.name}, as gloo has none: multiply the "
-            "tensor first, then reduce it with ReduceOp.SUM"
-        )
+        raise UsageError(f"the backend steptime has no ReduceOp.{op.name}")
     found = _REDUCTIONS[op]
     try:
         probe = torch.zeros(dtype.itemsize, dtype=torch.uint8).view(dtype)
