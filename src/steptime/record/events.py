@@ -106,11 +106,8 @@ class Log:
         self.rows = rows(self._grow)
         self.begin()
 
-    def begin(self, **forked: int) -> None:
-        """Begin with files of this very process, as a forked child must.
-
-        ``forked``: ``forked_from``, the process that forked it, which its notes then have.
-        """
+    def begin(self, forked_from: int | None = None) -> None:
+        """Begin with files of this very process, as a child must, ``forked_from`` another one."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self.path = self._folder / f"{socket.gethostname()}-{os.getpid()}{EVENTS}"
         self._file = self.path.open("w+b")
@@ -130,7 +127,7 @@ class Log:
             command=sys.argv,
             clock_ns=clock_ns,
             wall_ns=wall_ns,
-            **forked,
+            forked_from=forked_from,
         )
 
     def marks(self) -> RawIOBase:

@@ -29,7 +29,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     numbers = iter(range(1, sys.maxsize))
 
     @contextmanager
-    def around(kind: str, ranks: Sequence[int], world: int, **more: int) -> Iterator[None]:
+    def around(kind: str, ranks: Sequence[int], world: int, started: int = 0) -> Iterator[None]:
         number = next(numbers)
         log.note(
             observed=SETUP,
@@ -38,8 +38,8 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
             ranks=list(ranks),
             world=world,
             at=site(log),
+            started=started,
             at_ns=time.perf_counter_ns(),
-            **more,
         )
         yield
         log.note(observed=SET_UP, number=number, at_ns=time.perf_counter_ns())
