@@ -41,10 +41,13 @@ def _drift(job: Job) -> Iterator[Finding]:
     Those that are averaged now and then may differ in between.
     """
     averaged = {one.facts["model"] for one in seen(job, _AVERAGED, ("model",))}
+    apart = {of[1] for of, steps in _replicas(job).items() if _apart(steps)}
     unreduced = [
         one
         for one in seen(job, _UNREDUCED, ("fault", "model", "at", "parameter"))
+        # Of a forward within no_sync nobody knows whether its gradients were used.
         if one.facts["model"] not in averaged
+        and (one.facts["fault"] != "quiet end" or one.facts["model"] in apart)
     ]
     for one in unreduced:
         what, mend = _SENTENCES[one.facts["fault"]](one)
