@@ -17,7 +17,7 @@ def _calls() -> dict[str, list[float]]:
     op = dist._make_nccl_premul_sum(0.5 + rank)  # 0.5 and 1.5
     mine = torch.tensor([1.0, 2.0, 3.0, 4.0]) + 10 * rank
     found = {}
-    whole = mine.clone()
+    whole = nn.Parameter(mine.clone())  # no part of any graph, though it asks for gradients
     dist.all_reduce(whole, op)
     found["all_reduce"] = whole.tolist()
     later = mine.clone()

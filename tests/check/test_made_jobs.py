@@ -1,5 +1,6 @@
 """Judges on jobs made by hand: what takes long to happen, or happens on one backend alone."""
 
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -77,3 +78,16 @@ def test_a_world_larger_than_what_was_started_is_told_after_a_while() -> None:
         log, observed=(*log.observed, Observation("set up", {"number": 1, "at_ns": 1}))
     )
     assert judged(Job(logs=[joined], now_ns=61 * SECOND), running=True) == []
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from steptime.check.job import Job
+from steptime.check.judging import judged
+assert judged(Job(logs=[], now_ns=0)) == []
+"""
+
+
+def test_a_finished_job_is_judged_without_torch() -> None:
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH], check=True, timeout=600)

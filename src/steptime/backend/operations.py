@@ -83,13 +83,13 @@ def premultiplied(
     What is but an input keeps its values.
     """
     if operation is all_reduce or (operation is reduce and engine.rank == other):
-        tensor.mul_(factor)
+        tensor.data.mul_(factor)
     elif operation is reduce:
-        tensor = tensor * factor
+        tensor = tensor.data * factor
     elif isinstance(other, Tensor):
-        other = other * factor
+        other = other.data * factor
     elif isinstance(other, Sequence):
-        other = [one * factor for one in other]
+        other = [one.data * factor for one in other]
     operation(engine, call, tensor, other, *rest)
 
 

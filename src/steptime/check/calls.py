@@ -23,6 +23,9 @@ n-th message to a peer there is the n-th that this one receives of it.
 SETTING_UP = "setting up"
 """The name of the group in which calls that set up groups are counted."""
 
+SETUP, SET_UP = "setup", "set up"
+"""What is noted when such a call begins, and when it is done."""
+
 MESSAGES = ("send", "recv")
 _KEYS = "keys"  # the name of the group in which waits for keys of a store are counted
 _UNTAGGED = "nccl"  # a backend whose messages come in the order in which they are sent
@@ -133,10 +136,10 @@ def calls_of(logs: Sequence[ProcessLog]) -> Calls:
 
 def _setups(log: ProcessLog) -> Iterator[Call]:
     """What sets up groups, as calls in a group of its own, which all ranks are in."""
-    done = {one.facts["number"]: one.facts for one in log.observed if one.what == "set up"}
+    done = {one.facts["number"]: one.facts for one in log.observed if one.what == SET_UP}
     shift = log.wall_ns - log.clock_ns
     for one in log.observed:
-        if one.what != "setup":
+        if one.what != SETUP:
             continue
         facts = one.facts
         end = done.get(facts["number"])

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.check.calls import SET_UP, SETUP
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observe.setups import SET_UP, SETUP
 from steptime.check.observed import facts_of
 from steptime.check.steps import (
     LEAST_GAIN,

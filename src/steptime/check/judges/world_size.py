@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from steptime.check.calls import SET_UP, SETUP
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observe.setups import SET_UP, SETUP
 from steptime.check.observed import facts_of, places_of
 from steptime.check.words import do
 

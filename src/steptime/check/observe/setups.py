@@ -14,14 +14,12 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from steptime.check.calls import SET_UP, SETUP
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
 from steptime.world import compat
-
-SETUP, SET_UP = "setup", "set up"
-"""What is noted when such a call begins, and when it is done."""
 
 
 def observe(log: Log, _: Calls) -> Callable[[], None]:
