@@ -5,10 +5,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from steptime.check.finding import FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import judged
-from steptime.record.read import Observation, ProcessLog, Signature, helpers_in
+from steptime.record.read import Observation, ProcessLog, Raised, Signature, Site, helpers_in
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "record"))
 from log_made import US, Made, world
@@ -78,6 +80,79 @@ def test_a_world_larger_than_what_was_started_is_told_after_a_while() -> None:
         log, observed=(*log.observed, Observation("set up", {"number": 1, "at_ns": 1}))
     )
     assert judged(Job(logs=[joined], now_ns=61 * SECOND), running=True) == []
+
+
+def _joining(rank: int, joins_as: int) -> ProcessLog:
+    facts = {"number": 1, "kind": "init_process_group", "ranks": [0, 1], "world": 2}
+    facts |= {"started": 2, "at": 1, "at_ns": 0, "joins_as": joins_as, "launched_as": rank}
+    return replace(_running(rank, 100 + rank), observed=(Observation("setup", facts),))
+
+
+def test_processes_that_join_as_one_rank_are_told() -> None:
+    job = Job(logs=[_joining(0, 0), _joining(1, 0)], now_ns=2 * SECOND)
+    (found,) = judged(job, running=True)
+    assert (found.kind, found.ranks) == (FindingKind.MISMATCH, [0, 1])
+    assert "started as ranks 0 and 1 join in init_process_group as rank 0" in found.what
+    apart = Job(logs=[_joining(0, 0), _joining(1, 1)], now_ns=2 * SECOND)
+    assert judged(apart, running=True) == []
+
+
+def _with_file(rank: int, *notes: tuple[str, dict[str, object]]) -> ProcessLog:
+    observed = tuple(Observation(what, {"at": 1, **facts}) for what, facts in notes)
+    return replace(_running(rank, 100 + rank), ended=True, observed=observed)
+
+
+def _looks_for(path: str) -> ProcessLog:
+    message = f"[Errno 2] No such file or directory: '{path}'"
+    raised = Raised("FileNotFoundError", message, 5 * SECOND, Site("script.py", 9, "main"))
+    return replace(_with_file(1), raised=raised)
+
+
+@pytest.mark.parametrize(
+    ("notes", "told"),
+    [
+        ([("removed", {"path": "/data/run", "at_ns": 4 * SECOND})], "which rank 0 has removed"),
+        (
+            [("saving", {"path": "/data/run/model.pt", "at_ns": 6 * SECOND})],
+            "which rank 0 only then saves",
+        ),
+        ([("removed", {"path": "/data/run", "at_ns": 6 * SECOND})], ""),
+        ([("saving", {"path": "/data/run/model.pt", "at_ns": SECOND})], ""),
+        ([("saving", {"path": "/data/run/other.pt", "at_ns": 6 * SECOND})], ""),
+    ],
+)
+def test_a_file_that_is_gone_or_not_there_yet_is_told_with_who_has_it_in_hand(
+    notes: list[tuple[str, dict[str, object]]], told: str
+) -> None:
+    job = Job(logs=[_with_file(0, *notes), _looks_for("/data/run/model.pt")], now_ns=9 * SECOND)
+    races = [one for one in judged(job) if one.kind is FindingKind.RACE]
+    assert [one.ranks for one in races] == ([[1]] if told else [])
+    assert all(told in one.what for one in races)
+
+
+def _replicated(rank: int, *samples: list[float], shape: tuple[int, ...] = (2,)) -> ProcessLog:
+    return _with_file(
+        rank,
+        *(
+            ("replicated", {"ranks": [0, 1], "number": n, "shape": list(shape), "samples": one})
+            for n, one in enumerate(samples, start=1)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (_replicated(1, [1.0, 2.0], [3.0, 4.1]), False),  # rounding
+        (_replicated(1, [1.0, 2.0], [3.0, 5.0]), True),
+        (_replicated(1, [9.0, 2.0]), True),
+        (_replicated(1, [9.0, 2.0], shape=(1, 2)), False),  # another call
+    ],
+)
+def test_tensors_that_are_said_to_be_replicated_are_compared(other: ProcessLog, told: bool) -> None:
+    mine = _replicated(0, [1.0, 2.0], [3.0, 4.0])
+    found = judged(Job(logs=[mine, other], now_ns=9 * SECOND))
+    assert [one.ranks for one in found] == ([[0, 1]] if told else [])
 
 
 WITHOUT_TORCH = """

@@ -219,3 +219,48 @@ def test_a_group_that_torch_does_not_know_is_left_alone(
 
 def test_ranks_that_train_models_of_their_own_are_left_alone(tmp_path: Path) -> None:
     assert findings_of(tmp_path, ENSEMBLE) == []
+
+
+RATES = """
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+model = DistributedDataParallel(nn.Linear(4, 4))
+rate = 0.1 if rank == 0 else 0.2
+optimizer = torch.optim.SGD(
+    [{"params": model.module.weight}, {"params": model.module.bias, "lr": torch.tensor(rate)}],
+    lr=torch.tensor(0.1),
+)
+for step in range(3):
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()  # steps
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+ORDER = """
+from torch import nn
+net = nn.Sequential(*(nn.Linear(4, 4, bias=False) for _ in range(3)))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+torch.manual_seed(1 + rank)
+parameters = list(net.parameters())
+for step in range(3):
+    net(torch.randn(2, 4)).square().mean().backward()
+    for parameter in reversed(parameters) if rank else parameters:
+        dist.all_reduce(parameter.grad)
+    optimizer.step()  # steps
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (RATES, "steps with a lr of 0.1 on rank 0 and 0.2 on rank 1: the parameters differ"),
+        (ORDER, "reduction 1 of the step has that of parameter 0 on rank 0 and parameter 2 on"),
+    ],
+)
+def test_why_replicas_differ_is_told(tmp_path: Path, body: str, words: str) -> None:
+    (found,) = findings_of(tmp_path, body)
+    assert found.kind is FindingKind.DRIFT
+    assert words in found.what
+    assert marked(found) == {"steps"}

@@ -89,6 +89,69 @@ def test_a_usual_training_has_no_slow_habit(tmp_path: Path, habit: str) -> None:
     assert [one for one in _slow(tmp_path, habit) if marked(one) != {"loads"}] == []
 
 
+BUCKETS = """
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+net = nn.Sequential(*(nn.Linear(32, 32) for _ in range(60)))
+options = {options}
+model = DistributedDataParallel(net, **options)  # wraps
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(12):
+    model(torch.ones(2, 32)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+def test_buckets_of_single_layers_are_told(tmp_path: Path) -> None:
+    (found,) = findings_of(tmp_path, BUCKETS.format(options={"bucket_cap_mb": 0.001}))
+    assert marked(found) == {"wraps"}
+    assert "reduces 60 buckets a step, of 4224 bytes on average, where 1 would" in found.what
+    assert found.gain is not None
+    assert 0 < found.gain < 1
+
+
+@pytest.mark.slow
+def test_usual_buckets_are_no_habit(tmp_path: Path) -> None:
+    assert findings_of(tmp_path, BUCKETS.format(options={})) == []
+
+
+SUMS = """
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+class Norm(nn.Module):
+    def forward(self, batch):
+        return batch - summed(batch.mean(0)) / size
+def summed(mean):
+    mean = mean.detach()
+    for _ in range(40 if {within} else 0):
+        dist.all_reduce(mean)  # sums
+    return mean
+net = nn.Sequential(nn.Linear(16, 16), Norm())
+model = DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+import time
+for step in range(8):
+    time.sleep(0.005)
+    loss = model(torch.ones(2, 16)).square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    for _ in range(0 if {within} else 40):
+        dist.all_reduce(loss.detach())  # sums
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("within", [True, False])
+def test_what_a_module_sums_up_is_no_host_synchronisation(tmp_path: Path, within: bool) -> None:
+    found = findings_of(tmp_path, SUMS.format(within=within))
+    told = [one for one in found if "moves next to nothing" in one.what]
+    assert [marked(one) for one in told] == ([] if within else [{"sums"}])
+
+
 ADVERSARIES = """
 from torch.nn.parallel import DistributedDataParallel
 torch.manual_seed(0)

@@ -34,7 +34,8 @@ class StepCall:
     """A call in a step: ``waited`` nanoseconds were spent waiting for it, ``size`` bytes it has.
 
     ``begin`` and ``end``: when it was issued and done, by the rank's clock.
-    ``direct``: the script makes it itself, not DDP or FSDP for it. ``backwards_left``: how many
+    ``direct``: the script makes it itself, not DDP or FSDP for it; ``within_forward``: in that of a
+    module, which may compute with what comes of it. ``backwards_left``: how many
     backwards of the step follow the one that it is in before an optimizer steps, None outside of
     any. ``before_update``: after the last backward of the step and before the optimizer steps;
     ``within_update``: while it does.
@@ -50,6 +51,7 @@ class StepCall:
     size: int
     waited: int
     direct: bool
+    within_forward: bool
     backwards_left: int | None
     before_update: bool
     within_update: bool
@@ -204,6 +206,7 @@ def _calls(steps: RankSteps) -> Iterator[StepCall]:
             size=int(call["bytes"]),
             waited=waits[row],
             direct=(kind, number) in direct,
+            within_forward=direct.get((kind, number), False),
             backwards_left=_left(backwards[step], optimizers[step], issued),
             before_update=done <= issued < begun,
             within_update=any(begin <= issued < end for begin, end, _ in optimizers[step]),
@@ -224,6 +227,12 @@ def _left(
     return None
 
 
-def _direct(log: ProcessLog) -> set[tuple[str, int]]:
-    """The kinds and places of calls that the script makes itself; none where nobody observed."""
-    return {(str(facts["call"]), int(facts["at"])) for facts in facts_of(log, _CALLED)}
+def _direct(log: ProcessLog) -> dict[tuple[str, int], bool]:
+    """The kinds and places of calls that the script makes itself, and whether within a forward.
+
+    None where nobody observed.
+    """
+    return {
+        (str(facts["call"]), int(facts["at"])): bool(facts.get("within_forward"))
+        for facts in facts_of(log, _CALLED)
+    }

@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from steptime.check.calls import SETUP
 from steptime.check.ends import Ended, ends_in
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import judged
+from steptime.check.observed import facts_of
 from steptime.check.processes import Process, processes_in
 from steptime.check.pulse import Pulse
 from steptime.check.standing import lost_contact
@@ -111,12 +113,14 @@ class Watch:
     def job(self) -> Job:
         """The job as its processes have written it down until now."""
         by_rank: dict[int, tuple[ProcessLog, Process]] = {}
-        logs = self._logs()
+        logs, joining = self._logs()
         helpers = helpers_in([log for log, _ in logs])
         for log, one in logs:
             before = by_rank.get(log.rank)
             if log not in helpers and (before is None or before[0].wall_ns <= log.wall_ns):
                 by_rank[log.rank] = (log, one)
+        for log, one in joining:
+            by_rank.setdefault(log.rank, (log, one))
         codes = {
             one.rank: one.code
             for file, one in self._ended().items()
@@ -135,18 +139,22 @@ class Watch:
             helpers=helpers,
         )
 
-    def _logs(self) -> list[tuple[ProcessLog, Process]]:
-        """Of the processes that are ranks by who started them, or that have called anything."""
-        found = []
+    def _logs(self) -> tuple[list[tuple[ProcessLog, Process]], list[tuple[ProcessLog, Process]]]:
+        """Of the processes that are ranks by who started them, or that have called anything.
+
+        And those that join no group yet, as the ranks that a launcher has made them.
+        """
+        found, joining = [], []
         for one in self._processes.values():
             with suppress(UsageError):
                 log = read_log(one.file)
                 if one.pid in self._ranks and one.here:
-                    log = replace(log, rank=self._ranks[one.pid])
-                elif not log.groups:
-                    continue  # a child that calls nothing
-                found.append((log, one))
-        return found
+                    found.append((replace(log, rank=self._ranks[one.pid]), one))
+                elif log.groups:
+                    found.append((log, one))
+                elif (rank := _launched_as(log)) is not None:
+                    joining.append((replace(log, rank=rank), one))
+        return found, joining
 
     def tells(self, job: Job) -> bool:
         """Whether it is for this host to tell of a job: of hosts that are lost one alone tells."""
@@ -228,6 +236,12 @@ class Watch:
         if key not in self._told:
             self._tell(finding)
         self._told[key] = finding, time.monotonic()
+
+
+def _launched_as(log: ProcessLog) -> int | None:
+    """The rank that a launcher has given a process which begins to set up groups; None: no rank."""
+    ranks = [facts.get("launched_as", -1) for facts in facts_of(log, SETUP)]
+    return ranks[-1] if ranks and ranks[-1] >= 0 else None
 
 
 def finished_job(run: Path) -> Job:

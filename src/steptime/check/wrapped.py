@@ -37,6 +37,19 @@ class Wrapped:
                 return dict(zip(self.parameters, of_ranks, strict=True))
         return {}
 
+    @cached_property
+    def in_other_order(self) -> tuple[str, Mapping[int, Sequence[str]]] | None:
+        """What all ranks have alike but for its order, parameters or buffers, and the names."""
+        for what in ("parameters", "buffers"):
+            names = {
+                rank: [name for name, _ in facts.get(what, ())]
+                for rank, (_, facts) in self.of_rank.items()
+            }
+            differ = len({tuple(one) for one in names.values()}) > 1
+            if differ and len({tuple(sorted(one)) for one in names.values()}) == 1:
+                return what, names
+        return None
+
 
 def wrapped_unlike(job: Job) -> Wrapped | None:
     """The first model that ranks have not built alike, where one of them raised for it.
@@ -51,6 +64,14 @@ def wrapped_unlike(job: Job) -> Wrapped | None:
         ),
         None,
     )
+
+
+def wrapped_in_other_order(job: Job) -> Wrapped | None:
+    """The first model whose parameters or buffers ranks have in other orders.
+
+    DDP goes by these, and compares no more than the shapes of parameters.
+    """
+    return next((one for one in _wrapped(job) if one.in_other_order), None)
 
 
 def _wrapped(job: Job) -> Iterator[Wrapped]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.joined import joining_as_one
 from steptime.check.judging import Judge
 from steptime.check.standing import Standing, lost_contact, waits_for
 from steptime.check.words import called, places_of, raised, waiting_in
@@ -16,13 +17,16 @@ _GIVE_UP = (signal.SIGABRT, signal.SIGTERM)
 def died(job: Job) -> Iterator[Finding]:
     """One finding for each rank that ended badly of itself; none where all ended so.
 
-    Nor where a call or a model that ranks do not make alike explains it.
+    Nor where a call or a model that ranks do not make alike explains it, or that they all join as
+    the same one.
 
     A rank that fails in a call which another has not come to fails because of that one. Where no
     rank is left that failed of itself, one that a signal ended while it waited did not fail because
     of others, unless libraries and launchers give up by that signal.
     """
-    if job.difference is not None or len(job.standings) < 2 or wrapped_unlike(job) is not None:
+    if job.difference is not None or len(job.standings) < 2:
+        return
+    if wrapped_unlike(job) is not None or joining_as_one(job) is not None:
         return
     waits = waits_for(job.calls, job.standings)
     bad = [one for one in job.standings.values() if one.failed]

@@ -11,12 +11,18 @@ from steptime.check.judging import Judge
 from steptime.check.observed import Seen, facts_of, places_of, seen
 from steptime.check.words import do, ranks_named
 from steptime.record.read import ProcessLog
+from steptime.words import listed
 
 _UNREDUCED, _HASHES, _STEPS, _AVERAGED = "unreduced", "hashes", "steps", "averaged"
 
 _TOGETHER = (
     "decide on all ranks together whether to step, as by an all_reduce of the reason to skip with "
     "MAX, before any of them steps"
+)
+
+_ALIKE = (
+    "let all ranks begin with the same parameters (DDP sees to it when it wraps; or broadcast them "
+    "from rank 0), reduce every gradient before the step, and change parameters on all ranks alike"
 )
 
 _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
@@ -114,15 +120,54 @@ def _finding(of: _Replicas, ranks: Sequence[_Hashed], last: int, step: int) -> F
             what=f"{who} left out an optimizer step that others made of the same gradients: {what}",
             mend=_TOGETHER,
         )
+    cause, mend = _settings_apart(ranks) or _order_apart(ranks) or ("", _ALIKE)
     return Finding(
         kind=FindingKind.DRIFT,
         ranks=[one.rank for one in ranks],
         places=places,
-        what=what,
-        mend="let all ranks begin with the same parameters (DDP sees to it when it wraps; or "
-        "broadcast them from rank 0), reduce every gradient before the step, and change parameters "
-        "on all ranks alike",
+        what=f"{cause}: {what}" if cause else what,
+        mend=mend,
     )
+
+
+def _settings_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
+    """The first number by which ranks step that is not the same on all, and the mend."""
+    of_rank = [one.facts.get("settings", ()) for one in ranks]
+    for groups in zip(*of_rank, strict=False):
+        for name in groups[0]:
+            values = [group.get(name) for group in groups]
+            if None not in values and len(set(values)) > 1:
+                told = listed(
+                    [
+                        f"{value:g} on rank {one.rank}"
+                        for value, one in zip(values, ranks, strict=True)
+                    ]
+                )
+                return (
+                    f"the optimizer steps with a {name} of {told}",
+                    f"change {name} on all ranks alike: step its schedule on every rank, by what "
+                    "all of them know",
+                )
+    return None
+
+
+def _order_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
+    """Where ranks reduce other gradients in the same call, and the mend."""
+    orders = [one.facts.get("order", ()) for one in ranks]
+    if len({tuple(sorted(order)) for order in orders}) > 1:
+        return None
+    for number, names in enumerate(zip(*orders, strict=True), start=1):
+        if len(set(names)) > 1:
+            told = listed(
+                [f"{name} on rank {one.rank}" for name, one in zip(names, ranks, strict=True)]
+            )
+            return (
+                f"the ranks reduce their gradients in other orders, and so sum up those of other "
+                f"parameters: reduction {number} of the step has that of {told}",
+                "reduce gradients in an order that is the same on all ranks, as that of "
+                "model.parameters(); a set has none",
+            )
+    return None
 
 
 def _kept(one: _Hashed) -> int:

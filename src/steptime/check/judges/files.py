@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.finding import CallSite, Finding, FindingKind, on_rank
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import facts_of, places_of
 from steptime.check.words import do, ranks_named
+from steptime.record.read import ProcessLog
 
-_FILE = "file"
+_FILE, _BEGUN, _REMOVED = "file", "saving", "removed"
 _SOON_NS = int(1e9)
 """Two that write the same file so soon after each other do so at once, but for chance."""
 
@@ -39,6 +40,48 @@ def _files(job: Job) -> Iterator[Finding]:
             if readers:
                 yield _read_by(readers, one, path)
                 break
+    for log in job.logs:
+        yield from _missed(log, job)
+
+
+def _missed(log: ProcessLog, job: Job) -> Iterator[Finding]:
+    """A rank ended for want of a file that another had removed by then, or began to save."""
+    missed = _file_wanted(log)
+    if missed is None or log.raised is None:
+        return
+    at_ns = log.raised.at_ns - log.clock_ns + log.wall_ns
+    for other in job.logs:
+        if other.rank == log.rank or other.host != log.host:
+            continue
+        since = other.clock_ns - other.wall_ns
+        removed = [
+            facts
+            for facts in facts_of(other, _REMOVED)
+            if Path(facts["path"]) in [missed, *missed.parents] and facts["at_ns"] - since < at_ns
+        ]
+        saved = [facts for facts in facts_of(other, _BEGUN) if facts["path"] == str(missed)]
+        if not removed and (not saved or saved[0]["at_ns"] - since < at_ns - _SOON_NS):
+            continue
+        does = "has removed" if removed else "only then saves"
+        mine = [on_rank(log.rank, log.raised.site)] if log.raised.site else []
+        yield Finding(
+            kind=FindingKind.RACE,
+            ranks=[log.rank],
+            places=[*mine, *places_of(other, (removed or saved)[-1]["at"])],
+            what=f"rank {log.rank} looks for {missed.name}, which rank {other.rank} {does}: no "
+            "call of both lies between",
+            mend=f"put a barrier between the {'loading' if removed else 'saving'} and the "
+            f"{'removal' if removed else 'loading'}",
+        )
+        return
+
+
+def _file_wanted(log: ProcessLog) -> Path | None:
+    """The file for want of which a rank ended."""
+    if log.raised is None or log.raised.kind.rpartition(".")[2] != FileNotFoundError.__name__:
+        return None
+    path = log.raised.message.rpartition(": ")[2].strip("'\"")
+    return Path(path).resolve() if path else None
 
 
 def _meet(one: _Use, other: _Use, apart: int) -> bool:

@@ -66,9 +66,10 @@ def _may(call: StepCall) -> bool:
     of_gradients = call.backwards_left is not None or call.before_update or call.within_update
     if not call.direct or of_gradients:
         return False
-    return call.kind == "barrier" or (
-        call.kind in ("all_reduce", "all_gather", "reduce") and call.size <= _SCALAR_BYTES
-    )
+    if call.kind == "barrier":
+        return True
+    sums = call.kind in ("all_reduce", "all_gather", "reduce") and call.size <= _SCALAR_BYTES
+    return sums and not call.within_forward  # as the moments of a norm over all ranks
 
 
 JUDGE = Judge(_host_sync)

@@ -1,10 +1,9 @@
 """Models under DistributedDataParallel: how the script runs them, and what it does to them."""
 
-import inspect
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
@@ -14,12 +13,17 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
+from steptime.check.observe.arguments import given
+from steptime.check.observe.contents import hash_of, readable
 from steptime.record.events import Log
 from steptime.record.places import site
 from steptime.world import compat
 
 WRAPPED = "wrapped"
 """What is noted of a model before DDP wraps it, which asks the ranks whether theirs are alike."""
+
+BEGUN = "begun"
+"""What is noted of a model that DDP reduces among some of the ranks alone, as it begins."""
 
 CLEARED = "cleared"
 """What is noted once of a model whose gradients are used, and cleared, between two backwards of a
@@ -35,6 +39,7 @@ class Model:
     ``bypassed_at``: where parts of the model were run beside DDP since then. ``moved_at``: where
     its parameters were given another type or device after it was wrapped. ``looks``: DDP looks
     for unused parameters, for which it took ``looking_ns``; ``used``: those of this step.
+    ``in_part``: it is reduced among some of the job's ranks alone; ``has_begun``: it has run.
     """
 
     def __init__(self, wrapped: DistributedDataParallel, number: int) -> None:
@@ -50,6 +55,8 @@ class Model:
         self.used: set[int] = set()
         self.has_unused = False
         self.forward_end = self.looking_ns = 0
+        self.has_begun = False
+        self.in_part = wrapped.process_group.size() < dist.get_world_size()
 
     def replicated(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """The parameters that should be the same on all ranks, by name."""
@@ -123,12 +130,12 @@ class Models:
     def _wrapping(self, init: Callable[..., None]) -> Callable[..., None]:
         @wraps(init)
         def wrapping(wrapped: Any, *arguments: Any, **options: Any) -> None:
-            self._note(_given(init, wrapped, *arguments, **options))
+            self._note(given(init, wrapped, *arguments, **options))
             init(wrapped, *arguments, **options)
             model = Model(wrapped, len(self.known))
             self.known.append(model)
+            model.wrapped_at = site(self._log)
             if model.looks:
-                model.wrapped_at = site(self._log)
                 for parameter in wrapped.module.parameters():
                     if parameter.requires_grad:
                         parameter.register_post_accumulate_grad_hook(_used_by(model))
@@ -137,14 +144,14 @@ class Models:
 
         return wrapping
 
-    def _note(self, given: dict[str, Any]) -> None:
-        """Note the parameters of a model that is to be wrapped, with what DDP is given."""
-        module, mesh = given.get("module"), given.get("device_mesh")
+    def _note(self, named: dict[str, Any]) -> None:
+        """Note what a model consists of that is to be wrapped, with what DDP is given."""
+        module, mesh = named.get("module"), named.get("device_mesh")
         if not dist.is_initialized() or not isinstance(module, torch.nn.Module):
             return  # DDP says so
         if mesh is not None and mesh.ndim > 1:
             return
-        group = mesh.get_group() if mesh is not None else given.get("process_group")
+        group = mesh.get_group() if mesh is not None else named.get("process_group")
         ranks = compat.ranks_of(group or dist.group.WORLD)
         if len(ranks) < 2:
             return
@@ -160,7 +167,27 @@ class Models:
             ranks=list(ranks),
             number=self._wrapped[ranks],
             parameters=trained,
+            buffers=[(name, list(one.shape)) for name, one in module.named_buffers()],
             at=site(self._log),
+        )
+
+    def _note_begin(self, model: Model, ranks: Sequence[int]) -> None:
+        """Note the parameters that a model begins with, but for those that begin alike anywhere."""
+        if not all(map(readable, (one for _, one in model.replicated()))):
+            return  # in a later forward
+        model.has_begun = True
+        told = [
+            (name, one)
+            for name, one in model.replicated()
+            if one.requires_grad and not is_sharded(one) and not _is_constant(one)
+        ]
+        self._log.note(
+            observed=BEGUN,
+            model=f"{model.name} {model.number}",
+            ranks=list(ranks),
+            names=[name for name, _ in told],
+            hashes=[hash_of([one]) for _, one in told],
+            at=model.wrapped_at,
         )
 
     def _running(self, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -170,6 +197,8 @@ class Models:
             if model is None:
                 return forward(wrapped, *arguments, **options)
             if torch.is_grad_enabled():
+                if model.in_part and not model.has_begun:
+                    self._note_begin(model, compat.ranks_of(wrapped.process_group))
                 self._count(model, quiet=not wrapped.require_backward_grad_sync)
             model.inside += 1
             try:
@@ -245,12 +274,14 @@ class Models:
         return noted
 
 
-def _given(function: Callable[..., None], *arguments: Any, **options: Any) -> dict[str, Any]:
-    """What a function is given, by name; nothing where it does not take that."""
-    try:
-        return dict(inspect.signature(function).bind(*arguments, **options).arguments)
-    except TypeError:
-        return {}
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is spread over ranks, as FSDP2's and tensor parallelism's are."""
+    return hasattr(tensor, "placements")
+
+
+def _is_constant(tensor: torch.Tensor) -> bool:
+    """Whether all elements are the same, as of a bias that begins with 0."""
+    return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
 
 
 def _used_by(model: Model) -> Callable[[torch.Tensor], None]:

@@ -24,6 +24,8 @@ from steptime.world import compat
 
 RACE, CALLED = "race", "called"
 
+_RUNS_MODULES = torch.nn.Module._call_impl.__code__.co_filename
+
 _QUESTIONS = ("is_completed", "get_future")
 """Methods of a Work by which a script learns that it is done, or leaves that to others."""
 
@@ -102,7 +104,7 @@ class Races:
         at = site(self._log, frame)
         read, written = read_and_written(operation.kind, arguments, is_root=peer == group.rank())
         call = _Call(operation.kind, at, spans(read), spans(written))
-        self._called(call)
+        self._called(call, frame)
         gaps = any(not one.dense for one in (*call.reads, *call.writes))
         gaps = gaps and all(tensor.is_cpu for tensor in (*read, *written))
         if gaps and operation.kind in _OF_GAPLESS and "gloo" in compat.backend_of(group):
@@ -200,11 +202,12 @@ class Races:
                 if is_of_script(frame):
                     self._note("written" if writes else "read", call, at=site(self._log, frame))
 
-    def _called(self, call: _Call) -> None:
+    def _called(self, call: _Call, frame: FrameType) -> None:
         """Say once of each line that the script makes such a call there, itself."""
         if (key := (CALLED, call.kind, call.site)) not in self._noted:
             self._noted.add(key)
-            self._log.note(observed=CALLED, call=call.kind, at=call.site)
+            within = _is_within_forward(frame)
+            self._log.note(observed=CALLED, call=call.kind, at=call.site, within_forward=within)
 
     def _note(self, fault: str, call: _Call, at: int = 0, by: str = "") -> None:
         key = (fault, call.site, at)
@@ -239,6 +242,15 @@ def _is_coalesced(frame: FrameType | None) -> bool:
         if seen.f_code.co_name == "batch_isend_irecv":
             return "cm" in seen.f_locals
         seen = seen.f_back
+    return False
+
+
+def _is_within_forward(frame: FrameType | None) -> bool:
+    """Whether a module computes with it: what ``forward`` calls, and no step of a trainer's."""
+    while frame is not None and frame.f_back is not None:
+        if frame.f_back.f_code.co_filename == _RUNS_MODULES:
+            return frame.f_code.co_name == "forward"
+        frame = frame.f_back
     return False
 
 

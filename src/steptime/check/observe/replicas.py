@@ -1,6 +1,7 @@
 """Replicas: whether gradients were reduced before a step, and whether parameters stay equal."""
 
 import os
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from torch.optim.optimizer import (
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
-from steptime.check.observe.models import Model, Models
+from steptime.check.observe.models import Model, Models, is_sharded
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.closures import Given, once_made
@@ -34,6 +35,10 @@ EVERY_VARIABLE = "STEPTIME_CHECK_EVERY"
 many steps."""
 _EVERY, _FIRST, _SELDOM = 50, 10, 3
 
+IN_VAIN = "in vain"
+"""What is noted of an optimizer whose parameters get no gradient by any backward."""
+_IN_VAIN = 3  # steps
+
 _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 _ENOUGH = 0.25
@@ -48,7 +53,8 @@ class Steps:
 
     ``number``: how many optimizers made a step before this one did. ``reduced``, ``reductions``:
     the bytes, and the calls, that were reduced before the gradients of its last step were made.
-    ``joined``: under ``Join``, where a rank may make fewer.
+    ``joined``: under ``Join``, where a rank may make fewer. ``in_vain``: steps after backwards of
+    which none gave one of its parameters a gradient; ``backwards``: how many by its last.
     """
 
     number: int
@@ -57,6 +63,8 @@ class Steps:
     reduced: int = 0
     reductions: int = 0
     joined: bool = False
+    in_vain: int = 0
+    backwards: int = 0
 
 
 class Replicas:
@@ -115,20 +123,23 @@ class Replicas:
         steps = self._steps_of(optimizer)
         reduced = self._reduced - steps.reduced
         steps.reduced, steps.reductions = self._reduced, self._reductions
+        self._see_gradients(optimizer, steps)
         owned = _ids(optimizer)
         for model in self._models.known:
             wrapped = model.wrapped()
-            if wrapped is None or wrapped.process_group.size() < 2:
-                continue
-            if compat.is_joined(wrapped):
-                steps.joined = True
             gradients = [
                 (name, parameter)
                 for name, parameter in model.replicated()
                 if id(parameter) in owned and parameter.grad is not None
             ]
-            if not gradients:
+            if wrapped is None or not gradients:
                 continue
+            if model.in_part and self._averaged([one for _, one in gradients]):
+                self._note(AVERAGED, "", model, site(self._log))
+            if wrapped.process_group.size() < 2:
+                continue
+            if compat.is_joined(wrapped):
+                steps.joined = True
             needed = sum(one.grad.nbytes for _, one in gradients if one.grad is not None)
             hooked = bool(compat.comm_hooks(wrapped)) and reduced > 0
             if reduced < _ENOUGH * needed and not hooked:
@@ -141,6 +152,16 @@ class Replicas:
             else:
                 self._late(model, gradients)
             model.stepped()
+
+    def _see_gradients(self, optimizer: Any, steps: Steps) -> None:
+        """Count the steps in vain, and tell of an optimizer that has made no other."""
+        backwards, steps.backwards = steps.backwards, self._models.backwards
+        if any(one.grad is not None for one in _parameters(optimizer)):
+            steps.in_vain = -sys.maxsize  # it is an optimizer of a model that is trained
+        elif self._models.backwards > backwards:
+            steps.in_vain += 1
+        if steps.in_vain == _IN_VAIN:
+            self._log.note(observed=IN_VAIN, optimizer=type(optimizer).__name__, at=site(self._log))
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Hash the parameters that should be equal on all ranks, now and then."""
@@ -163,6 +184,8 @@ class Replicas:
                 reductions=self._reductions,
                 kept=kept.get(name, 0),
                 at=site(self._log),
+                settings=_settings(optimizer),
+                order=[] if name else self._order_of(parameters),
                 names=[name for name, _ in parameters],
                 hashes=[hash_of([parameter]) for _, parameter in parameters],
             )
@@ -214,16 +237,16 @@ class Replicas:
             of_model: list[tuple[str, torch.Tensor]] = [
                 (name, one)
                 for name, one in model.replicated()
-                if id(one) in owned and not _is_sharded(one)
+                if id(one) in owned and not is_sharded(one)
             ]
             owned -= {id(one) for _, one in of_model}
-            if of_model and len(ranks) > 1:
+            if of_model and (len(ranks) > 1 or model.in_part):
                 found.append((f"{model.name} {model.number}", ranks, of_model))
         by_ranks: dict[tuple[int, ...], list[tuple[str, torch.Tensor]]] = {}
         left = [
             (number, one, one.grad)
             for number, one in enumerate(_parameters(optimizer))
-            if id(one) in owned and one.grad is not None and not _is_sharded(one)
+            if id(one) in owned and one.grad is not None and not is_sharded(one)
         ]
         in_one = self._reduced_in_one([gradient for *_, gradient in left])
         for number, one, gradient in left:
@@ -242,6 +265,15 @@ class Replicas:
             return ()
         backwards, ranks = self._vectors.get((gradients[0].dtype, size), (0, ()))
         return ranks if backwards == self._models.backwards else ()
+
+    def _order_of(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> list[str]:
+        """The order in which the script has reduced the gradients of parameters, one by one."""
+        names = {
+            one.grad.untyped_storage()._cdata: name
+            for name, one in parameters
+            if one.grad is not None
+        }
+        return [names[cdata] for cdata in self._by_hand if cdata in names]
 
     def _reduced_on(self, gradient: torch.Tensor) -> tuple[int, ...]:
         """The ranks among which the script itself reduced a gradient since the last step."""
@@ -297,13 +329,21 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [one for group in optimizer.param_groups for one in group["params"]]
 
 
+def _settings(optimizer: Any) -> list[dict[str, float]]:
+    """The numbers by which an optimizer steps, of each of its groups of parameters."""
+    return [
+        {
+            name: float(value)
+            for name, value in group.items()
+            if isinstance(value, int | float)
+            or (isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_cuda)
+        }
+        for group in optimizer.param_groups
+    ]
+
+
 def _ids(optimizer: Any) -> set[int]:
     return {id(one) for one in _parameters(optimizer)}
-
-
-def _is_sharded(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is spread over ranks, as FSDP2's and tensor parallelism's are."""
-    return hasattr(tensor, "placements")
 
 
 def _averages_later(wrapped: Any) -> bool:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from steptime.check.calls import SET_UP, SETUP
+from steptime.check.observe.arguments import given
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -27,7 +28,9 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     numbers = iter(range(1, sys.maxsize))
 
     @contextmanager
-    def around(kind: str, ranks: Sequence[int], world: int, started: int = 0) -> Iterator[None]:
+    def around(
+        kind: str, ranks: Sequence[int], world: int, started: int = 0, joins_as: int = -1
+    ) -> Iterator[None]:
         number = next(numbers)
         log.note(
             observed=SETUP,
@@ -37,6 +40,8 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
             world=world,
             at=site(log),
             started=started,
+            joins_as=joins_as,
+            launched_as=_number("RANK", -1),
             at_ns=time.perf_counter_ns(),
         )
         yield
@@ -46,8 +51,12 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 
     @wraps(init)
     def init_process_group(*arguments: Any, **options: Any) -> Any:
-        world = _world(options)
-        with around("init_process_group", range(world), world, started=_started()):
+        started = _number("WORLD_SIZE", 0)
+        named = given(init, *arguments, **options)
+        world, rank = named.get("world_size", -1), named.get("rank", -1)
+        world = world if world > 0 else started
+        rank = rank if rank >= 0 else _number("RANK", -1)
+        with around("init_process_group", range(world), world, started, rank):
             return init(*arguments, **options)
 
     modules: Sequence[Any] = (dist, distributed_c10d)
@@ -63,16 +72,10 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     return remove
 
 
-def _world(options: dict[str, Any]) -> int:
-    """The number of ranks that a call of ``init_process_group`` is to join; 0: not known."""
-    given = options.get("world_size", -1)
-    return int(given) if given > 0 else _started()
-
-
-def _started() -> int:
-    """How many ranks the launcher has started; 0: it does not say."""
-    text = os.environ.get("WORLD_SIZE", "")
-    return int(text) if text.isdecimal() else 0
+def _number(variable: str, otherwise: int) -> int:
+    """A number that the launcher has set; ``otherwise`` where it says nothing."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else otherwise
 
 
 OBSERVER = Observer(observe)
