@@ -55,10 +55,11 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("steptime needs Python 3.11 or newer: set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard $(addprefix src/steptime/,backend/kernel/* record/recorder/* simulate/engine/*)) | $(BIN)/python
+$(VENV)/installed: pyproject.toml constraints.txt setup.py $(wildcard $(addprefix src/steptime/,backend/kernel/* record/recorder/* record/dispatch/* simulate/engine/*)) | $(BIN)/python
 	@echo "installing steptime and torch into $(VENV): about a minute"
 	$(PIP) torch
 	$(PIP) -e '.[train]'
+	$(BIN)/python -m steptime.record.dispatch || true  # calls are recorded without it, too
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

@@ -1,6 +1,6 @@
 """What steptime record costs: the same calls and steps with it and without, block about.
 
-    python benchmarks/recording.py [--pairs 60] [--large 0]
+    python benchmarks/recording.py [--pairs 60] [--large 0] [--only "a call,DDP"]
 
 Two ranks on gloo. ``a call``: an all_reduce of 4 bytes, one after the other; ``least``: the same
 with a kernel that only passes the call on, which no recorder in torch's dispatcher can do without.
@@ -17,7 +17,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ CALLS, STEPS = 2000, 3
 FOLDER = "STEPTIME_BENCHMARK_FOLDER"
 
 
-def rank(pairs: int, large: int) -> None:
+def rank(pairs: int, large: int, only: Sequence[str]) -> None:
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -83,6 +83,8 @@ def rank(pairs: int, large: int) -> None:
         pairs: int = pairs,
         seeing: Callable[[], Callable[[], None]] = record_all,
     ) -> None:
+        if only and name not in only:
+            return
         for one in (seeing, None):
             block(work, times, one)
         found = []
@@ -147,9 +149,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--large", type=int, default=0)
+    parser.add_argument("--only", default="")
     given = parser.parse_args()
     if detect(os.environ):
-        rank(given.pairs, given.large)
+        rank(given.pairs, given.large, [one for one in given.only.split(",") if one])
         sys.exit()
     with tempfile.TemporaryDirectory() as folder:
         sys.exit(run_ranks(sys.argv, 2, 1, {**os.environ, FOLDER: folder}))

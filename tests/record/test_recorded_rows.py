@@ -100,9 +100,9 @@ def _in_order(log: ProcessLog) -> bool:
 
 
 @pytest.mark.parametrize("script", [pytest.param("PATTERNS", marks=pytest.mark.slow), "MIXED"])
-def test_a_script_recorded_in_c_is_that_recorded_in_python(tmp_path: Path, script: str) -> None:
+def test_a_script_is_recorded_alike_in_python_in_c_and_in_cpp(tmp_path: Path, script: str) -> None:
     found = []
-    for kernel in ("c", "python"):
+    for kernel in ("c", "python", "cpp"):
         folder = tmp_path / kernel
         folder.mkdir()
         done = record(folder, getattr(scripts, script), environ={"STEPTIME_KERNEL": kernel})
@@ -112,5 +112,5 @@ def test_a_script_recorded_in_c_is_that_recorded_in_python(tmp_path: Path, scrip
         for log in logs:
             places = {site: (Path(site.file).name, site.line) for site in log.sites.values()}
             found.append([tuple(places.get(one, one) for one in call) for call in _calls(log)])
-    assert found[:2] == found[2:]
+    assert found[:2] == found[2:4] == found[4:]
     assert all(found)

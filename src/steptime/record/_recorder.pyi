@@ -1,6 +1,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+# What _dispatch is given: recorder/event.h.
+functions: object
+
 # rows.PythonRows in C
 class Rows:
     def __init__(self, grow: Callable[[int], None]) -> None: ...

@@ -19,8 +19,9 @@ import torch
 from steptime.record import places
 from steptime.record.calls import Calls, address, work_in
 from steptime.record.classes import watch_classes
+from steptime.record.dispatch import in_dispatcher
 from steptime.record.events import Kind, Time
-from steptime.record.operations import OPERATIONS, Operation
+from steptime.record.operations import FROM_ANY, OPERATIONS, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
 from steptime.world import compat
@@ -43,10 +44,17 @@ _REDUCING = (
 def install(calls: Calls) -> Callable[[], None]:
     """See every call from now on; the result ends that."""
     library = torch.library.Library("c10d", "IMPL")
+    dispatcher = in_dispatcher()
+    key = compat.SPARE_KEY if dispatcher else "BackendSelect"
+    kernels = {}
     for number, operation in enumerate(OPERATIONS):
         if hasattr(torch.ops.c10d, operation.name):
-            kernel = _kernel(calls, number, operation)
-            library.impl(operation.name, kernel, "BackendSelect", with_keyset=True)
+            kernels[number] = _kernel(calls, number, operation)
+            library.impl(operation.name, kernels[number], key, with_keyset=True)
+    if dispatcher:
+        operations = [_as_cpp_has_it(number, kernel) for number, kernel in kernels.items()]
+        calls.forgets = dispatcher.forget
+        dispatcher.install(calls=calls, functions=recorder.functions, operations=operations)
     functional = torch.library.Library("_c10d_functional", "IMPL")
     wait_tensor = _wait_kernel(calls)
     functional.impl("wait_tensor", wait_tensor, "BackendSelect", with_keyset=True)
@@ -70,6 +78,8 @@ def install(calls: Calls) -> Callable[[], None]:
     def remove() -> None:
         for end in ends:
             end()
+        if dispatcher:
+            dispatcher.uninstall()
         library._destroy()
         functional._destroy()
 
@@ -148,6 +158,31 @@ def _kernel_in_c(
         below=_below,
         otherwise=otherwise,
     )
+
+
+def _as_cpp_has_it(number: int, kernel: Callable[..., Any]) -> dict[str, Any]:
+    """An operation, with its kernel in Python, and which arguments tell its calls apart."""
+    operation = OPERATIONS[number]
+    schema = getattr(torch.ops.c10d, operation.name).default._schema
+    apart = (operation.group, operation.peer, operation.asynchronous)
+    telling = [
+        at
+        for at, argument in enumerate(schema.arguments)
+        if at not in apart and argument.name not in ("timeout", "device_ids", "wait_all_ranks")
+    ]
+    return {
+        "name": operation.name,
+        "number": number,
+        "group": operation.group,
+        "peer": operation.peer,
+        "waits": operation.asynchronous,
+        "tensors": operation.tensors,
+        "reduces": operation.reduces,
+        "is_message": operation.is_message,
+        "from_any": number == FROM_ANY,
+        "telling": telling,
+        "in_python": kernel,
+    }
 
 
 def _wait_kernel(calls: Calls) -> Callable[..., Any]:

@@ -91,7 +91,8 @@ class Calls:
     that were met, by their identity, what tells whether they live, and their numbers.
     ``signatures``: the numbers and bytes of what calls were called with. ``marks``: those of a GPU,
     from when the process uses one; ``meets_group`` is called as it meets a group. ``asked_for`` are
-    told the event of a call whose future the script asks in vain whether it is done.
+    told the event of a call whose future the script asks in vain whether it is done. ``forgets`` is
+    called where groups have no numbers any more.
     """
 
     def __init__(self, log: Log) -> None:
@@ -107,6 +108,7 @@ class Calls:
         self.marks: Marks | None = None
         self.meets_group: Callable[[], object] = lambda: None
         self.asked_for: list[Callable[[int], None]] = []
+        self.forgets: Callable[[], object] = lambda: None
         self._wait = compat.Work.wait
         self.attend()
 
@@ -114,6 +116,7 @@ class Calls:
         """Start the thread that tells when calls are done; a forked child has none."""
         self.groups.clear()
         self.signatures.clear()
+        self.forgets()
         self._thread = threading.Thread(target=self._end_calls, name="steptime-record", daemon=True)
         self._thread.start()
 

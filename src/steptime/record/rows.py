@@ -1,7 +1,8 @@
 """Rows: events in a mapped file by their numbers, 80 bytes each.
 
 ``_recorder`` is the same in C, where that was built, and with it the way that calls take there
-(``c10d.py``). ``STEPTIME_KERNEL=python`` leaves it out, as it does the kernel of the backend.
+(``c10d.py``). ``STEPTIME_KERNEL=python`` leaves it out, as it does the kernel of the backend;
+``c`` leaves out what is in C++ alone (``dispatch``).
 """
 
 import os

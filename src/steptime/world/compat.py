@@ -150,8 +150,13 @@ def current_stream() -> tuple[int, int]:
     return device, stream_of(device)
 
 
-BELOW: Any = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
-"""The keys of kernels that come after one of ours."""
+SPARE_KEY = "FPGA"
+"""A key of the dispatcher for devices that no release of torch has."""
+
+BELOW: Any = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect).remove(
+    torch._C._parse_dispatch_key(SPARE_KEY)  # type: ignore[arg-type]
+)
+"""The keys of kernels that come after one of ours, whether under BackendSelect or SPARE_KEY."""
 
 
 def each_subclass(base: type, function: Callable[[type], None]) -> Callable[[], None]:

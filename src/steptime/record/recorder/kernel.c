@@ -164,6 +164,8 @@ static int64_t site(Kernel *self) {
     return PyErr_Occurred() ? -1 : found;
 }
 
+int64_t kernel_site(PyObject *kernel) { return site((Kernel *)kernel); }
+
 /* Where a tensor begins; 0 where it has no memory. */
 static int64_t address(PyObject *tensor) {
     if (!tensor) return 0;

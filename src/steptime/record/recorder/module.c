@@ -5,6 +5,7 @@
 struct names names;
 
 static int fill(PyObject *module) {
+    rows_at_fork();
 #define X(name) \
     if (!(names.name = PyUnicode_InternFromString(#name))) return -1;
     NAMES
@@ -19,7 +20,10 @@ static int fill(PyObject *module) {
             Py_XDECREF(type);
         if (failed) return -1;
     }
-    return 0;
+    PyObject *capsule = PyCapsule_New((void *)&functions, FUNCTIONS, NULL);
+    int failed = !capsule || PyModule_AddObjectRef(module, "functions", capsule);
+    Py_XDECREF(capsule);
+    return failed ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};

@@ -10,18 +10,11 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "event.h"
+
 #ifndef __linux__
 #error "elsewhere perf_counter is another clock than this one"
 #endif
-
-/* As rows.py has it in EVENT. */
-struct event {
-    uint8_t kind, operation, flags, spare;
-    uint16_t group, thread;
-    int32_t peer;
-    uint32_t site, signature, spare_too;
-    int64_t bytes, address, issued, returned, ended, wait_begin, wait_end;
-};
 
 typedef struct {
     PyObject_HEAD
@@ -46,11 +39,13 @@ extern struct names {
 #undef X
 } names;
 
-enum { CALL = 1, ASYNC = 1, ISSUED = 0, RETURNED = 1 }; /* as events.py has them */
-enum { NO_MARK = -1 };
 
 extern PyType_Spec rows_spec, kernel_spec, wait_spec, marks_spec;
 extern PyTypeObject *marks_type;
+
+extern const struct recorder_functions functions;
+/* The number of the innermost place of the script, for an object of the type Kernel. */
+int64_t kernel_site(PyObject *kernel);
 
 /* The event that was drawn for a call, which is written down; -1 with an exception set. */
 int64_t rows_write(Rows *rows, const struct event *event);
@@ -58,6 +53,11 @@ void rows_waited(Rows *rows, int64_t number, int64_t begin, int64_t end);
 void rows_waited_at_once(Rows *rows, int64_t number, int64_t returned, int64_t end);
 
 void rows_came_back(Rows *rows, int64_t number, int64_t when);
+/* An event that is written down; NULL where there was no room for it. */
+struct event *rows_at(Rows *rows, int64_t number);
+void rows_end_anywhere(Rows *rows, uint64_t generation, int64_t number, int64_t when);
+
+void rows_at_fork(void); /* once */
 
 /* A mark of where this thread is on its stream of a GPU; NO_MARK where it can have none, or with an
    exception set. */

@@ -1,10 +1,21 @@
-/* Rows: the events of a mapped file, by their numbers. The interpreter's lock is held throughout. */
+/* Rows: the events of a mapped file, by their numbers. The interpreter's lock is held throughout,
+   but by ``rows_end_anywhere``. */
 
 #define _GNU_SOURCE
 
 #include "recorder.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
+
+/* Who has it may move the file in memory, or writes there without the interpreter's lock. */
+static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER;
+
+static void hold(void) { pthread_mutex_lock(&moving); }
+static void let_go(void) { pthread_mutex_unlock(&moving); }
+
+/* A process that is forked finds it free. */
+void rows_at_fork(void) { pthread_atfork(hold, let_go, let_go); }
 
 static uint64_t generations;
 static _Thread_local struct {
@@ -12,7 +23,7 @@ static _Thread_local struct {
     uint16_t number;
 } this_thread;
 
-static struct event *row(Rows *self, int64_t number) {
+struct event *rows_at(Rows *self, int64_t number) {
     return number < self->room ? self->map + number : NULL;
 }
 
@@ -31,7 +42,7 @@ int64_t rows_write(Rows *self, const struct event *event) {
         if (!done) return -1;
         Py_DECREF(done);
     }
-    struct event *at = row(self, number);
+    struct event *at = rows_at(self, number);
     if (at) {
         *at = *event;
         at->thread = thread(self);
@@ -40,24 +51,32 @@ int64_t rows_write(Rows *self, const struct event *event) {
 }
 
 void rows_came_back(Rows *self, int64_t number, int64_t when) {
-    struct event *at = row(self, number);
+    struct event *at = rows_at(self, number);
     if (!at) return;
     at->returned = when;
     if (!at->ended) at->ended = when; /* whoever says it first is right */
 }
 
 void rows_waited(Rows *self, int64_t number, int64_t begin, int64_t end) {
-    struct event *at = row(self, number);
+    struct event *at = rows_at(self, number);
     if (!at) return;
     at->wait_begin = begin;
     at->wait_end = end;
 }
 
 void rows_waited_at_once(Rows *self, int64_t number, int64_t returned, int64_t end) {
-    struct event *at = row(self, number);
+    struct event *at = rows_at(self, number);
     if (!at) return;
     at->returned = at->wait_begin = returned;
     at->ended = at->wait_end = end;
+}
+
+/* The threads of a backend end calls; a fork, or the end of the recording, may be before that. */
+void rows_end_anywhere(Rows *self, uint64_t generation, int64_t number, int64_t when) {
+    pthread_mutex_lock(&moving);
+    struct event *at = self->generation == generation ? rows_at(self, number) : NULL;
+    if (at && !at->ended) at->ended = when;
+    pthread_mutex_unlock(&moving);
 }
 
 static PyObject *rows_write_event(Rows *self, PyObject *given, PyObject *named) {
@@ -91,14 +110,14 @@ static PyObject *rows_write_event(Rows *self, PyObject *given, PyObject *named) 
 static PyObject *rows_issued(Rows *self, PyObject *number) {
     int64_t wanted = PyLong_AsLongLong(number);
     if (PyErr_Occurred()) return NULL;
-    struct event *at = row(self, wanted);
+    struct event *at = rows_at(self, wanted);
     return PyLong_FromLongLong(at ? at->issued : 0);
 }
 
 static PyObject *rows_returned(Rows *self, PyObject *given) {
     long long number, when;
     if (!PyArg_ParseTuple(given, "LL", &number, &when)) return NULL;
-    struct event *at = row(self, number);
+    struct event *at = rows_at(self, number);
     if (at) at->returned = when;
     Py_RETURN_NONE;
 }
@@ -106,7 +125,7 @@ static PyObject *rows_returned(Rows *self, PyObject *given) {
 static PyObject *rows_end(Rows *self, PyObject *given) {
     long long number, when;
     if (!PyArg_ParseTuple(given, "LL", &number, &when)) return NULL;
-    struct event *at = row(self, number);
+    struct event *at = rows_at(self, number);
     if (at && !at->ended) at->ended = when;
     Py_RETURN_NONE;
 }
@@ -126,9 +145,11 @@ static PyObject *rows_wait_at_once(Rows *self, PyObject *given) {
 }
 
 static void unmap(Rows *self) {
+    pthread_mutex_lock(&moving);
     if (self->map) munmap(self->map, self->room * sizeof(struct event));
     self->map = NULL;
     self->room = 0;
+    pthread_mutex_unlock(&moving);
 }
 
 static PyObject *rows_begin(Rows *self, PyObject *given) {
@@ -138,11 +159,13 @@ static PyObject *rows_begin(Rows *self, PyObject *given) {
     unmap(self);
     void *map = mmap(NULL, room * sizeof(struct event), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (map == MAP_FAILED) return PyErr_SetFromErrno(PyExc_OSError);
+    pthread_mutex_lock(&moving);
     self->map = map;
     self->room = room;
     self->next = 0;
     self->threads = 0;
     self->generation = ++generations;
+    pthread_mutex_unlock(&moving);
     Py_RETURN_NONE;
 }
 
@@ -150,11 +173,14 @@ static PyObject *rows_extend(Rows *self, PyObject *number) {
     int64_t room = PyLong_AsLongLong(number);
     if (PyErr_Occurred()) return NULL;
     size_t size = sizeof(struct event);
+    pthread_mutex_lock(&moving);
     void *map = mremap(self->map, self->room * size, room * size, MREMAP_MAYMOVE);
-    if (map == MAP_FAILED) return PyErr_SetFromErrno(PyExc_OSError);
-    self->map = map;
-    self->room = room;
-    Py_RETURN_NONE;
+    if (map != MAP_FAILED) {
+        self->map = map;
+        self->room = room;
+    }
+    pthread_mutex_unlock(&moving);
+    return map == MAP_FAILED ? PyErr_SetFromErrno(PyExc_OSError) : Py_NewRef(Py_None);
 }
 
 static int rows_init(Rows *self, PyObject *given, PyObject *named) {
