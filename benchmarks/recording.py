@@ -3,7 +3,7 @@
     python benchmarks/recording.py [--pairs 60] [--large 0] [--only "a call,DDP"]
 
 Two ranks on gloo. ``a call``: an all_reduce of 4 bytes, one after the other; ``least``: the same
-with a kernel that only passes the call on, which no recorder in torch's dispatcher can do without.
+with a kernel in Python that only passes the call on. ``on steptime``: in a group of that backend.
 The steps: DDP and FSDP2 of the same layers, 7 and 20 calls; with ``--large`` so many pairs of steps
 of GPT-2 124M. The recording starts and ends between blocks, which alternate, with a barrier around
 each. A block begins with work that does not count, since what is seen for the first time (groups,
@@ -97,7 +97,7 @@ def rank(pairs: int, large: int, only: Sequence[str]) -> None:
             ratio = paired(np.log(bare), np.log(with_it))
             low, high = np.exp(ratio.interval(CONFIDENCE))
             print(
-                f"{name:10} {1e3 * np.median(bare):9.3f} ms  {_added(bare, with_it)} µs  "
+                f"{name:11} {1e3 * np.median(bare):9.3f} ms  {_added(bare, with_it)} µs  "
                 f"{_added(*used)} µs of processor  × {np.exp(ratio.center):.4f} "
                 f"({low:.4f}–{high:.4f})",
                 flush=True,
@@ -128,6 +128,8 @@ def rank(pairs: int, large: int, only: Sequence[str]) -> None:
         one = torch.zeros(1)
         measured("a call", lambda: dist.all_reduce(one) and None, CALLS)
         measured("least", lambda: dist.all_reduce(one) and None, CALLS, seeing=pass_on)
+        own = dist.new_group(backend="steptime")
+        measured("on steptime", lambda: dist.all_reduce(one, group=own) and None, CALLS)
         ddp = step_of(lambda model: DistributedDataParallel(model, bucket_cap_mb=2))
         measured("DDP", ddp, STEPS)
         measured("DDP, least", ddp, STEPS, seeing=pass_on)

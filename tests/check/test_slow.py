@@ -105,7 +105,8 @@ dist.destroy_process_group()
 
 
 def test_buckets_of_single_layers_are_told(tmp_path: Path) -> None:
-    (found,) = findings_of(tmp_path, BUCKETS.format(options={"bucket_cap_mb": 0.001}))
+    all_found = findings_of(tmp_path, BUCKETS.format(options={"bucket_cap_mb": 0.001}))
+    (found,) = (one for one in all_found if "buckets" in one.what)
     assert marked(found) == {"wraps"}
     assert "reduces 60 buckets a step, of 4224 bytes on average, where 1 would" in found.what
     assert found.gain is not None
@@ -114,7 +115,8 @@ def test_buckets_of_single_layers_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_usual_buckets_are_no_habit(tmp_path: Path) -> None:
-    assert findings_of(tmp_path, BUCKETS.format(options={})) == []
+    found = findings_of(tmp_path, BUCKETS.format(options={}))
+    assert not [one for one in found if "buckets" in one.what]
 
 
 SUMS = """

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from statistics import median
 
 import numpy as np
@@ -135,6 +136,22 @@ def cost(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> floa
     waited for that rank, too, which they would have done at the next call.
     """
     return median_of_steps(waited(ranks, chosen).min(axis=0).tolist())
+
+
+def spent_in_rows(ranks: Sequence[RankSteps], chosen: Callable[[StepCall], bool]) -> float:
+    """What rows of chosen calls take in a step, in nanoseconds, with what lies between two of them.
+
+    A row ends where another call is made. As of ``cost`` the rank counts that spends the least; the
+    median of the steps.
+    """
+    found = np.zeros((len(ranks), ranks[0].number))
+    for row, one in enumerate(ranks):
+        for is_chosen, calls in groupby(one.calls, key=lambda call: (chosen(call), call.step)):
+            of_row = list(calls)
+            if is_chosen[0]:
+                begin, end = of_row[0].begin, max(call.end for call in of_row)
+                found[row, is_chosen[1]] += max(0, end - begin)
+    return median_of_steps(found.min(axis=0).tolist())
 
 
 def waited(

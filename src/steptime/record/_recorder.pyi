@@ -73,11 +73,32 @@ class Kernel:
         detail: Callable[..., Any] | None,
         unbox: Callable[[Any], Any],
         unbox_work: Callable[[Any], Any],
-        redispatch: Callable[..., Any],
+        redispatch: Callable[..., Any] | None,
         below: Any,
-        otherwise: Callable[..., Any],
+        otherwise: Callable[..., Any] | None,
     ) -> None: ...
     def __call__(self, keyset: Any, *arguments: Any) -> Any: ...
+
+# A method of a group that is a Python class; ``kernel`` is that of its operation, and takes the
+# arguments without the group. ``peer`` as kernels.py numbers it.
+class Method:
+    def __init__(
+        self,
+        *,
+        peer: int,
+        reduces: bool,
+        is_message: bool,
+        rows: object,
+        kernel: Kernel,
+        calls: Any,
+        of_thread: Any,
+        watchers: Sequence[Any],
+        reduction_name: Callable[[Any], str],
+        method: Callable[..., Any],
+        pending: Callable[[int, Any], None],
+        otherwise: Callable[..., Any],
+    ) -> None: ...
+    def __call__(self, group: Any, *arguments: Any, **options: Any) -> Any: ...
 
 # The method ``wait`` of a class of Works; ``otherwise`` where it is for no call that was just made.
 class Wait:

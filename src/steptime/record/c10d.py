@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from steptime.record import places
 from steptime.record.calls import Calls, address, work_in
 from steptime.record.classes import watch_classes
 from steptime.record.dispatch import in_dispatcher
 from steptime.record.events import Kind, Time
+from steptime.record.kernels import kernel_in_c
 from steptime.record.operations import FROM_ANY, OPERATIONS, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
@@ -117,47 +117,9 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
             watcher.returned(work)
         return result
 
-    return _kernel_in_c(calls, number, operation, call) if in_c() else call
-
-
-def _kernel_in_c(
-    calls: Calls, number: int, operation: Operation, otherwise: Callable[..., Any]
-) -> Callable[..., Any]:
-    """The same in C, which leaves to ``otherwise`` the calls that somebody watches.
-
-    Between two calls a job computes, which empties the caches: Python takes three times as long
-    there as in a loop, and C does not.
-    """
-    return recorder.Kernel(
-        number=number,
-        group=operation.group,
-        peer=operation.peer,
-        waits=operation.asynchronous,
-        tensors=operation.tensors,
-        depth=operation.depth,
-        reduces=operation.reduces,
-        times_group=operation.times_group,
-        rows=calls.log.rows,
-        calls=calls,
-        log=calls.log,
-        of_thread=calls.of_thread,
-        watchers=calls.watchers,
-        groups=calls.groups,
-        signatures=calls.signatures,
-        sites=calls.log.sites,
-        origins=places.ORIGINS,
-        origin=places.origin,
-        site_in_package=places.site_in_package,
-        reductions=compat.REDUCTIONS_AT_ONCE,
-        reduction_name=compat.reduction_name,
-        vector=operation.vector,
-        detail=operation.detail,
-        unbox=compat.ProcessGroup.unbox,
-        unbox_work=compat.Work.unbox,
-        redispatch=compat.redispatch("c10d", operation.name),
-        below=_below,
-        otherwise=otherwise,
-    )
+    if not in_c():
+        return call
+    return kernel_in_c(calls, number, operation, redispatch=redispatch, otherwise=call)
 
 
 def _as_cpp_has_it(number: int, kernel: Callable[..., Any]) -> dict[str, Any]:

@@ -20,6 +20,9 @@ from steptime.world import compat
 
 T = TypeVar("T")
 
+OVER = -2
+"""In place of an event: what the thread waits for next is over, and known to be."""
+
 _clock = time.perf_counter_ns
 _CALL = int(Kind.CALL)
 _ENDS_WITHIN_S = 2.0
@@ -36,7 +39,8 @@ class _OfThread(threading.local):
     """The event of its last call, where Python wrote it down."""
 
     at_once = -1
-    """The event of its last call where that was synchronous, until it is waited for."""
+    """The event of its last call where that was synchronous, until it is waited for; OVER where it
+    was over as it came back."""
 
     returned = 0
     """When that call came back."""
@@ -223,6 +227,9 @@ class Calls:
             for watcher in watchers:
                 watcher.waiting(work)
             if of_thread.waiting:
+                return wait(work, *arguments, **options)
+            if of_thread.at_once == OVER:
+                of_thread.at_once = -1
                 return wait(work, *arguments, **options)
             # Who makes a synchronous call waits for it before anything else.
             at_once, of_thread.at_once = of_thread.at_once, -1

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from steptime.record.calls import Calls
+from steptime.record.calls import OVER, Calls
 from steptime.record.events import Time
 from steptime.record.futures import Futures
+from steptime.record.kernels import method_in_c
 from steptime.record.operations import FROM_ANY, METHODS, OPERATIONS, Detail, Operation
 from steptime.world import compat
 
@@ -108,15 +109,29 @@ def _method(
                 marks.keep(event, Time.RETURNED, marks.take())
             rows.end(event, returned)
             rows.waited(event, rows.issued(event) if waits else returned, returned)
+            if waits:
+                of_thread.at_once = OVER
             if number == FROM_ANY and work is not None:
                 calls.received(event, work)
             return work
+        pending(event, work)
+        return work
+
+    def pending(event: int, work: Any) -> None:
         calls.may_be_waited(work, event, number)
         if (when_done := getattr(work, "when_done", None)) is not None:
             when_done(partial(_ended, calls, event))
-        return work
 
-    return call
+    return method_in_c(
+        calls,
+        number,
+        operation,
+        method,
+        vector=partial(_tensors, operation),
+        detail=partial(_detail, operation, None),
+        pending=pending,
+        otherwise=call,
+    )
 
 
 def _tensors(operation: Operation, arguments: tuple[Any, ...]) -> list[torch.Tensor]:

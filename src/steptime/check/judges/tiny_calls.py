@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.steps import LEAST_GAIN, StepCall, cost, places, step_length, steps_of
+from steptime.check.steps import (
+    LEAST_GAIN,
+    StepCall,
+    places,
+    spent_in_rows,
+    step_length,
+    steps_of,
+)
 
 TINY_BYTES = 1 << 16
 """Up to about so many a call takes about as long as one of none."""
@@ -30,7 +37,7 @@ def _tiny(job: Job) -> Iterator[Finding]:
         def chosen(call: StepCall, at: object = site) -> bool:
             return _may(call) and call.site == at
 
-        gain = cost(ranks, chosen) * (1 - 1 / number) / step_length(ranks)
+        gain = spent_in_rows(ranks, chosen) * (1 - 1 / number) / step_length(ranks)
         if gain >= LEAST_GAIN:
             mean = sum(call.size for call in of_line) // len(of_line)
             yield Finding(

@@ -179,15 +179,13 @@ static int64_t address(PyObject *tensor) {
     return 0;
 }
 
-/* Fill in what a call is called with, in which group. */
-static int describe(Kernel *self, PyObject *arguments, struct event *event) {
+int kernel_describe(PyObject *kernel, PyObject *group, PyObject *arguments, PyObject *name,
+                    struct event *event) {
+    Kernel *self = (Kernel *)kernel;
     struct tensors tensors = {0};
-    int64_t where = -1, number = 0, bytes = 0;
-    PyObject *name = NULL, *detail = NULL;
-    PyObject *boxed = PyTuple_GetItem(arguments, self->group);
-    PyObject *group = boxed ? PyObject_CallFunctionObjArgs(self->unbox, boxed, NULL) : NULL;
-    if (group) where = group_number(self, group);
-    if (where < 0 || !(name = reduction(self))) goto end;
+    int64_t number = 0, bytes = 0, where = group_number(self, group);
+    PyObject *detail = NULL;
+    if (where < 0) return -1;
     if (self->detail == Py_None)
         detail = PyTuple_New(0);
     else
@@ -195,14 +193,26 @@ static int describe(Kernel *self, PyObject *arguments, struct event *event) {
     if (!detail || tensors_in(self, arguments, &tensors)) goto end;
     if (signature(self, &tensors, name, detail, &number, &bytes)) goto end;
     if (self->times_group) bytes *= number_of(PyObject_CallMethod(group, "size", NULL));
+    event->kind = CALL;
+    event->operation = (uint8_t)self->number;
     event->group = (uint16_t)where;
     event->signature = (uint32_t)number;
     event->bytes = bytes;
     event->address = address(tensors.first);
-    if (self->peer >= 0) event->peer = (int)PyLong_AsLong(PyTuple_GetItem(arguments, self->peer));
 end:
     Py_XDECREF(tensors.all);
     Py_XDECREF(detail);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Fill in what a call is called with, in which group. */
+static int describe(Kernel *self, PyObject *arguments, struct event *event) {
+    PyObject *boxed = PyTuple_GetItem(arguments, self->group);
+    PyObject *group = boxed ? PyObject_CallFunctionObjArgs(self->unbox, boxed, NULL) : NULL;
+    PyObject *name = group ? reduction(self) : NULL;
+    if (name && !kernel_describe((PyObject *)self, group, arguments, name, event) &&
+        self->peer >= 0)
+        event->peer = (int)PyLong_AsLong(PyTuple_GetItem(arguments, self->peer));
     Py_XDECREF(name);
     Py_XDECREF(group);
     return PyErr_Occurred() ? -1 : 0;
@@ -212,7 +222,7 @@ end:
 static int64_t begin(Kernel *self, PyObject *arguments, int waits) {
     if (PyObject_SetAttr(self->of_thread, names.work, Py_None)) return -1;
     if (set_long(self->of_thread, names.at_once, -1)) return -1;
-    struct event event = {.kind = CALL, .operation = (uint8_t)self->number, .peer = -1};
+    struct event event = {.peer = -1};
     event.flags = waits ? 0 : ASYNC;
     if (describe(self, arguments, &event)) return -1;
     int64_t place = site(self);

@@ -10,7 +10,7 @@ static int fill(PyObject *module) {
     if (!(names.name = PyUnicode_InternFromString(#name))) return -1;
     NAMES
 #undef X
-    PyType_Spec *specs[] = {&rows_spec, &kernel_spec, &wait_spec, &marks_spec};
+    PyType_Spec *specs[] = {&rows_spec, &kernel_spec, &method_spec, &wait_spec, &marks_spec};
     for (size_t at = 0; at < sizeof specs / sizeof *specs; at++) {
         PyObject *type = PyType_FromSpec(specs[at]);
         int failed = !type || PyModule_AddType(module, (PyTypeObject *)type);

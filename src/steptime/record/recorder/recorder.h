@@ -31,7 +31,8 @@ typedef struct Marks Marks;
 /* The names of attributes, each once. */
 #define NAMES                                                                                        \
     X(inside) X(waiting) X(work) X(at_once) X(returned) X(reduction) X(dtype) X(shape)               \
-    X(is_contiguous) X(data_ptr) X(co_filename) X(f_back) X(marks) X(take) X(keep)
+    X(is_contiguous) X(data_ptr) X(co_filename) X(f_back) X(marks) X(take) X(keep)               \
+    X(event) X(asyncOp) X(rootRank) X(reduceOp) X(op) X(is_completed)
 
 extern struct names {
 #define X(name) PyObject *name;
@@ -39,13 +40,17 @@ extern struct names {
 #undef X
 } names;
 
-
-extern PyType_Spec rows_spec, kernel_spec, wait_spec, marks_spec;
+extern PyType_Spec rows_spec, kernel_spec, method_spec, wait_spec, marks_spec;
 extern PyTypeObject *marks_type;
+
+enum { OVER = -2 }; /* as calls.py has it */
 
 extern const struct recorder_functions functions;
 /* The number of the innermost place of the script, for an object of the type Kernel. */
 int64_t kernel_site(PyObject *kernel);
+/* Fill in what a call is called with, in which group, by a reduction of that name. */
+int kernel_describe(PyObject *kernel, PyObject *group, PyObject *arguments, PyObject *name,
+                    struct event *event);
 
 /* The event that was drawn for a call, which is written down; -1 with an exception set. */
 int64_t rows_write(Rows *rows, const struct event *event);

@@ -11,7 +11,8 @@ typedef struct {
     PyObject *of_thread, *watchers, *wait, *otherwise, *method;
 } Wait;
 
-/* The event of the call that this thread has just made and is to wait for; -1 where there is none. */
+/* The event of the call that this thread has just made and is to wait for; -1 where there is none,
+   OVER where that call is known to be over. */
 static int64_t just_made(Wait *self) {
     if (PyList_Size(self->watchers)) return -1;
     PyObject *waiting = PyObject_GetAttr(self->of_thread, names.waiting);
@@ -46,6 +47,9 @@ static PyObject *waited(Wait *self, int64_t event, PyObject *given, PyObject *na
 static PyObject *wait_call(Wait *self, PyObject *given, PyObject *named) {
     int64_t event = just_made(self);
     if (PyErr_Occurred()) return NULL;
+    if (event == OVER)
+        return set_long(self->of_thread, names.at_once, -1) ? NULL
+                                                            : PyObject_Call(self->wait, given, named);
     if (event < 0) return PyObject_Call(self->otherwise, given, named);
     return waited(self, event, given, named);
 }
