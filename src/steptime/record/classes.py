@@ -64,8 +64,33 @@ def watch_classes(calls: Calls) -> Callable[[], None]:
 def _method(
     calls: Calls, number: int, operation: Operation, method: Callable[..., Any]
 ) -> Callable[..., Any]:
+    """A method of a class of groups that writes down its calls, in C where that can be."""
+
+    def pending(event: int, work: Any) -> None:
+        calls.may_be_waited(work, event, number)
+        if (when_done := getattr(work, "when_done", None)) is not None:
+            when_done(partial(_ended, calls, event))
+
+    return method_in_c(
+        calls,
+        number,
+        operation,
+        method,
+        vector=partial(_tensors, operation),
+        detail=partial(_detail, operation, None),
+        pending=pending,
+        otherwise=_method_in_python(calls, number, operation, method, pending),
+    )
+
+
+def _method_in_python(
+    calls: Calls,
+    number: int,
+    operation: Operation,
+    method: Callable[..., Any],
+    pending: Callable[[int, Any], None],
+) -> Callable[..., Any]:
     rows, of_thread, watchers = calls.log.rows, calls.of_thread, calls.watchers
-    message, rooted = operation.is_message, operation.peer >= 0 and not operation.is_message
 
     @wraps(method)
     @compat.left_alone
@@ -73,10 +98,7 @@ def _method(
         if of_thread.inside:
             return method(group, *arguments, **options)
         last = options.get("opts", arguments[-1] if arguments else None)
-        waits = not getattr(last, "asyncOp", True)
-        peer = arguments[1] if message and operation.peer >= 0 else -1
-        if rooted:
-            peer = getattr(last, "rootRank", 0)
+        waits, peer = not getattr(last, "asyncOp", True), _peer(operation, arguments, last)
         if operation.reduces:
             of_thread.reduction = getattr(last, "reduceOp", None)
         for watcher in watchers:
@@ -117,21 +139,14 @@ def _method(
         pending(event, work)
         return work
 
-    def pending(event: int, work: Any) -> None:
-        calls.may_be_waited(work, event, number)
-        if (when_done := getattr(work, "when_done", None)) is not None:
-            when_done(partial(_ended, calls, event))
+    return call
 
-    return method_in_c(
-        calls,
-        number,
-        operation,
-        method,
-        vector=partial(_tensors, operation),
-        detail=partial(_detail, operation, None),
-        pending=pending,
-        otherwise=call,
-    )
+
+def _peer(operation: Operation, arguments: tuple[Any, ...], options: Any) -> int:
+    """The root or the peer of a call, which a message has among its arguments; -1: none."""
+    if operation.peer < 0:
+        return -1
+    return int(arguments[1] if operation.is_message else getattr(options, "rootRank", 0))
 
 
 def _tensors(operation: Operation, arguments: tuple[Any, ...]) -> list[torch.Tensor]:
