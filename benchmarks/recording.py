@@ -1,15 +1,16 @@
 """What steptime record costs: the same calls and steps with it and without, block about.
 
-    python benchmarks/recording.py [--pairs 60] [--large 0] [--only "a call,DDP"]
+    python benchmarks/recording.py [--pairs 60] [--large 0] [--only "a call,DDP"] [--observed]
 
 Two ranks on gloo. ``a call``: an all_reduce of 4 bytes, one after the other; ``least``: the same
 with a kernel in Python that only passes the call on. ``on steptime``: in a group of that backend.
 The steps: DDP and FSDP2 of the same layers, 7 and 20 calls; with ``--large`` so many pairs of steps
-of GPT-2 124M. The recording starts and ends between blocks, which alternate, with a barrier around
-each. A block begins with work that does not count, since what is seen for the first time (groups,
-shapes, places in the code) is written down once a job. The figures are those of rank 0: what is
-added in the mean of the pairs, by the clock and in processor time of the thread that calls, and the
-mean ratio by the clock, each with its 95 % interval.
+of GPT-2 124M. With ``--observed`` the observers of steptime check look on, too. The recording
+starts and ends between blocks, which alternate, with a barrier around each. A block begins with
+work that does not count, since what is seen for the first time (groups, shapes, places in the code)
+is written down once a job. The figures are those of rank 0: what is added in the mean of the pairs,
+by the clock and in processor time of the thread that calls, and the mean ratio by the clock, each
+with its 95 % interval.
 """
 
 import argparse
@@ -31,20 +32,25 @@ from steptime.ratios import CONFIDENCE, paired
 from steptime.world import detect
 
 CALLS, STEPS = 2000, 3
+OBSERVED_FIRST = 30
+"""Parameters are hashed after each of the first ten steps, and then ever more seldom."""
+
 FOLDER = "STEPTIME_BENCHMARK_FOLDER"
 
 
-def rank(pairs: int, large: int, only: Sequence[str]) -> None:
+def rank(pairs: int, large: int, only: Sequence[str], observed: bool) -> None:
     import torch
     import torch.distributed as dist
     from torch import nn
     from torch.distributed.fsdp import fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
-    from steptime.record.start import finish, start
+    from steptime.record.start import OBSERVERS_VARIABLE, finish, start
     from steptime.world import compat
 
     def record_all() -> Callable[[], None]:
+        if observed:
+            os.environ[OBSERVERS_VARIABLE] = "steptime.check.observe"
         start(Path(os.environ[FOLDER]))
         return finish
 
@@ -65,7 +71,8 @@ def rank(pairs: int, large: int, only: Sequence[str]) -> None:
     ) -> tuple[float, float]:
         """The seconds and the processor's seconds of one time."""
         end_seeing = begin_seeing() if begin_seeing else None
-        work()
+        for _ in range(OBSERVED_FIRST if observed else 1):
+            work()
         dist.barrier()
         begin, busy = time.perf_counter(), time.thread_time()
         for _ in range(times):
@@ -152,9 +159,11 @@ if __name__ == "__main__":
     parser.add_argument("--pairs", type=int, default=60)
     parser.add_argument("--large", type=int, default=0)
     parser.add_argument("--only", default="")
+    parser.add_argument("--observed", action="store_true")
     given = parser.parse_args()
     if detect(os.environ):
-        rank(given.pairs, given.large, [one for one in given.only.split(",") if one])
+        only = [one for one in given.only.split(",") if one]
+        rank(given.pairs, given.large, only, given.observed)
         sys.exit()
     with tempfile.TemporaryDirectory() as folder:
         sys.exit(run_ranks(sys.argv, 2, 1, {**os.environ, FOLDER: folder}))

@@ -90,10 +90,10 @@ def read_and_written(
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in an argument: itself, or those in its lists and mappings."""
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from tensors_in(one)
+    elif isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
         yield from tensors_in([*value.values()])
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from tensors_in(one)

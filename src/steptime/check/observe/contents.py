@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
+_WORD, _ROW, _LARGE = 8, 512, 1 << 16  # bytes
+
 
 def readable(tensor: torch.Tensor) -> bool:
     """Whether the bits of a tensor can be read now: not while a CUDA graph is captured."""
@@ -13,9 +15,26 @@ def readable(tensor: torch.Tensor) -> bool:
 
 
 def hash_of(tensors: Iterable[torch.Tensor], most_bytes: int = sys.maxsize) -> int:
-    """A number that is the same where all bits are; of each tensor no more than ``most_bytes``."""
+    """A number that is the same where all bits are; of each tensor no more than ``most_bytes``.
+
+    Large ones are summed up in rows where they are, as words of whole numbers, and the sums are
+    hashed: at the speed of memory, and of what a GPU has little comes to the host.
+    """
     result = 0
     for tensor in tensors:
         some = tensor.detach().flatten()[: most_bytes // max(1, tensor.element_size())]
-        result = zlib.crc32(some.contiguous().view(torch.uint8).cpu().numpy().data, result)
+        if some.stride() != (1,):  # which one element may have, and count as contiguous
+            some = some.clone(memory_format=torch.contiguous_format)
+        content = some.view(torch.uint8)
+        whole = len(content) // _ROW * _ROW
+        if whole >= _LARGE:
+            # By its size alone, for another rank's may lie elsewhere in its memory.
+            aligned = content.clone() if content.storage_offset() % _WORD else content
+            sums = aligned[:whole].view(torch.int64).view(-1, _ROW // _WORD).sum(1)
+            result, content = _hash(sums, result), aligned[whole:]
+        result = _hash(content, result)
     return result
+
+
+def _hash(tensor: torch.Tensor, before: int) -> int:
+    return zlib.crc32(tensor.view(torch.uint8).cpu().numpy().data, before)

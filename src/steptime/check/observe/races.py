@@ -103,17 +103,22 @@ class Races:
             return
         at = site(self._log, frame)
         read, written = read_and_written(operation.kind, arguments, is_root=peer == group.rank())
-        call = _Call(operation.kind, at, spans(read), spans(written))
+        # Of most calls nothing is to be compared: all else waits for them, and there is no other.
+        alone = not (asynchronous or self._under_way or len(written) > 1)
+        plain = alone and all(map(_has_no_gaps, (*read, *written)))
+        call = _Call(operation.kind, at, *(() if plain else spans(one) for one in (read, written)))
         self._called(call, frame)
+        # The handle of one that is waited for later may give what it has written.
+        if not asynchronous and (copy := self._copies.dropped(caller_of(frame), written)):
+            self._note("dropped", call, by=copy)
+        if plain:
+            return
         gaps = any(not one.dense for one in (*call.reads, *call.writes))
         gaps = gaps and all(tensor.is_cpu for tensor in (*read, *written))
         if gaps and operation.kind in _OF_GAPLESS and "gloo" in compat.backend_of(group):
             self._note("gaps", call)
         if any(one.overlaps(other) for one, other in combinations(call.writes, 2)):
             self._note("doubled", call)
-        # The handle of one that is waited for later may give what it has written.
-        if not asynchronous and (copy := self._copies.dropped(caller_of(frame), written)):
-            self._note("dropped", call, by=copy)
         for other in self._others():
             if any(other.clashes(one, writes=True) for one in call.writes) or any(
                 other.clashes(one, writes=False) for one in call.reads
@@ -216,6 +221,10 @@ class Races:
             self._log.note(
                 observed=RACE, fault=fault, call=call.kind, call_at=call.site, at=at, by=by
             )
+
+
+def _has_no_gaps(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and tensor.is_contiguous()
 
 
 def is_called_by_script(frame: FrameType | None) -> bool:
