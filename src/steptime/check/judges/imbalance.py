@@ -8,7 +8,7 @@ from steptime.arrays import Flags, Floats, Longs
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.steps import RankSteps, backwards, places, steps_of, waited, work_alike
+from steptime.check.steps import RankSteps, places, steps_of, waited, work_alike
 from steptime.check.words import do
 from steptime.record.events import Kind
 from steptime.record.read import Site
@@ -22,7 +22,7 @@ _FEWEST, _MOSTLY = 8, 0.6
 
 _FACTOR, _MANY = 1.5, 50
 """A processor that shares its core with another's work takes up to half as long again for the same,
-for a second or two: a backward that takes longer by less is told after so many steps."""
+for a second or two: a backward or update that takes longer by less is told after so many steps."""
 
 _BESIDE = "forward and what the script does besides"
 _PARTS = {
@@ -100,24 +100,30 @@ def _where(fast: RankSteps, late: Flags) -> Site:
 def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> str | None:
     """What takes the slow ranks longer than the others; None where they only lack a core.
 
-    A thread that has none does not run: how long it ran is known of backwards.
+    A thread that has none does not run: how long it ran is known of backwards and optimizers.
     """
-    ran, elsewhere_ran, steps = _ran(slow), _ran(fast), slow[0].number
     own, others = _busy(slow), _busy(fast)
     more = {part: own[part] - others[part] for part in own}
     most = max(more, key=lambda part: more[part])
-    backward = _PARTS[Kind.BACKWARD]
-    idle = 2 * (ran - elsewhere_ran) < more[most]
-    if most == backward and (idle or (ran < _FACTOR * elsewhere_ran and steps < _MANY)):
-        return None
+    for kind in (Kind.BACKWARD, Kind.OPTIMIZER):
+        ran, elsewhere_ran = _ran(slow, kind), _ran(fast, kind)
+        idle = 2 * (ran - elsewhere_ran) < more[most]
+        few = ran < _FACTOR * elsewhere_ran and slow[0].number < _MANY
+        if most == _PARTS[kind] and (idle or few):
+            return None
     took, elsewhere = own[most] / 1e6, others[most] / 1e6
     verb = "take" if most == _BESIDE else "takes"
     return f": there {most} {verb} {took:.1f} ms a step, elsewhere {elsewhere:.1f} ms"
 
 
-def _ran(ranks: Sequence[RankSteps]) -> float:
-    """How long the threads of backwards ran in a step, in nanoseconds: the mean."""
-    return float(np.mean([sum(ran for *_, ran in backwards(one)) / one.number for one in ranks]))
+def _ran(ranks: Sequence[RankSteps], kind: Kind) -> float:
+    """How long the threads of a part ran in a step, in nanoseconds: the mean."""
+    return float(np.mean([_thread_times(one, kind).sum() / one.number for one in ranks]))
+
+
+def _thread_times(steps: RankSteps, kind: Kind) -> Longs:
+    events = steps.log.events
+    return np.asarray(events["bytes"][events["kind"] == kind])
 
 
 def _busy(ranks: Sequence[RankSteps]) -> Mapping[str, float]:
