@@ -229,7 +229,9 @@ rate = 0.1 if rank == 0 else 0.2
 optimizer = torch.optim.SGD(
     [{"params": model.module.weight}, {"params": model.module.bias, "lr": torch.tensor(rate)}],
     lr=torch.tensor(0.1),
+    weight_decay=0.0,
 )
+optimizer.param_groups[0]["bound"] = float("inf")  # no number that JSON has
 for step in range(3):
     model(torch.ones(2, 4)).square().mean().backward()
     optimizer.step()  # steps

@@ -1,5 +1,6 @@
 """Replicas: whether gradients were reduced before a step, and whether parameters stay equal."""
 
+import math
 import os
 import sys
 import weakref
@@ -332,14 +333,16 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
 def _settings(optimizer: Any) -> list[dict[str, float]]:
     """The numbers by which an optimizer steps, of each of its groups of parameters."""
     return [
-        {
-            name: float(value)
-            for name, value in group.items()
-            if isinstance(value, int | float)
-            or (isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_cuda)
-        }
+        {name: float(value) for name, value in group.items() if _is_number(value)}
         for group in optimizer.param_groups
     ]
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is one that the notes can hold, and that needs no GPU to be asked for."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and not value.is_cuda and bool(value.isfinite())
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _ids(optimizer: Any) -> set[int]:
