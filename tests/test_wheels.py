@@ -15,6 +15,9 @@ MODULES = (
     "steptime/record/_recorder.abi3.so",
     "steptime/simulate/network/_engine.abi3.so",
 )
+SOURCES = ("steptime/record/dispatch/kernel.cpp", "steptime/record/recorder/event.h")
+"""What is built where torch is, by ``python -m steptime.record.dispatch``."""
+
 MACHINES = {"x86_64": 62, "aarch64": 183}
 """What ELF calls a machine, at byte 18 of a file."""
 LOAD = """
@@ -54,6 +57,7 @@ def test_each_is_for_one_platform_and_all_pythons(wheels) -> None:
         assert int(wheel.name.split("manylinux_2_")[1].split("_")[0]) <= 28  # as PyTorch's own
         with zipfile.ZipFile(wheel) as files:
             assert "steptime.pth" in files.namelist()
+            assert {*SOURCES} <= {*files.namelist()}
             for module in MODULES:
                 head = files.read(module)[:20]
                 assert head[:4] == b"\x7fELF"
