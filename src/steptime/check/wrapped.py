@@ -6,8 +6,9 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
+from steptime.check.finding import CallSite
 from steptime.check.job import Job
-from steptime.check.observed import facts_of
+from steptime.check.observed import facts_of, places_of
 from steptime.record.read import ProcessLog
 
 _WRAPPED = "wrapped"
@@ -36,6 +37,18 @@ class Wrapped:
             if len({one and one[1] for one in of_ranks}) > 1:
                 return dict(zip(self.parameters, of_ranks, strict=True))
         return {}
+
+    @property
+    def model(self) -> str:
+        """Its class."""
+        return next(str(facts["model"]) for _, facts in self.of_rank.values())
+
+    @property
+    def places(self) -> list[CallSite]:
+        """Where each rank wraps it."""
+        return [
+            place for log, facts in self.of_rank.values() for place in places_of(log, facts["at"])
+        ]
 
     @cached_property
     def in_other_order(self) -> tuple[str, Mapping[int, Sequence[str]]] | None:

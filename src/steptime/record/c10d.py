@@ -104,7 +104,6 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
         mark = marks.take() if marks else None
         more = detail(arguments) if detail is not None else ()
         event = calls.begin(number, operation, reduces, group, vector(arguments), waits, peer, more)
-        of_thread.event = event
         result = redispatch(keyset & _below, *arguments)
         returned = _clock()
         if marks:

@@ -35,9 +35,6 @@ class _OfThread(threading.local):
     work: Any = None
     """The Work of its last asynchronous call; held, so that Python gets this very object."""
 
-    event = -1
-    """The event of its last call, where Python wrote it down."""
-
     at_once = -1
     """The event of its last call where that was synchronous, until it is waited for; OVER where it
     was over as it came back."""

@@ -110,7 +110,6 @@ def _method_in_python(
         event = calls.begin(
             number, operation, operation.reduces, group, tensors, waits, peer, detail
         )
-        of_thread.event = event
         of_thread.inside = True
         try:
             work = method(group, *arguments, **options)

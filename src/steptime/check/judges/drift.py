@@ -137,14 +137,9 @@ def _settings_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
         for name in groups[0]:
             values = [group.get(name) for group in groups]
             if None not in values and len(set(values)) > 1:
-                told = listed(
-                    [
-                        f"{value:g} on rank {one.rank}"
-                        for value, one in zip(values, ranks, strict=True)
-                    ]
-                )
+                told = [f"{value:g}" for value in values]
                 return (
-                    f"the optimizer steps with a {name} of {told}",
+                    f"the optimizer steps with a {name} of {_by_rank(told, ranks)}",
                     f"change {name} on all ranks alike: step its schedule on every rank, by what "
                     "all of them know",
                 )
@@ -158,16 +153,18 @@ def _order_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
         return None
     for number, names in enumerate(zip(*orders, strict=True), start=1):
         if len(set(names)) > 1:
-            told = listed(
-                [f"{name} on rank {one.rank}" for name, one in zip(names, ranks, strict=True)]
-            )
             return (
                 f"the ranks reduce their gradients in other orders, and so sum up those of other "
-                f"parameters: reduction {number} of the step has that of {told}",
+                f"parameters: reduction {number} of the step has that of {_by_rank(names, ranks)}",
                 "reduce gradients in an order that is the same on all ranks, as that of "
                 "model.parameters(); a set has none",
             )
     return None
+
+
+def _by_rank(told: Sequence[str], ranks: Sequence[_Hashed]) -> str:
+    """What each rank has: ``0.1 on rank 0 and 0.2 on rank 1``."""
+    return listed([f"{one} on rank {of.rank}" for one, of in zip(told, ranks, strict=True)])
 
 
 def _kept(one: _Hashed) -> int:

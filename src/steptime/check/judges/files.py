@@ -68,8 +68,7 @@ def _missed(log: ProcessLog, job: Job) -> Iterator[Finding]:
             kind=FindingKind.RACE,
             ranks=[log.rank],
             places=[*mine, *places_of(other, (removed or saved)[-1]["at"])],
-            what=f"rank {log.rank} looks for {missed.name}, which rank {other.rank} {does}: no "
-            "call of both lies between",
+            what=f"rank {log.rank} looks for {missed.name}, which rank {other.rank} {does}",
             mend=f"put a barrier between the {'loading' if removed else 'saving'} and the "
             f"{'removal' if removed else 'loading'}",
         )

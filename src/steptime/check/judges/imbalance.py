@@ -106,11 +106,11 @@ def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> str | None:
     more = {part: own[part] - others[part] for part in own}
     most = max(more, key=lambda part: more[part])
     for kind in (Kind.BACKWARD, Kind.OPTIMIZER):
-        ran, elsewhere_ran = _ran(slow, kind), _ran(fast, kind)
-        idle = 2 * (ran - elsewhere_ran) < more[most]
-        few = ran < _FACTOR * elsewhere_ran and slow[0].number < _MANY
-        if most == _PARTS[kind] and (idle or few):
-            return None
+        if most == _PARTS[kind]:
+            ran, elsewhere_ran = _ran(slow, kind), _ran(fast, kind)
+            idle = 2 * (ran - elsewhere_ran) < more[most]
+            if idle or (ran < _FACTOR * elsewhere_ran and slow[0].number < _MANY):
+                return None
     took, elsewhere = own[most] / 1e6, others[most] / 1e6
     verb = "take" if most == _BESIDE else "takes"
     return f": there {most} {verb} {took:.1f} ms a step, elsewhere {elsewhere:.1f} ms"

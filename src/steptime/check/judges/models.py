@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import places_of
 from steptime.check.words import do
 from steptime.check.wrapped import Parameter, wrapped_unlike
 
@@ -31,14 +30,11 @@ def models(job: Job) -> Iterator[Finding]:
         {what: len(ranks) for what, ranks in ranks_of.items()}
     ).most_common()
     odd = [rank for what, ranks in ranks_of.items() if what != usual for rank in ranks]
-    _, facts = next(iter(found.of_rank.values()))
     yield Finding(
         kind=FindingKind.MISMATCH,
         ranks=sorted(odd if 2 * times > len(of_rank) else of_rank),
-        places=[
-            place for log, facts in found.of_rank.values() for place in places_of(log, facts["at"])
-        ],
-        what=f"DistributedDataParallel wraps a {facts['model']} that the ranks have not built "
+        places=found.places,
+        what=f"DistributedDataParallel wraps a {found.model} that the ranks have not built "
         f"alike: {told}",
         mend=_MEND,
     )

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import places_of
 from steptime.check.words import ranks_named
 from steptime.check.wrapped import wrapped_in_other_order
 from steptime.words import listed
@@ -31,14 +30,11 @@ def _order(job: Job) -> Iterator[Finding]:
     for rank, name in zip(names, of_number, strict=True):
         ranks_of.setdefault(name, []).append(rank)
     told = listed([f"{name} on {ranks_named(ranks)}" for name, ranks in ranks_of.items()])
-    _, facts = next(iter(found.of_rank.values()))
     yield Finding(
         kind=FindingKind.MISMATCH,
         ranks=sorted(names),
-        places=[
-            place for log, facts in found.of_rank.values() for place in places_of(log, facts["at"])
-        ],
-        what=f"DistributedDataParallel wraps a {facts['model']} whose {what} the ranks have in "
+        places=found.places,
+        what=f"DistributedDataParallel wraps a {found.model} whose {what} the ranks have in "
         f"other orders: number {number} is {told}. It knows them by their numbers, and so "
         f"{_DOES[what]}",
         mend="Build the parts of the model in the same order on every rank: that of a set differs "

@@ -31,11 +31,15 @@ _FIRST, _BUCKET = 1 << 20, 25 << 20
 _SHARDED = ("all_gather", "reduce_scatter")
 
 
-def _small_buckets(job: Job) -> Iterator[Finding]:
-    """Steps of many tiny reductions by DDP, of which a few would do, or of many tiny units."""
+def _small_pieces(job: Job) -> Iterator[Finding]:
     ranks = steps_of(job)
-    if not ranks:
-        return
+    if ranks:
+        yield from _buckets(ranks)
+        yield from _units(ranks)
+
+
+def _buckets(ranks: Sequence[RankSteps]) -> Iterator[Finding]:
+    """Steps of many tiny reductions by DDP, of which a few would do."""
     reductions = [call for call in ranks[0].calls if _is_bucket(call)]
     number, mean = _per_step(reductions, ranks[0])
     needed = 1 + -(-max(0, number * mean - _FIRST) // _BUCKET)
@@ -54,6 +58,10 @@ def _small_buckets(job: Job) -> Iterator[Finding]:
                 mend="leave bucket_cap_mb out, or give it so many MB that a step has a few buckets",
                 gain=gain,
             )
+
+
+def _units(ranks: Sequence[RankSteps]) -> Iterator[Finding]:
+    """Steps of many tiny calls of a sharded model, which has a unit for each of its layers."""
     units = [call for call in ranks[0].calls if _is_of_unit(call)]
     number, mean = _per_step(units, ranks[0])
     gain = cost(ranks, _is_of_unit) * (1 - 1 / _LAYERS) / step_length(ranks)
@@ -92,4 +100,4 @@ def _wrapped_at(steps: RankSteps) -> list[CallSite]:
     ]
 
 
-JUDGE = Judge(_small_buckets)
+JUDGE = Judge(_small_pieces)

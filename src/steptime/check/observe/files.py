@@ -41,23 +41,24 @@ class Files:
         path = _path_of(file)
         if path is not None and path.is_file():
             now = time.perf_counter_ns()
-            self._note(FILE, path, writes=writes, begin_ns=begin_ns, end_ns=now)
+            self._note(FILE, path.resolve(), writes=writes, begin_ns=begin_ns, end_ns=now)
 
     def begins(self, file: Any) -> None:
         """A file, which may not be there yet, begins to be saved."""
         path = _path_of(file)
         if path is not None:
-            self._note(BEGUN, path, at_ns=time.perf_counter_ns())
+            self._note(BEGUN, path.resolve(), at_ns=time.perf_counter_ns())
 
     def removes(self, path: Any) -> None:
         """A file, or a folder with all that is in it, is about to be removed."""
         if isinstance(path, str | os.PathLike):
-            self._note(REMOVED, Path(os.fsdecode(path)), at_ns=time.perf_counter_ns())
+            link = Path(os.fsdecode(path))  # which goes, and not what it leads to
+            self._note(REMOVED, link.parent.resolve() / link.name, at_ns=time.perf_counter_ns())
 
     def _note(self, what: str, path: Path, **facts: Any) -> None:
         if self._noted < _MOST:
             self._noted += 1
-            self._log.note(observed=what, path=str(path.resolve()), at=site(self._log), **facts)
+            self._log.note(observed=what, path=str(path), at=site(self._log), **facts)
 
 
 def _path_of(file: Any) -> Path | None:

@@ -2,7 +2,6 @@
 
 import math
 import os
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,8 +53,9 @@ class Steps:
 
     ``number``: how many optimizers made a step before this one did. ``reduced``, ``reductions``:
     the bytes, and the calls, that were reduced before the gradients of its last step were made.
-    ``joined``: under ``Join``, where a rank may make fewer. ``in_vain``: steps after backwards of
-    which none gave one of its parameters a gradient; ``backwards``: how many by its last.
+    ``joined``: under ``Join``, where a rank may make fewer. ``trains``: a backward has given one of
+    its parameters a gradient; ``in_vain``: its steps after backwards, until one does;
+    ``backwards``: how many there were by its last step.
     """
 
     number: int
@@ -64,6 +64,7 @@ class Steps:
     reduced: int = 0
     reductions: int = 0
     joined: bool = False
+    trains: bool = False
     in_vain: int = 0
     backwards: int = 0
 
@@ -158,11 +159,12 @@ class Replicas:
         """Count the steps in vain, and tell of an optimizer that has made no other."""
         backwards, steps.backwards = steps.backwards, self._models.backwards
         if any(one.grad is not None for one in _parameters(optimizer)):
-            steps.in_vain = -sys.maxsize  # it is an optimizer of a model that is trained
-        elif self._models.backwards > backwards:
+            steps.trains = True
+        elif not steps.trains and self._models.backwards > backwards:
             steps.in_vain += 1
-        if steps.in_vain == _IN_VAIN:
-            self._log.note(observed=IN_VAIN, optimizer=type(optimizer).__name__, at=site(self._log))
+            if steps.in_vain == _IN_VAIN:
+                name = type(optimizer).__name__
+                self._log.note(observed=IN_VAIN, optimizer=name, at=site(self._log))
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Hash the parameters that should be equal on all ranks, now and then."""

@@ -9,7 +9,7 @@
     X(kernel) X(calls) X(of_thread) X(watchers) X(reduction_name) X(method) X(pending)        \
     X(otherwise)
 
-enum { NO_PEER, PEER, ROOT }; /* as classes.py has them */
+enum { NO_PEER, PEER, ROOT }; /* as kernels.py has them */
 
 typedef struct {
     PyObject_HEAD
@@ -17,7 +17,6 @@ typedef struct {
 #define X(name) PyObject *name;
     HELD
 #undef X
-    PyObject *bound;   /* the type of methods of an object */
     PyObject *named;   /* the names of reductions by their numbers */
     PyObject *nothing; /* the name of none */
     int peer, reduces, is_message;
@@ -84,9 +83,7 @@ static int64_t begin(Method *self, PyObject *given, int *waits, struct event *ev
     event->site = (uint32_t)place;
     event->flags = *waits ? 0 : ASYNC;
     event->issued = now();
-    int64_t number = rows_write(self->rows, event);
-    if (number < 0 || set_long(self->of_thread, names.event, number)) return -1;
-    return number;
+    return rows_write(self->rows, event);
 }
 
 /* The method itself, in which others may be called; when it came back is in ``returned``. */
@@ -170,15 +167,11 @@ static PyObject *method_call(Method *self, PyObject *given, PyObject *named) {
 
 static PyObject *method_get(Method *self, PyObject *group, PyObject *type) {
     (void)type;
-    if (!group) return Py_NewRef((PyObject *)self);
-    return PyObject_CallFunctionObjArgs(self->bound, self, group, NULL);
+    return bound_to((PyObject *)self, group);
 }
 
 static PyObject *method_getattro(Method *self, PyObject *name) {
-    PyObject *own = PyObject_GenericGetAttr((PyObject *)self, name);
-    if (own || !self->otherwise || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
-    PyErr_Clear();
-    return PyObject_GetAttr(self->otherwise, name);
+    return attribute_of((PyObject *)self, self->otherwise, name);
 }
 
 static int method_init(Method *self, PyObject *given, PyObject *named) {
@@ -205,18 +198,14 @@ static int method_init(Method *self, PyObject *given, PyObject *named) {
 #define X(name) self->name = Py_NewRef(name);
     HELD
 #undef X
-    PyObject *types = PyImport_ImportModule("types");
-    if (types) self->bound = PyObject_GetAttrString(types, "MethodType");
-    Py_XDECREF(types);
     self->named = PyDict_New();
     self->nothing = PyUnicode_FromString("");
-    return self->bound && self->named && self->nothing ? 0 : -1;
+    return self->named && self->nothing ? 0 : -1;
 }
 
 static void method_dealloc(Method *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     Py_XDECREF((PyObject *)self->rows);
-    Py_XDECREF(self->bound);
     Py_XDECREF(self->named);
     Py_XDECREF(self->nothing);
 #define X(name) Py_XDECREF(self->name);

@@ -3,6 +3,7 @@
 #include "recorder.h"
 
 struct names names;
+PyObject *method_type;
 
 static int fill(PyObject *module) {
     rows_at_fork();
@@ -10,6 +11,10 @@ static int fill(PyObject *module) {
     if (!(names.name = PyUnicode_InternFromString(#name))) return -1;
     NAMES
 #undef X
+    PyObject *types = PyImport_ImportModule("types");
+    method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
+    Py_XDECREF(types);
+    if (!method_type) return -1;
     PyType_Spec *specs[] = {&rows_spec, &kernel_spec, &method_spec, &wait_spec, &marks_spec};
     for (size_t at = 0; at < sizeof specs / sizeof *specs; at++) {
         PyObject *type = PyType_FromSpec(specs[at]);

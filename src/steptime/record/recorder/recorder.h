@@ -32,7 +32,7 @@ typedef struct Marks Marks;
 #define NAMES                                                                                        \
     X(inside) X(waiting) X(work) X(at_once) X(returned) X(reduction) X(dtype) X(shape)               \
     X(is_contiguous) X(data_ptr) X(co_filename) X(f_back) X(marks) X(take) X(keep)               \
-    X(event) X(asyncOp) X(rootRank) X(reduceOp) X(op) X(is_completed)
+    X(asyncOp) X(rootRank) X(reduceOp) X(op) X(is_completed)
 
 extern struct names {
 #define X(name) PyObject *name;
@@ -75,6 +75,23 @@ static inline int64_t now(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* The type of methods of an object. */
+extern PyObject *method_type;
+
+/* What stands for a method in a class: itself, or bound to an object of that. */
+static inline PyObject *bound_to(PyObject *self, PyObject *object) {
+    if (!object) return Py_NewRef(self);
+    return PyObject_CallFunctionObjArgs(method_type, self, object, NULL);
+}
+
+/* An attribute of itself, or of what it stands for: programs ask every method that they wrap. */
+static inline PyObject *attribute_of(PyObject *self, PyObject *otherwise, PyObject *name) {
+    PyObject *own = PyObject_GenericGetAttr(self, name);
+    if (own || !otherwise || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
+    PyErr_Clear();
+    return PyObject_GetAttr(otherwise, name);
 }
 
 static inline int set_long(PyObject *object, PyObject *name, int64_t value) {

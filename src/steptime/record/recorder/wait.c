@@ -8,7 +8,7 @@
 typedef struct {
     PyObject_HEAD
     Rows *rows;
-    PyObject *of_thread, *watchers, *wait, *otherwise, *method;
+    PyObject *of_thread, *watchers, *wait, *otherwise;
 } Wait;
 
 /* The event of the call that this thread has just made and is to wait for; -1 where there is none,
@@ -56,15 +56,11 @@ static PyObject *wait_call(Wait *self, PyObject *given, PyObject *named) {
 
 static PyObject *wait_get(Wait *self, PyObject *work, PyObject *type) {
     (void)type;
-    if (!work) return Py_NewRef((PyObject *)self);
-    return PyObject_CallFunctionObjArgs(self->method, self, work, NULL);
+    return bound_to((PyObject *)self, work);
 }
 
 static PyObject *wait_getattro(Wait *self, PyObject *name) {
-    PyObject *own = PyObject_GenericGetAttr((PyObject *)self, name);
-    if (own || !self->otherwise || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own;
-    PyErr_Clear();
-    return PyObject_GetAttr(self->otherwise, name);
+    return attribute_of((PyObject *)self, self->otherwise, name);
 }
 
 static int wait_init(Wait *self, PyObject *given, PyObject *named) {
@@ -73,16 +69,12 @@ static int wait_init(Wait *self, PyObject *given, PyObject *named) {
     if (!PyArg_ParseTupleAndKeywords(given, named, "$OOOOO", arguments, &rows, &of_thread, &watchers,
                                      &wait, &otherwise))
         return -1;
-    PyObject *types = PyImport_ImportModule("types");
-    if (!types) return -1;
-    self->method = PyObject_GetAttrString(types, "MethodType");
-    Py_DECREF(types);
     self->rows = (Rows *)Py_NewRef(rows);
     self->of_thread = Py_NewRef(of_thread);
     self->watchers = Py_NewRef(watchers);
     self->wait = Py_NewRef(wait);
     self->otherwise = Py_NewRef(otherwise);
-    return self->method ? 0 : -1;
+    return 0;
 }
 
 static void wait_dealloc(Wait *self) {
@@ -92,7 +84,6 @@ static void wait_dealloc(Wait *self) {
     Py_XDECREF(self->watchers);
     Py_XDECREF(self->wait);
     Py_XDECREF(self->otherwise);
-    Py_XDECREF(self->method);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
