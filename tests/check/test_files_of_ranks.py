@@ -26,15 +26,27 @@ with open("all.pt", "wb") as file:
     torch.save(state, f=file)  # saves
 """
 SAFE = """
-pathlib.Path("safetensors").mkdir(exist_ok=True)
-pathlib.Path("safetensors/__init__.py").touch()
-pathlib.Path("safetensors/torch.py").write_text('''
+if rank == 0:
+    pathlib.Path("safetensors").mkdir()
+    pathlib.Path("safetensors/__init__.py").touch()
+    pathlib.Path("safetensors/torch.py").write_text('''
 def save_file(tensors, filename, metadata=None):
     open(filename, "wb").write(b"0")
 ''')
 dist.barrier()
 from safetensors.torch import save_file
 save_file(state, filename="all.safetensors")  # saves
+"""
+PLAIN = """
+import json
+dist.barrier()
+with open("all.json", "w") as file:  # saves
+    json.dump(list(range(100)), file)
+"""
+PATHS = """
+import numpy
+dist.barrier()
+numpy.save("all.npy", numpy.ones(100))  # saves
 """
 READS = """
 if rank == 0:
@@ -56,6 +68,9 @@ else:
 """
 RIGHT = """
 torch.save(state, mine)
+for name, mode in ("all.log", "a"), ("all.lock", "w"), (f"{rank}.txt", "w"), (os.devnull, "w"):
+    with open(name, mode) as file:
+        file.write("one line")
 if rank == 0:
     torch.save(state, "all.pt")
 dist.barrier()
@@ -77,8 +92,11 @@ def _races(folder: Path, body: str) -> list[Finding]:
 
 @pytest.mark.parametrize(
     "body",
-    [ALL_SAVE, *(pytest.param(one, marks=pytest.mark.slow) for one in (OPEN, SAFE))],
-    ids=["by name", "open", "safetensors"],
+    [
+        *(ALL_SAVE, PLAIN),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (OPEN, SAFE, PATHS)),
+    ],
+    ids=["by name", "plain", "open", "safetensors", "numpy"],
 )
 def test_a_file_that_all_ranks_write_is_told(body: str, tmp_path: Path) -> None:
     (found,) = _races(tmp_path, body)

@@ -21,7 +21,7 @@ GOOD = sorted((ROOT / "examples" / "good").glob("*.py"))
 QUICK = ("03", "16", "42", "47")
 """A hang, a deadlock, a death, a silent one."""
 
-NOT_QUICK = ("21", "22", "30", "44", "46", "49", "58", "60", "66", "67")
+NOT_QUICK = ("21", "22", "30", "44", "46", "49", "58", "60", "66", "67", "85")
 """Faults that end the process, a message from any, and more; benchmarks/gallery.py runs all."""
 
 

@@ -266,3 +266,52 @@ def test_why_replicas_differ_is_told(tmp_path: Path, body: str, words: str) -> N
     assert found.kind is FindingKind.DRIFT
     assert words in found.what
     assert marked(found) == {"steps"}
+
+
+LEFT_OUT = """
+from torch import nn
+way = {way!r}
+torch.manual_seed(0)
+net = nn.Sequential(*(nn.Linear(16, 16, bias=way != "other") for _ in range(3)))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+torch.manual_seed(1 + rank)
+for step in range(3):
+    net(torch.randn(2, 16)).square().mean().backward()
+    for number, parameter in enumerate(net.parameters()):
+        if parameter.ndim > 1 and not (way == "other" and number == rank):
+            dist.all_reduce(parameter.grad)
+    if way == "in a vector":
+        biases = torch.cat([one.bias.grad for one in net])
+        dist.all_reduce(biases)
+        for one, summed in zip(net, biases.split(16)):
+            one.bias.grad = summed
+    if way == "shared":
+        dist.all_gather([torch.empty(8), torch.empty(8)], torch.ones(8))
+    optimizer.step()  # steps
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("", "Parameters 1, 3 and 5 of the optimizer are trained but not reduced"),
+        pytest.param(
+            *("other", "rank 1 has that of parameter 0, and others do not"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_parameters_that_are_left_out_are_told(way: str, words: str, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, LEFT_OUT.format(way=way))
+    (told,) = (one for one in found if words in one.what)
+    assert told.kind is FindingKind.DRIFT
+    assert marked(told) == {"steps"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["in a vector", "shared"])
+def test_what_may_be_reduced_or_shared_otherwise_is_left_alone(way: str, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, LEFT_OUT.format(way=way))
+    assert not [one for one in found if "not reduced" in one.what]

@@ -12,7 +12,14 @@ import pytest
 
 from steptime.check.finding import CallSite
 from steptime.check.processes import Process
-from steptime.check.stacks import STACKS, handled_by, has_other_threads, main_frames, script_place
+from steptime.check.stacks import (
+    STACKS,
+    handled_by,
+    has_other_threads,
+    main_frames,
+    script_place,
+    waits_for_typing,
+)
 from steptime.record.events import EVENTS
 from steptime.record.start import FOLDER, OBSERVERS_VARIABLE, recording_environment
 
@@ -165,3 +172,18 @@ def test_threads_of_packages_and_of_our_backend_are_none_of_the_script() -> None
     ours = thread(3, "/src/steptime/backend/engine.py")
     assert not has_other_threads(main + bar + ours)
     assert has_other_threads(main + bar + thread(4, "/src/steptime/backend/work.py", "/job/io.py"))
+
+
+def test_who_waits_for_somebody_to_type_is_known(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("answer = input('go on? ')\nwork(answer)\n")
+
+    def stack(*lines: tuple[str, int, str]) -> str:
+        frames = (f'  File "{file}", line {line} in {name}' for file, line, name in lines)
+        return "\n".join(["Thread 0x1 [python] (most recent call first):", *frames])
+
+    module = (str(script), 1, "<module>")
+    assert waits_for_typing(stack(module))
+    assert waits_for_typing(stack(("/usr/lib/python3.11/pdb.py", 9, "interaction"), module))
+    assert not waits_for_typing(stack((str(script), 2, "<module>")))
+    assert not waits_for_typing("")

@@ -29,7 +29,7 @@ class FindingKind(StrEnum):
     """Memory is used while a call uses it, a file by two ranks, or a handle is never waited for."""
 
     DRIFT = "drift"
-    """Replicas that should be equal are not, or nothing keeps them equal."""
+    """Replicas are not equal, nothing keeps them equal, or gradients are not of the whole batch."""
 
     DIED = "died"
     """A rank's process ended while others go on."""

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from steptime.check.calls import Calls, calls_of
 from steptime.check.differences import Difference, first_difference
+from steptime.check.locks import LockWait
 from steptime.check.pulse import LostHost
 from steptime.check.standing import Standing, standings_of
 from steptime.record.read import ProcessLog
@@ -19,7 +20,8 @@ class Job:
     ended, None where it is not known; a signal counts below 0. ``stacks``: Python's stacks of ranks
     that can be asked for them, as text, empty until they answer. ``idle``: the ranks that have used
     no processor since the watch last looked. ``lost``: the hosts that answer no more. ``helpers``:
-    processes that ranks forked and that call in their groups.
+    processes that ranks forked and that call in their groups. ``lock_waits``: which ranks wait for
+    the lock of a file.
     """
 
     logs: Sequence[ProcessLog]
@@ -29,6 +31,7 @@ class Job:
     idle: frozenset[int] = frozenset()
     lost: Sequence[LostHost] = ()
     helpers: Sequence[ProcessLog] = ()
+    lock_waits: Sequence[LockWait] = ()
 
     @cached_property
     def calls(self) -> Calls:

@@ -1,5 +1,6 @@
 """Stacks of a rank as ``faulthandler`` writes them: where in the script it is, and in what."""
 
+import linecache
 import re
 import signal
 import sysconfig
@@ -18,6 +19,7 @@ STACKS = ".stacks"
 _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _HANDLING = re.compile(r'  Handling (\S+) of "(.+)", line (\d+): (.*)')
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
+_DEBUGGERS = ("/pdb.py", "/IPython/terminal/debugger.py", "/pudb/debugger.py")
 _LIBRARIES = (sysconfig.get_path("stdlib") + "/", "<frozen", "<string>")
 
 
@@ -139,3 +141,11 @@ def communicates(text: str) -> bool:
         if "/torch/distributed/" in frame.file:
             return True
     return False
+
+
+def waits_for_typing(text: str) -> bool:
+    """Whether the script is in a debugger's prompt, or at a line that calls ``input``."""
+    frames = main_frames(text)[:8]
+    if any(frame.file.endswith(_DEBUGGERS) for frame in frames):
+        return True
+    return any("input(" in linecache.getline(one.file, one.line) for one in frames[:1])

@@ -12,6 +12,7 @@ from steptime.check.ends import Ended, ends_in
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import judged
+from steptime.check.locks import lock_waits
 from steptime.check.observed import facts_of
 from steptime.check.processes import Process, processes_in
 from steptime.check.pulse import Pulse
@@ -129,14 +130,17 @@ class Watch:
         }
         first = next((log.host for log, _ in by_rank.values() if log.rank == 0), "")
         dead = {rank: None for rank, (_, one) in by_rank.items() if not one.lives}
+        stacks = {rank: one.answer() for rank, (_, one) in by_rank.items() if one.here}
+        pids = {one.pid: rank for rank, (_, one) in by_rank.items() if one.here and one.lives}
         return Job(
             logs=[by_rank[rank][0] for rank in sorted(by_rank)],
             now_ns=time.time_ns(),
             exit_codes=dead | codes,
-            stacks={rank: one.answer() for rank, (_, one) in by_rank.items() if one.here},
+            stacks=stacks,
             idle=frozenset(rank for rank, (_, one) in by_rank.items() if one.idle),
             lost=self._pulse.lost(first) if self._pulse else (),
             helpers=helpers,
+            lock_waits=lock_waits(pids, stacks),
         )
 
     def _logs(self) -> tuple[list[tuple[ProcessLog, Process]], list[tuple[ProcessLog, Process]]]:

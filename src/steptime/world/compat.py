@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import overrides
 from torch._C import _distributed_c10d as c10d
 from torch._C._dynamo import eval_frame
 from torch.distributed import distributed_c10d
@@ -232,6 +233,12 @@ def reduction_name(reduction: Any) -> str:
 def dispatch_modes() -> list[Any]:
     """The modes that see the operators of this thread, the innermost last."""
     modes: list[Any] = _python_dispatch._get_current_dispatch_mode_stack()
+    return modes
+
+
+def function_modes() -> list[Any]:
+    """The modes that see the functions of this thread, the innermost last."""
+    modes: list[Any] = overrides._get_current_function_mode_stack()
     return modes
 
 

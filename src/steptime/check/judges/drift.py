@@ -14,6 +14,7 @@ from steptime.record.read import ProcessLog
 from steptime.words import listed
 
 _UNREDUCED, _HASHES, _STEPS, _AVERAGED = "unreduced", "hashes", "steps", "averaged"
+_LEFT_OUT = "left out"
 
 _TOGETHER = (
     "decide on all ranks together whether to step, as by an all_reduce of the reason to skip with "
@@ -61,10 +62,70 @@ def _drift(job: Job) -> Iterator[Finding]:
             kind=FindingKind.DRIFT, ranks=one.ranks, places=one.places("at"), what=what, mend=mend
         )
     explained = averaged.union(one.facts["model"] for one in unreduced)
+    others = list(_of_others(job))
     for of, steps in _replicas(job).items():
-        if of[1] not in explained:
+        if of[1] not in explained and not (others and not of[1]):
             yield from _differing(of, steps)
+    yield from others[:1]
+    yield from _left_out(job)
     yield from _uneven(job)
+
+
+def _of_others(job: Job) -> Iterator[Finding]:
+    """Steps before which ranks reduced, call by call, the gradients of other parameters."""
+    noted: dict[tuple[int, tuple[int, ...], int], list[_Hashed]] = {}
+    for (optimizer, model, among, _), steps in _replicas(job).items():
+        for step, hashed in steps.items() if not model else ():
+            noted.setdefault((optimizer, among, step), []).extend(hashed)
+    for (_, among, _), ranks in sorted(noted.items(), key=lambda one: one[0][2]):
+        names = [set(one.facts["names"]) for one in ranks]
+        if len(ranks) == len(among) and (some := set.union(*names) - set.intersection(*names)):
+            first = min(some, key=lambda name: int(name.rpartition(" ")[2]))
+            have = [one.rank for one in ranks if first in one.facts["names"]]
+            yield Finding(
+                kind=FindingKind.DRIFT,
+                ranks=sorted(among),
+                places=[place for one in ranks for place in places_of(one.log, one.facts["at"])],
+                what=f"the ranks reduce the gradients of other parameters, and so sum up those of "
+                f"one with those of another: {do(have, 'has')} that of {first}, and others do not",
+                mend="reduce the gradients of all parameters on every rank, zeros where a rank has "
+                "none (grad is None there), or decide on all ranks alike which layers a step uses",
+            )
+
+
+def _left_out(job: Job) -> Iterator[Finding]:
+    """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
+    noted: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[_Hashed]] = {}
+    for log in job.logs:
+        for facts in facts_of(log, _LEFT_OUT):
+            of = facts["optimizer"], tuple(facts["ranks"]), tuple(facts["names"])
+            noted.setdefault(of, []).append(_Hashed(log, facts))
+    for (_, ranks, names), hashed in noted.items():
+        values = zip(*(one.facts["values"] for one in hashed), strict=True)
+        gradients = zip(*(one.facts["gradients"] for one in hashed), strict=True)
+        apart = [
+            name
+            for name, value, gradient in zip(names, values, gradients, strict=True)
+            if len(set(value)) == 1 and len(set(gradient)) > 1
+        ]
+        if apart and len(hashed) == len(ranks):
+            yield Finding(
+                kind=FindingKind.DRIFT,
+                ranks=sorted(ranks),
+                places=[place for one in hashed for place in places_of(one.log, one.facts["at"])],
+                what=f"{_some(apart)} of the optimizer {'is' if len(apart) == 1 else 'are'} "
+                "trained but not reduced, where the gradients of all others are: each rank steps "
+                "by a gradient of its own",
+                mend=_ALIKE,
+            )
+
+
+def _some(names: Sequence[str]) -> str:
+    numbers = [name.removeprefix("parameter ") for name in names]
+    if len(numbers) == 1:
+        return names[0]
+    more = [f"{len(numbers) - 4} more"] if len(numbers) > 5 else numbers[4:]
+    return f"parameters {listed([*numbers[:4], *more])}"
 
 
 def _replicas(job: Job) -> dict[_Replicas, dict[int, list[_Hashed]]]:

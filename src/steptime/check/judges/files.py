@@ -99,7 +99,16 @@ def _by_file(job: Job) -> Mapping[str, Sequence[_Use]]:
             begin, end = facts["begin_ns"] + offset, facts["end_ns"] + offset
             places = places_of(log, facts["at"])
             of_file.append(_Use(log.rank, facts["writes"], begin, end, places))
-    return {path: sorted(of, key=lambda one: one.begin) for (_, path), of in uses.items()}
+    return {path: sorted(_told(of), key=lambda one: one.begin) for (_, path), of in uses.items()}
+
+
+def _told(uses: Sequence[_Use]) -> Iterator[_Use]:
+    """Without the openings, which take no time, of what the same rank then saves by torch.save."""
+    for use in uses:
+        saves = (one for one in uses if one.rank == use.rank and one.writes and one is not use)
+        opens = use.begin == use.end
+        if not (opens and any(one.begin - _SOON_NS <= use.begin < one.end for one in saves)):
+            yield use
 
 
 def _written_by(uses: Sequence[_Use], path: str) -> Finding:

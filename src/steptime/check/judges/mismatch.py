@@ -23,6 +23,11 @@ _MENDS = {
     "size": "Make the tensors equally long on every rank, as by padding, or exchange the lengths "
     "first.",
 }
+_PARTED = (
+    "Let all ranks go the same way there: what each decides for itself, by its data, its clock, "
+    "random numbers, a signal or when it frees memory, decide on one rank and broadcast it, or sum "
+    "it up first."
+)
 _THREADS = (
     "Give the thread a group of its own, which every rank makes by dist.new_group() (async_save "
     "takes it as process_group), or let one thread make all calls of a group."
@@ -44,6 +49,7 @@ def mismatch(job: Job) -> Iterator[Finding]:
     odd = found.odd
     other = next(rank for rank in found.parts if found.value(rank) != found.value(odd[0]))
     pair = parting(job.calls, found.parts[odd[0]], other)
+    mend = _PARTED if pair is not None and found.what != "kind" else _MENDS[found.what]
     if pair is not None and pair[0].number == first.number:
         pair = None  # it says the same once more
     threads = between_threads(job.calls, found.parts)
@@ -57,7 +63,7 @@ def mismatch(job: Job) -> Iterator[Finding]:
         ranks=odd,
         places=places_of([*(pair or ()), *found.parts.values()]),
         what=f"{which} differs in its {found.what}: {told}{order or parting_told(pair)}",
-        mend=_THREADS if threads else _MENDS[found.what],
+        mend=_THREADS if threads else mend,
         since_s=job.since_s(max(part.issued for part in found.parts.values())),
     )
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from steptime.check.calls import Call
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.judges.locked import locked_out
 from steptime.check.judging import Judge
-from steptime.check.stacks import communicates
+from steptime.check.stacks import communicates, waits_for_typing
 from steptime.check.standing import Standing, waits_for
 from steptime.check.words import at, called, do, places_of
 
@@ -17,6 +18,10 @@ _WORKS = (
     "Share that work among the ranks or do it before they meet; or give the group a longer timeout."
 )
 _IDLE = f"See what it waits for there: a file, a lock or a process. {_WORKS}"
+_TYPED = (
+    "It waits for somebody to type something, and nobody sees that of a rank: take the breakpoint, "
+    "or input(), out; torch.distributed.breakpoint() holds all ranks."
+)
 _KEY = "See who sets that key, and let it do so before it waits for this rank."
 
 
@@ -30,11 +35,12 @@ def straggler(job: Job) -> Iterator[Finding]:
     waits = waits_for(job.calls, job.standings)
     gone = {one.host for one in job.lost}
     lost = {log.rank for log in job.logs if log.host in gone}
+    locked = locked_out(job)
     for rank, one in job.standings.items():
         calls = [of[rank] for of in waits.values() if rank in of and rank not in lost]
         key = next((call for call in one.within if call.keys and call.waited), None)
         busy = one.runs and not communicates(job.stacks.get(rank, ""))
-        if not calls or waits[rank] or not (busy or key):
+        if not calls or waits[rank] or not (busy or key) or rank in locked:
             continue
         first = min(calls, key=lambda call: call.issued)
         since_s = job.since_s(first.issued)
@@ -46,6 +52,7 @@ def straggler(job: Job) -> Iterator[Finding]:
             continue
         waiting = [call.rank for call in calls]
         idle = ", and uses no processor" if rank in job.idle else ""
+        typed = bool(idle) and waits_for_typing(job.stacks.get(rank, ""))
         doing = f"waits in {called(key)}" if key else f"still runs{idle}:{_doing(one, own)}"
         yield Finding(
             kind=FindingKind.STRAGGLER,
@@ -55,7 +62,7 @@ def straggler(job: Job) -> Iterator[Finding]:
                 f"{do(waiting, 'waits')} for rank {rank} in {called(first)} for {since_s:.0f} s;"
                 f" rank {rank} {doing}"
             ),
-            mend=_KEY if key else _IDLE if idle else _WORKS,
+            mend=_KEY if key else _TYPED if typed else _IDLE if idle else _WORKS,
             since_s=since_s,
         )
 

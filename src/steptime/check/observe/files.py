@@ -1,4 +1,4 @@
-"""Files: which file each rank saves, loads or removes, and when."""
+"""Files: which file each rank saves, opens to write, loads or removes, and when."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
-from steptime.record.places import site
+from steptime.record.places import is_ours, site
 
 FILE = "file"
 """What is noted of a file that was saved or loaded."""
@@ -25,6 +26,8 @@ BEGUN, REMOVED = "saving", "removed"
 """What is noted of a file as it begins to be saved, and of one, or a folder, that is removed."""
 
 _MOST = 500
+_LOCK = ".lock"
+_NOT_ITS = ("/site-packages/torch/", "/steptime/record/", "/steptime/check/")
 _SAFETENSORS = "safetensors.torch"
 _Function = Callable[..., Any]
 
@@ -43,6 +46,17 @@ class Files:
             now = time.perf_counter_ns()
             self._note(FILE, path.resolve(), writes=writes, begin_ns=begin_ns, end_ns=now)
 
+    def opens(self, path: Any, flags: int, frame: FrameType) -> None:
+        """A file is opened to write it anew, in the script or in a package that it calls."""
+        if not flags & os.O_TRUNC or not isinstance(path, str | os.PathLike | bytes):
+            return
+        file = Path(os.fsdecode(path))
+        if file.suffix == _LOCK or file.is_relative_to("/dev") or not _is_by_script(frame):
+            return
+        now = time.perf_counter_ns()
+        self._note(BEGUN, file.resolve(), at_ns=now)
+        self._note(FILE, file.resolve(), writes=True, begin_ns=now, end_ns=now)
+
     def begins(self, file: Any) -> None:
         """A file, which may not be there yet, begins to be saved."""
         path = _path_of(file)
@@ -59,6 +73,15 @@ class Files:
         if self._noted < _MOST:
             self._noted += 1
             self._log.note(observed=what, path=str(path), at=site(self._log), **facts)
+
+
+def _is_by_script(frame: FrameType | None) -> bool:
+    """Whether nothing of torch or of ours stands between a frame and the script behind it."""
+    while frame is not None and is_ours(frame):
+        if any(one in frame.f_code.co_filename for one in _NOT_ITS):
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 def _path_of(file: Any) -> Path | None:
@@ -112,9 +135,19 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
         ),
     ]
 
+    opens, process = contained.of(files.opens), os.getpid()
+
+    def opened(event: str, arguments: tuple[Any, ...]) -> None:
+        # A hook of the interpreter stays: neither its end nor a fork takes it away.
+        if event == "open" and ends and os.getpid() == process:
+            path, _, flags = arguments
+            opens(path, flags, sys._getframe(1))
+
+    sys.addaudithook(opened)
+
     def remove() -> None:
-        for end in reversed(ends):
-            end()
+        while ends:
+            ends.pop()()
 
     return remove
 

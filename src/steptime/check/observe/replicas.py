@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 
-from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Model, Models, is_sharded
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.reduced import Reduced
 from steptime.record.calls import Calls
 from steptime.record.closures import Given, once_made
 from steptime.record.events import Log
@@ -39,12 +38,13 @@ IN_VAIN = "in vain"
 """What is noted of an optimizer whose parameters get no gradient by any backward."""
 _IN_VAIN = 3  # steps
 
-_MOST_REMEMBERED = 10_000
-_REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+LEFT_OUT = "left out"
+"""What is noted of parameters whose gradients a script does not reduce, though it does others'."""
+_FEW = 0.5
+"""The part of all elements that they may be: of a model that ranks share most is not reduced."""
+
 _ENOUGH = 0.25
 """The part of a step's gradients, by bytes, that must have been reduced: some are compressed."""
-_LEAST_VECTOR = 8
-"""A vector of fewer elements may be anything: metrics are summed up, too."""
 
 
 @dataclass(eq=False)
@@ -78,9 +78,7 @@ class Replicas:
         self._every = max(1, int(os.environ.get(EVERY_VARIABLE, _EVERY)))
         self._steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
         self._optimizers = 0
-        self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
-        self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
-        self._reduced = self._reductions = 0
+        self._reduced = Reduced(models)
         self._noted: set[tuple[Any, ...]] = set()
 
     def issued(
@@ -94,21 +92,7 @@ class Replicas:
     ) -> None:
         """Count what is reduced, and remember whose gradients are."""
         del peer, asynchronous
-        if operation.kind not in _REDUCING or group.size() < 2:
-            return
-        tensors = list(tensors_in(operation.vector(arguments)))
-        self._reductions += 1
-        self._reduced += sum(tensor.nbytes for tensor in tensors)
-        if operation.kind == "all_reduce":
-            ranks = compat.ranks_of(group)
-            if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
-                self._by_hand.clear()
-                self._vectors.clear()
-            for tensor in tensors:
-                storage = StorageWeakRef(tensor.untyped_storage())
-                self._by_hand[storage.cdata] = storage, ranks
-                if not self._models.in_backward:  # in it, DDP reduces its own
-                    self._vectors[tensor.dtype, tensor.numel()] = self._models.backwards, ranks
+        self._reduced.note(operation, group, arguments)
 
     def returned(self, work: Any) -> None:
         """Nothing of a call's end concerns replicas."""
@@ -123,9 +107,11 @@ class Replicas:
     def _made(self, optimizer: Any) -> None:
         """The gradients of a step are made, and should be reduced."""
         steps = self._steps_of(optimizer)
-        reduced = self._reduced - steps.reduced
-        steps.reduced, steps.reductions = self._reduced, self._reductions
+        reduced = self._reduced.nbytes - steps.reduced
+        steps.reduced, steps.reductions = self._reduced.nbytes, self._reduced.calls
         self._see_gradients(optimizer, steps)
+        if not steps.made:
+            self._see_left_out(optimizer, steps)
         owned = _ids(optimizer)
         for model in self._models.known:
             wrapped = model.wrapped()
@@ -136,7 +122,7 @@ class Replicas:
             ]
             if wrapped is None or not gradients:
                 continue
-            if model.in_part and self._averaged([one for _, one in gradients]):
+            if model.in_part and self._reduced.averages([one for _, one in gradients]):
                 self._note(AVERAGED, "", model, site(self._log))
             if wrapped.process_group.size() < 2:
                 continue
@@ -149,7 +135,7 @@ class Replicas:
                     self._unreduced(model)
             elif model.armed and model.ends_quiet:
                 self._note(UNREDUCED, "quiet end", model, site(self._log))
-            elif not model.armed and self._averaged([one for _, one in gradients]):
+            elif not model.armed and self._reduced.averages([one for _, one in gradients]):
                 self._note(AVERAGED, "", model, site(self._log))
             else:
                 self._late(model, gradients)
@@ -165,6 +151,31 @@ class Replicas:
             if steps.in_vain == _IN_VAIN:
                 name = type(optimizer).__name__
                 self._log.note(observed=IN_VAIN, optimizer=name, at=site(self._log))
+
+    def _see_left_out(self, optimizer: Any, steps: Steps) -> None:
+        """Note the parameters that are not reduced where the script reduces the others by hand."""
+        of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
+        trained = [
+            (number, one, one.grad)
+            for number, one in enumerate(_parameters(optimizer))
+            if one.grad is not None and id(one) not in of_models and not is_sharded(one)
+        ]
+        reduced = [of for *_, grad in trained if (of := self._reduced.ranks_of(grad))]
+        left = [each for each in trained if not self._reduced.ranks_of(each[2])]
+        if not left or len(set(reduced)) != 1 or self._reduced.shares:
+            return
+        size, of_all = (sum(one.numel() for _, one, _ in each) for each in (left, trained))
+        alone = self._reduced.only([grad for *_, grad in trained])
+        if alone and size <= _FEW * of_all and all(readable(one) for _, one, _ in left):
+            self._log.note(
+                observed=LEFT_OUT,
+                optimizer=steps.number,
+                ranks=list(reduced[0]),
+                at=site(self._log),
+                names=[f"parameter {number}" for number, *_ in left],
+                values=[hash_of([one]) for _, one, _ in left],
+                gradients=[hash_of([grad]) for *_, grad in left],
+            )
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Hash the parameters that should be equal on all ranks, now and then."""
@@ -184,16 +195,15 @@ class Replicas:
                 model=name,
                 ranks=list(ranks),
                 step=step,
-                reductions=self._reductions,
+                reductions=self._reduced.calls,
                 kept=kept.get(name, 0),
                 at=site(self._log),
                 settings=_settings(optimizer),
-                order=[] if name else self._order_of(parameters),
+                order=[] if name else self._reduced.order_of(parameters),
                 names=[name for name, _ in parameters],
                 hashes=[hash_of([parameter]) for _, parameter in parameters],
             )
-        self._by_hand.clear()
-        self._vectors.clear()
+        self._reduced.clear()
 
     def end(self) -> None:
         """Say how many steps each optimizer made, and what DDP looked for in vain.
@@ -214,7 +224,7 @@ class Replicas:
                     observed=STEPS,
                     optimizer=steps.number,
                     steps=steps.made,
-                    reductions=self._reductions,
+                    reductions=self._reduced.calls,
                     before=steps.reductions,
                 )
 
@@ -251,47 +261,12 @@ class Replicas:
             for number, one in enumerate(_parameters(optimizer))
             if id(one) in owned and one.grad is not None and not is_sharded(one)
         ]
-        in_one = self._reduced_in_one([gradient for *_, gradient in left])
+        in_one = self._reduced.in_one([gradient for *_, gradient in left])
         for number, one, gradient in left:
-            ranks = self._reduced_on(gradient) or in_one
+            ranks = self._reduced.ranks_of(gradient) or in_one
             if len(ranks) > 1:
                 by_ranks.setdefault(ranks, []).append((f"parameter {number}", one))
         return found + [("", ranks, of_ranks) for ranks, of_ranks in by_ranks.items()]
-
-    def _reduced_in_one(self, gradients: Sequence[torch.Tensor]) -> tuple[int, ...]:
-        """The ranks among which a vector as long as all gradients was reduced after the backward.
-
-        Before it, it may hold parameters, as where these are averaged now and then.
-        """
-        size = sum(one.numel() for one in gradients)
-        if size < _LEAST_VECTOR:
-            return ()
-        backwards, ranks = self._vectors.get((gradients[0].dtype, size), (0, ()))
-        return ranks if backwards == self._models.backwards else ()
-
-    def _order_of(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> list[str]:
-        """The order in which the script has reduced the gradients of parameters, one by one."""
-        names = {
-            one.grad.untyped_storage()._cdata: name
-            for name, one in parameters
-            if one.grad is not None
-        }
-        return [names[cdata] for cdata in self._by_hand if cdata in names]
-
-    def _reduced_on(self, gradient: torch.Tensor) -> tuple[int, ...]:
-        """The ranks among which the script itself reduced a gradient since the last step."""
-        storage, ranks = self._by_hand.get(gradient.untyped_storage()._cdata, (None, ()))
-        return () if storage is None or storage.expired() else ranks
-
-    def _averaged(self, parameters: Sequence[torch.Tensor]) -> bool:
-        """Whether the parameters, or what they have changed by, were reduced before the backward.
-
-        One by one, or all in one vector.
-        """
-        sizes = {(one.dtype, one.numel()) for one in parameters}
-        of_all = {(parameters[0].dtype, sum(one.numel() for one in parameters))}
-        before = {size for size, (at, _) in self._vectors.items() if at != self._models.backwards}
-        return of_all <= before or sizes <= before
 
     def _unreduced(self, model: Model) -> None:
         step = site(self._log)
@@ -311,7 +286,7 @@ class Replicas:
             for name, one in gradients
             if id(one) not in model.reduced
             and one.grad is not None
-            and not self._reduced_on(one.grad)
+            and not self._reduced.ranks_of(one.grad)
         ]
         if late:
             self._note(UNREDUCED, "late", model, site(self._log), late[0])

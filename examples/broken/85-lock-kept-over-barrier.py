@@ -1,0 +1,21 @@
+# modelscope/ms-swift#5763 (and, of MPI, pmodels/mpich#1997): whoever has the lock builds the cache,
+# and waits within it for the others, which wait for the lock.
+# run: torchrun --nproc-per-node 2 examples/broken/85-lock-kept-over-barrier.py
+# finds: deadlock at line 19 on rank 0, line 17 on rank 1; ranks 0,1
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+time.sleep(0.5 * dist.get_rank())  # rank 0 is the first
+with Path(__file__).open() as lock:  # in place of that of the cache
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    tokens = torch.arange(100)
+    dist.barrier()
+dist.all_reduce(tokens)
+dist.destroy_process_group()

@@ -1,0 +1,98 @@
+"""Reduced: what a process has reduced since the last step of its optimizer, and whose gradients."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.models import Models
+from steptime.record.operations import Operation
+from steptime.world import compat
+
+_MOST_REMEMBERED = 10_000
+_REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+_SHARING = ("all_gather", "all_to_all", "recv", "send")
+_LEAST_VECTOR = 8
+"""A vector of fewer elements may be anything: metrics are summed up, too."""
+
+
+class Reduced:
+    """The reductions of this process: ``calls`` of them and ``nbytes`` in all, of any tensors.
+
+    Which tensors is remembered until ``clear``, of what is reduced among all ranks of a group.
+    ``shares``: a call was made by which ranks may have parts of a model of their own.
+    """
+
+    def __init__(self, models: Models) -> None:
+        self.calls = self.nbytes = 0
+        self.shares = False
+        self._models = models
+        self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
+        self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
+
+    def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
+        """A call is made."""
+        if group.size() < 2:
+            return
+        if operation.kind not in _REDUCING:
+            self.shares |= operation.kind in _SHARING
+            return
+        tensors = list(tensors_in(operation.vector(arguments)))
+        self.calls += 1
+        self.nbytes += sum(tensor.nbytes for tensor in tensors)
+        if operation.kind == "all_reduce":
+            ranks = compat.ranks_of(group)
+            if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
+                self.clear()
+            for tensor in tensors:
+                storage = StorageWeakRef(tensor.untyped_storage())
+                self._by_hand[storage.cdata] = storage, ranks
+                if not self._models.in_backward:  # in it, DDP reduces its own
+                    self._vectors[tensor.dtype, tensor.numel()] = self._models.backwards, ranks
+
+    def clear(self) -> None:
+        """A step is made of what was reduced."""
+        self._by_hand.clear()
+        self._vectors.clear()
+
+    def ranks_of(self, gradient: torch.Tensor) -> tuple[int, ...]:
+        """The ranks among which the script itself reduced a gradient; empty where it did not."""
+        storage, ranks = self._by_hand.get(gradient.untyped_storage()._cdata, (None, ()))
+        return () if storage is None or storage.expired() else ranks
+
+    def in_one(self, gradients: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """The ranks among which a vector as long as all gradients was reduced after the backward.
+
+        Before it, it may hold parameters, as where these are averaged now and then.
+        """
+        size = sum(one.numel() for one in gradients)
+        if size < _LEAST_VECTOR:
+            return ()
+        backwards, ranks = self._vectors.get((gradients[0].dtype, size), (0, ()))
+        return ranks if backwards == self._models.backwards else ()
+
+    def only(self, gradients: Sequence[torch.Tensor]) -> bool:
+        """Whether nothing as long as a vector but some of these, one by one, was reduced."""
+        sizes = {one.numel() for one in gradients}
+        return all(size in sizes for _, size in self._vectors if size >= _LEAST_VECTOR)
+
+    def order_of(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> list[str]:
+        """The order in which the script has reduced the gradients of parameters, one by one."""
+        names = {
+            one.grad.untyped_storage()._cdata: name
+            for name, one in parameters
+            if one.grad is not None
+        }
+        return [names[cdata] for cdata in self._by_hand if cdata in names]
+
+    def averages(self, parameters: Sequence[torch.Tensor]) -> bool:
+        """Whether the parameters, or what they have changed by, were reduced before the backward.
+
+        One by one, or all in one vector.
+        """
+        sizes = {(one.dtype, one.numel()) for one in parameters}
+        of_all = {(parameters[0].dtype, sum(one.numel() for one in parameters))}
+        before = {size for size, (at, _) in self._vectors.items() if at != self._models.backwards}
+        return of_all <= before or sizes <= before
