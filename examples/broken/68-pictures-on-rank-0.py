@@ -1,7 +1,7 @@
 # advimman/lama#66: rank 0 does in each step what the others do not: here it makes a picture of the
 # batch for the log. All others wait for it in the reduction of the next step.
 # run: torchrun --nproc-per-node 2 examples/broken/68-pictures-on-rank-0.py
-# finds: slow at line 25 on ranks 0,1; ranks 0
+# finds: slow at line 28 or 29 on rank 0, line 25 on rank 1; ranks 0
 
 import os
 

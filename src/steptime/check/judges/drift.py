@@ -31,7 +31,7 @@ _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class _Hashed:
+class Hashed:
     """What a rank's replica was after a step."""
 
     log: ProcessLog
@@ -39,6 +39,7 @@ class _Hashed:
 
     @property
     def rank(self) -> int:
+        """Which rank it is of."""
         return self.log.rank
 
 
@@ -48,7 +49,7 @@ def _drift(job: Job) -> Iterator[Finding]:
     Those that are averaged now and then may differ in between.
     """
     averaged = {one.facts["model"] for one in seen(job, _AVERAGED, ("model",))}
-    apart = {of[1] for of, steps in _replicas(job).items() if _apart(steps)}
+    apart = {of[1] for of, steps in hashed_replicas(job).items() if _apart(steps)}
     unreduced = [
         one
         for one in seen(job, _UNREDUCED, ("fault", "model", "at", "parameter"))
@@ -63,7 +64,7 @@ def _drift(job: Job) -> Iterator[Finding]:
         )
     explained = averaged.union(one.facts["model"] for one in unreduced)
     others = list(_of_others(job))
-    for of, steps in _replicas(job).items():
+    for of, steps in hashed_replicas(job).items():
         if of[1] not in explained and not (others and not of[1]):
             yield from _differing(of, steps)
     yield from others[:1]
@@ -73,8 +74,8 @@ def _drift(job: Job) -> Iterator[Finding]:
 
 def _of_others(job: Job) -> Iterator[Finding]:
     """Steps before which ranks reduced, call by call, the gradients of other parameters."""
-    noted: dict[tuple[int, tuple[int, ...], int], list[_Hashed]] = {}
-    for (optimizer, model, among, _), steps in _replicas(job).items():
+    noted: dict[tuple[int, tuple[int, ...], int], list[Hashed]] = {}
+    for (optimizer, model, among, _), steps in hashed_replicas(job).items():
         for step, hashed in steps.items() if not model else ():
             noted.setdefault((optimizer, among, step), []).extend(hashed)
     for (_, among, _), ranks in sorted(noted.items(), key=lambda one: one[0][2]):
@@ -95,11 +96,11 @@ def _of_others(job: Job) -> Iterator[Finding]:
 
 def _left_out(job: Job) -> Iterator[Finding]:
     """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
-    noted: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[_Hashed]] = {}
+    noted: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[Hashed]] = {}
     for log in job.logs:
         for facts in facts_of(log, _LEFT_OUT):
             of = facts["optimizer"], tuple(facts["ranks"]), tuple(facts["names"])
-            noted.setdefault(of, []).append(_Hashed(log, facts))
+            noted.setdefault(of, []).append(Hashed(log, facts))
     for (_, ranks, names), hashed in noted.items():
         values = zip(*(one.facts["values"] for one in hashed), strict=True)
         gradients = zip(*(one.facts["gradients"] for one in hashed), strict=True)
@@ -128,17 +129,17 @@ def _some(names: Sequence[str]) -> str:
     return f"parameters {listed([*numbers[:4], *more])}"
 
 
-def _replicas(job: Job) -> dict[_Replicas, dict[int, list[_Hashed]]]:
+def hashed_replicas(job: Job) -> dict[_Replicas, dict[int, list[Hashed]]]:
     """The hashes of each set of replicas, by step."""
-    found: dict[_Replicas, dict[int, list[_Hashed]]] = {}
+    found: dict[_Replicas, dict[int, list[Hashed]]] = {}
     for log in job.logs:
         for facts in facts_of(log, _HASHES):
             of = facts["optimizer"], facts["model"], tuple(facts["ranks"]), tuple(facts["names"])
-            found.setdefault(of, {}).setdefault(facts["step"], []).append(_Hashed(log, facts))
+            found.setdefault(of, {}).setdefault(facts["step"], []).append(Hashed(log, facts))
     return found
 
 
-def _differing(of: _Replicas, steps: Mapping[int, Sequence[_Hashed]]) -> Iterator[Finding]:
+def _differing(of: _Replicas, steps: Mapping[int, Sequence[Hashed]]) -> Iterator[Finding]:
     """The first step after which replicas differ, if they do."""
     last = 0
     for step in sorted(steps):
@@ -150,7 +151,7 @@ def _differing(of: _Replicas, steps: Mapping[int, Sequence[_Hashed]]) -> Iterato
             last = step
 
 
-def _finding(of: _Replicas, ranks: Sequence[_Hashed], last: int, step: int) -> Finding:
+def _finding(of: _Replicas, ranks: Sequence[Hashed], last: int, step: int) -> Finding:
     _, model, _, names = of
     first = next(
         name for at, name in enumerate(names) if len({one.facts["hashes"][at] for one in ranks}) > 1
@@ -191,7 +192,7 @@ def _finding(of: _Replicas, ranks: Sequence[_Hashed], last: int, step: int) -> F
     )
 
 
-def _settings_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
+def _settings_apart(ranks: Sequence[Hashed]) -> tuple[str, str] | None:
     """The first number by which ranks step that is not the same on all, and the mend."""
     of_rank = [one.facts.get("settings", ()) for one in ranks]
     for groups in zip(*of_rank, strict=False):
@@ -207,7 +208,7 @@ def _settings_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
     return None
 
 
-def _order_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
+def _order_apart(ranks: Sequence[Hashed]) -> tuple[str, str] | None:
     """Where ranks reduce other gradients in the same call, and the mend."""
     orders = [one.facts.get("order", ()) for one in ranks]
     if len({tuple(sorted(order)) for order in orders}) > 1:
@@ -223,17 +224,17 @@ def _order_apart(ranks: Sequence[_Hashed]) -> tuple[str, str] | None:
     return None
 
 
-def _by_rank(told: Sequence[str], ranks: Sequence[_Hashed]) -> str:
+def _by_rank(told: Sequence[str], ranks: Sequence[Hashed]) -> str:
     """What each rank has: ``0.1 on rank 0 and 0.2 on rank 1``."""
     return listed([f"{one} on rank {of.rank}" for one, of in zip(told, ranks, strict=True)])
 
 
-def _kept(one: _Hashed) -> int:
+def _kept(one: Hashed) -> int:
     """How many forwards a rank has made within no_sync; 0 in what was recorded before that."""
     return int(one.facts.get("kept", 0))
 
 
-def _parted(ranks: Sequence[_Hashed]) -> str:
+def _parted(ranks: Sequence[Hashed]) -> str:
     """Which replicas are like which."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for one in ranks:
@@ -258,7 +259,7 @@ def _uneven(job: Job) -> Iterator[Finding]:
             if facts.get("before", facts["reductions"]) >= facts["steps"]:
                 of = facts["optimizer"], facts["reductions"]
                 ends.setdefault(of, {}).setdefault(facts["steps"], []).append(log)
-    drifted = {log.rank for steps in _replicas(job).values() for log in _apart(steps)}
+    drifted = {log.rank for steps in hashed_replicas(job).values() for log in _apart(steps)}
     for (number, _), by_steps in ends.items():
         fewest, most = min(by_steps), max(by_steps)
         late = [log for log in by_steps[fewest] if log.rank not in drifted]
@@ -275,7 +276,7 @@ def _uneven(job: Job) -> Iterator[Finding]:
             )
 
 
-def _apart(steps: Mapping[int, Sequence[_Hashed]]) -> list[ProcessLog]:
+def _apart(steps: Mapping[int, Sequence[Hashed]]) -> list[ProcessLog]:
     """The ranks of which it is told already that their parameters differ."""
     differ = any(
         one.facts["hashes"] != other.facts["hashes"]

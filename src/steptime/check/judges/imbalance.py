@@ -8,6 +8,7 @@ from steptime.arrays import Flags, Floats, Longs
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
+from steptime.check.observed import facts_of
 from steptime.check.steps import RankSteps, places, steps_of, waited, work_alike
 from steptime.check.words import do
 from steptime.record.events import Kind
@@ -24,6 +25,7 @@ _FACTOR, _MANY = 1.5, 50
 """A processor that shares its core with another's work takes up to half as long again for the same,
 for a second or two: a backward or update that takes longer by less is told after so many steps."""
 
+_LINES = "lines"
 _BESIDE = "forward and what the script does besides"
 _PARTS = {
     Kind.BACKWARD: "backward",
@@ -46,15 +48,16 @@ def _imbalance(job: Job) -> Iterator[Finding]:
     if gain < _LEAST_GAIN or late.sum() < max(_FEWEST, _MOSTLY * len(gaps)):
         return
     own, others = [ranks[at] for at in slow], [ranks[at] for at in fast]
-    doing = "" if on_devices else _doing(own, others)
+    doing = "" if on_devices else _doing(own, others, float(gaps.mean()))
     if doing is not None:
         numbers = sorted(one.log.rank for one in own)
+        line, at = _line(own, others, float(gaps.mean()))
         yield Finding(
             kind=FindingKind.SLOW,
             ranks=numbers,
-            places=places(ranks, [_where(others[0], late)]),
+            places=[*places(own, line), *places(ranks, [_where(others[0], late)])],
             what=f"{do(numbers, 'comes')} last in {late.sum()} of {len(gaps)} steps, and the "
-            f"others wait for {gain:.0%} of the time{doing}",
+            f"others wait for {gain:.0%} of the time{doing}{at}",
             mend="give all ranks as much to do, as batches of equally many tokens; let them share "
             "what one does alone, or let a thread do it beside the training; where their work is "
             "alike, see what slows that processor: heat, or another process",
@@ -97,10 +100,11 @@ def _where(fast: RankSteps, late: Flags) -> Site:
     return max(times, key=lambda site: times[site])
 
 
-def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> str | None:
+def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps], gap: float) -> str | None:
     """What takes the slow ranks longer than the others; None where they only lack a core.
 
-    A thread that has none does not run: how long it ran is known of backwards and optimizers.
+    A thread that has none does not run: how long it ran is known of backwards and optimizers, and
+    of lines how long they took besides. These must explain the half of ``gap`` nanoseconds a step.
     """
     own, others = _busy(slow), _busy(fast)
     more = {part: own[part] - others[part] for part in own}
@@ -111,9 +115,50 @@ def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> str | None:
             idle = 2 * (ran - elsewhere_ran) < more[most]
             if idle or (ran < _FACTOR * elsewhere_ran and slow[0].number < _MANY):
                 return None
+    lines = _longer(slow, fast)
+    if most == _BESIDE and lines and sum(max(each, 0.0) for each in lines.values()) < gap / 2:
+        return None
     took, elsewhere = own[most] / 1e6, others[most] / 1e6
     verb = "take" if most == _BESIDE else "takes"
     return f": there {most} {verb} {took:.1f} ms a step, elsewhere {elsewhere:.1f} ms"
+
+
+def _line(
+    slow: Sequence[RankSteps], fast: Sequence[RankSteps], gap: float
+) -> tuple[Sequence[Site], str]:
+    """The line of the loop that takes slow ranks so much longer, and the one that it leads to.
+
+    It must explain the half of ``gap`` nanoseconds a step; nothing where none does.
+    """
+    lines = _longer(slow, fast)
+    line = max(lines, key=lambda one: lines[one], default=None)
+    if line is None or lines[line] < gap / 2:
+        return [], ""
+    own = _spent(slow)[line]
+    inner = max(own, key=lambda one: own[one])
+    leads = f", in {inner}" if inner != line else ""
+    return [line, inner], f"; {lines[line] / 1e6:.1f} ms of that at {line}{leads}"
+
+
+def _longer(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> dict[Site, float]:
+    """How much longer than the others slow ranks are at each line of the loop: ns a step."""
+    own, others = _spent(slow), _spent(fast)
+    return {
+        line: sum(own.get(line, {}).values()) - sum(others.get(line, {}).values())
+        for line in {**own, **others}
+    }
+
+
+def _spent(ranks: Sequence[RankSteps]) -> dict[Site, dict[Site, float]]:
+    """How long ranks are at each line of the loop, by the lines that it leads to: ns a step."""
+    found: dict[Site, dict[Site, float]] = {}
+    for one in ranks:
+        for facts in facts_of(one.log, _LINES):
+            for line, inner, spent in facts["lines"]:
+                within = found.setdefault(one.site(line), {})
+                share = spent / facts["steps"] / len(ranks)
+                within[one.site(inner)] = within.get(one.site(inner), 0.0) + share
+    return found
 
 
 def _ran(ranks: Sequence[RankSteps], kind: Kind) -> float:

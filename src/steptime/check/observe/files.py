@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -44,7 +45,9 @@ class Files:
         path = _path_of(file)
         if path is not None and path.is_file():
             now = time.perf_counter_ns()
-            self._note(FILE, path.resolve(), writes=writes, begin_ns=begin_ns, end_ns=now)
+            beside = threading.current_thread() is not threading.main_thread()
+            facts = {"writes": writes, "begin_ns": begin_ns, "end_ns": now, "beside": beside}
+            self._note(FILE, path.resolve(), **facts)
 
     def opens(self, path: Any, flags: int, frame: FrameType) -> None:
         """A file is opened to write it anew, in the script or in a package that it calls."""

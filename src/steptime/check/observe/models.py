@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from steptime.check.observe.arguments import given
 from steptime.check.observe.contents import hash_of, readable
+from steptime.check.observe.evaluations import Evaluations
 from steptime.record.events import Log
 from steptime.record.places import site
 from steptime.world import compat
@@ -100,6 +101,7 @@ class Models:
         self._wrapped: Counter[tuple[int, ...]] = Counter()
         self.in_backward = False
         self.backwards = 0
+        self.evaluations = Evaluations(log)
 
     def install(self) -> Callable[[], None]:
         """See models as they are wrapped, run and moved; the result ends that."""
@@ -239,15 +241,19 @@ class Models:
         if torch.is_grad_enabled() and not isinstance(module, DistributedDataParallel):
             model.bypassed_at = site(self._log)
 
-    def _after_forward(self, module: torch.nn.Module, *_: Any) -> None:
-        """What DDP does between here and the end of its own forward is to look for parameters."""
+    def _after_forward(self, module: torch.nn.Module, taken: Any, made: Any) -> None:
+        """A model has run, under DDP or beside it, or a part of one."""
         if torch.compiler.is_compiling():
             return
         model = self._of_module.get(module)
-        if model is not None and model.looks and torch.is_grad_enabled():
-            wrapped = model.wrapped()
-            if wrapped is not None and wrapped.module is module:
-                model.forward_end = time.perf_counter_ns()
+        wrapped = model.wrapped() if model is not None else None
+        if model is None or wrapped is None or wrapped.module is not module:
+            return
+        if not torch.is_grad_enabled():
+            ranks = compat.ranks_of(wrapped.process_group)
+            self.evaluations.ran(model.number, ranks, self.backwards, taken, made)
+        elif model.looks:  # what DDP does from here to the end of its own forward
+            model.forward_end = time.perf_counter_ns()
 
     def _moving(self, apply: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(apply)

@@ -210,6 +210,7 @@ class Replicas:
 
         Under ``Join`` a rank may make fewer: in the end it is given the parameters of another.
         """
+        self._models.evaluations.end()
         for model in self._models.known:
             if model.looks and not model.has_unused:
                 self._log.note(

@@ -1,0 +1,74 @@
+"""Objects: tensors that a script sends pickled, within Python objects."""
+
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.contained import Contained
+from steptime.check.observe.observer import Observer
+from steptime.record.calls import Calls
+from steptime.record.events import Log
+from steptime.record.places import site
+
+OBJECTS = "objects"
+"""What is noted of a call that sends objects: from when to when, and the tensors' bytes in them."""
+
+_POSITIONS = {
+    "all_gather_object": 1,
+    "gather_object": 0,
+    "broadcast_object_list": 0,
+    "scatter_object_list": 1,
+}
+"""Which argument holds what is sent."""
+
+_MOST = 500
+
+
+def _observe(log: Log, _: Calls) -> Callable[[], None]:
+    noted = 0
+
+    def sent(name: str, value: Any, begin_ns: int) -> None:
+        nonlocal noted
+        nbytes = sum(tensor.nbytes for tensor in tensors_in(value))
+        if nbytes and noted < _MOST:
+            noted += 1
+            end_ns, at = time.perf_counter_ns(), site(log)
+            log.note(
+                observed=OBJECTS, name=name, nbytes=nbytes, begin_ns=begin_ns, end_ns=end_ns, at=at
+            )
+
+    note = Contained("objects").of(sent)
+
+    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        position = _POSITIONS[name]
+
+        @wraps(function)
+        def sending(*arguments: Any, **options: Any) -> Any:
+            given = arguments[position] if len(arguments) > position else [*options.values()]
+            begin_ns = time.perf_counter_ns()
+            result = function(*arguments, **options)
+            note(name, given, begin_ns)
+            return result
+
+        return sending
+
+    modules: tuple[Any, ...] = (dist, distributed_c10d)
+    before = {name: getattr(dist, name) for name in _POSITIONS}
+    for module in modules:
+        for name, function in before.items():
+            setattr(module, name, watched(name, function))
+
+    def remove() -> None:
+        for module in modules:
+            for name, function in before.items():
+                setattr(module, name, function)
+
+    return remove
+
+
+OBSERVER = Observer(_observe)
