@@ -6,8 +6,9 @@ Each script of examples/broken that is right and slow runs in turns with its twi
 steptime, with a clock that reads when the first optimizer has stepped, and then under check, which
 sees neither the twin nor these times. *told* is the gain that check tells of the script alone,
 *measured* what the twin's step takes less of the script's: medians of the turns, with the least
-and the most. A step is the median of a run's, on its slowest rank, without the first. One thread a
-rank, one script at a time.
+and the most. A step is the median of a run's, on its slowest rank, without the first; the mean
+where the habit is one of passes through the data, and not of steps. One thread a rank, one script
+at a time.
 """
 
 import argparse
@@ -35,23 +36,29 @@ atexit.register(leave)
 runpy.run_path(sys.argv[2], run_name="__main__")
 """
 _FOREVER_S = 300
+_OF_PASSES = ("88", "90")
 
 
 def step_s(script: Path, ranks: int, backend: str, folder: Path) -> float:
     """How long a step of a script takes without steptime."""
+    for before in folder.glob("*.json"):
+        before.unlink()
     clock = folder / "clock.py"
     clock.write_text(_CLOCK, encoding="utf-8")
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    # Not by its exit code: a thread of gloo may abort the process once all is over, and each rank
+    # has written its clock by then.
     subprocess.run(
         [sys.executable, "-m", *torchrun, str(clock), str(folder), str(script)],
         env={**os.environ, "BACKEND": backend, "OMP_NUM_THREADS": "1"},
-        check=True,
+        check=False,
         capture_output=True,
         timeout=_FOREVER_S,
     )
     of_ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
     lengths = [[end - begin for begin, end in pairwise(stepped)][1:] for stepped in of_ranks]
-    return max(statistics.median(one) for one in lengths)
+    typical = statistics.mean if script.name.startswith(_OF_PASSES) else statistics.median
+    return max(typical(one) for one in lengths)
 
 
 def told(script: Expected, backend: str, folder: Path) -> float | None:

@@ -19,4 +19,5 @@ for _ in range(16):
     optimizer.zero_grad()
     model(torch.randn(16, 256)).square().mean().backward()
     optimizer.step()
+dist.barrier()
 dist.destroy_process_group()

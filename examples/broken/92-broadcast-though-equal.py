@@ -22,4 +22,5 @@ for _ in range(16):
     optimizer.step()
     for parameter in model.parameters():
         dist.broadcast(parameter.data, 0)
+dist.barrier()
 dist.destroy_process_group()

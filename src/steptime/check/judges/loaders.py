@@ -1,6 +1,7 @@
 """Loaders: workers that are started anew for each pass, or that all read all of the data."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -31,7 +32,8 @@ def _started_anew(job: Job) -> Iterator[Finding]:
         for passes in _passes(log).values():
             if len(passes) < _FEWEST or passes[0]["persistent"]:
                 continue
-            lost = sum(_start_ns(log, one) for one in passes[1:])
+            begins = [one["begin_ns"] for one in passes[2:]]
+            lost = sum(map(partial(_lost_ns, log), passes[1:], [*begins, log.last]))
             part = lost / (log.last - passes[1]["begin_ns"])
             if lost >= _LEAST_NS and part >= LEAST_GAIN:
                 at = passes[0]["at"]
@@ -42,8 +44,8 @@ def _started_anew(job: Job) -> Iterator[Finding]:
             kind=FindingKind.SLOW,
             ranks=sorted(of_rank),
             places=[place for log, at, _ in of_rank.values() for place in places_of(log, at)],
-            what=f"each pass through the data at {where} starts the DataLoader's workers anew, and "
-            f"waits for their first batch: {gain:.0%} of the time",
+            what=f"each pass through the data at {where} starts the DataLoader's workers anew, "
+            f"waits for their first batch, and ends them: {gain:.0%} of the time",
             mend="keep them from pass to pass: DataLoader(…, persistent_workers=True), made once, "
             "before the loop over the passes",
             gain=gain,
@@ -58,12 +60,15 @@ def _passes(log: ProcessLog) -> Mapping[int, Sequence[Mapping[str, Any]]]:
     return found
 
 
-def _start_ns(log: ProcessLog, one: Mapping[str, Any]) -> int:
-    """How long a pass waits for its workers, and then for its first batch."""
+def _lost_ns(log: ProcessLog, one: Mapping[str, Any], until: int) -> int:
+    """How long a pass, over by ``until``, waits for its workers to start and to end.
+
+    For the first batch, too, and at the end for the answer that there is no other.
+    """
     loads = log.events[log.events["kind"] == Kind.DATA]
-    later = loads[loads["issued"] >= one["end_ns"]][:1]
-    first = int((later["ended"] - later["issued"]).sum())
-    return int(one["end_ns"] - one["begin_ns"]) + first
+    loads = loads[(loads["issued"] >= one["end_ns"]) & (loads["issued"] < until)]
+    waited = (loads["ended"] - loads["issued"])[[0, -1]] if len(loads) > 1 else [0]
+    return int(one["end_ns"] - one["begin_ns"] + sum(waited))
 
 
 def _repeated(job: Job) -> Iterator[Finding]:

@@ -10,8 +10,8 @@ from steptime.check.judging import Judge
 from steptime.check.steps import (
     LEAST_GAIN,
     StepCall,
+    cost,
     places,
-    spent_in_rows,
     step_length,
     steps_of,
 )
@@ -45,7 +45,7 @@ def _needless(job: Job) -> Iterator[Finding]:
     if len(steps) < 0.9 * ranks[0].number - 1 or number < 0.9 * min(models):
         return
     sites = [*dict.fromkeys(call.site for call in found)]
-    gain = spent_in_rows(ranks, _may) / step_length(ranks)
+    gain = cost(ranks, _may) / step_length(ranks)
     if gain >= LEAST_GAIN:
         yield Finding(
             kind=FindingKind.SLOW,
