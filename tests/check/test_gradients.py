@@ -85,6 +85,9 @@ way = {way!r}
 torch.manual_seed(0)
 model = DistributedDataParallel(nn.Linear(16, 8))
 targets = torch.arange(4) + 4 * rank
+entropy = nn.functional.cross_entropy
+if way == "compiled":
+    entropy = torch.compile(lambda *given: nn.functional.cross_entropy(*given), backend="eager")
 
 def of_all(part):
     if way == "with gradients":
@@ -105,7 +108,7 @@ for step in range(3):
         print((whole.argmax(1) == 1).float().mean())
         whole = made
         targets = torch.arange(4)
-    loss = nn.functional.cross_entropy(made @ whole.T, targets)  # computes
+    loss = entropy(made @ whole.T, targets)  # computes
     loss.backward()
     model.zero_grad()
 dist.destroy_process_group()
@@ -124,7 +127,13 @@ def test_what_no_gradient_comes_back_from_is_told(tmp_path: Path) -> None:
         "own put back",
         *(
             pytest.param(way, marks=pytest.mark.slow)
-            for way in ("with gradients", "constants", "sent back by hand", "for a metric")
+            for way in (
+                "with gradients",
+                "constants",
+                "sent back by hand",
+                "for a metric",
+                "compiled",
+            )
         ),
     ],
 )

@@ -187,7 +187,7 @@ for step in range(12):
     rows = 4096 if much and habit != "one sleeps" else 64
     model(torch.randn(rows, 32)).square().mean().backward()  # backward
     if rank == 0 and habit == "one sleeps":
-        time.sleep(0.05)
+        time.sleep(0.05)  # sleeps
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()
@@ -196,21 +196,26 @@ dist.destroy_process_group()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("habit", "ranks", "words"),
+    ("habit", "ranks", "lines", "words"),
     [
-        ("one sleeps", [0], "forward and what the script does besides take"),
-        ("one has more", [1], "there backward takes"),
-        ("in turn", [0, 1], "now one the most and now another"),
+        ("one sleeps", [0], {"sleeps"}, "forward and what the script does besides take"),
+        ("one has more", [1], set[str](), "there backward takes"),
+        ("in turn", [0, 1], set[str](), "now one the most and now another"),
     ],
 )
 def test_work_that_is_not_shared_evenly_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, habit: str, ranks: list[int], words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    habit: str,
+    ranks: list[int],
+    lines: set[str],
+    words: str,
 ) -> None:
     # Beside other work a step takes longer, and what ranks lose by one another is less of it.
     for judge in (imbalance, unequal_work):
         monkeypatch.setattr(judge, "_LEAST_GAIN", 0.01)
     found = findings_of(tmp_path, UNLIKE.format(habit=habit))
     (told,) = (one for one in found if words in one.what)
-    assert (told.ranks, marked(told)) == (ranks, {"backward"})
+    assert (told.ranks, marked(told)) == (ranks, {"backward", *lines})
     assert told.gain is not None
     assert 0.01 <= told.gain < 1

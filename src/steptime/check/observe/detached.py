@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 import torch
@@ -31,7 +31,8 @@ class Detached:
     """Follows what a call gives of tensors with a gradient, from the call to the next backward.
 
     Only where grad mode is on: who switches it off, as for a metric, means constants. The first
-    times alone, since that sees every function of torch.
+    times alone, since that sees every function of torch, and not where anything is compiled: the
+    compiler would take it for a part of the script.
     """
 
     def __init__(self, log: Log, contained: Contained) -> None:
@@ -39,6 +40,12 @@ class Detached:
         self._contained = contained
         self._followed: dict[int, int] = {}
         self._trail: _Trail | None = None
+        self._compiles = False
+
+    def compiles(self) -> None:
+        """The script compiles something: from here on nothing is followed."""
+        self._compiles = True
+        self.end()
 
     def issued(
         self,
@@ -51,14 +58,16 @@ class Detached:
     ) -> None:
         """Begin to follow what the call writes."""
         del peer, asynchronous
-        if operation.kind not in _KINDS or group.size() < 2 or not torch.is_grad_enabled():
+        if operation.kind not in _KINDS or group.size() < 2:
+            return
+        if self._compiles or not torch.is_grad_enabled():
             return
         read, written = read_and_written(operation.kind, arguments, is_root=False)
         if not any(one.requires_grad and not one.is_leaf for one in read):
             return
         noting = caller()
         frame = noting.f_back if noting else None
-        if frame is None or not is_called_by_script(frame) or torch.compiler.is_compiling():
+        if frame is None or not is_called_by_script(frame):
             return
         at = site(self._log, frame)
         self._followed[at] = self._followed.get(at, 0) + 1
@@ -151,13 +160,21 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
         end()
         return backward(*arguments, **options)
 
+    compile_, compiles = torch.compile, contained.of(detached.compiles)
+
+    @wraps(compile_)
+    def compiling(*arguments: Any, **options: Any) -> Any:
+        compiles()
+        return compile_(*arguments, **options)
+
     torch.autograd.backward = ending
+    torch.compile = compiling
 
     def remove() -> None:
         end()
-        with suppress(ValueError):
-            calls.watchers.remove(watcher)
+        calls.watchers.remove(watcher)
         torch.autograd.backward = backward
+        torch.compile = compile_
 
     return remove
 
