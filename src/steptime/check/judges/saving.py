@@ -39,12 +39,13 @@ def _saving(job: Job) -> Iterator[Finding]:
 
 
 def _saves(steps: RankSteps) -> list[int]:
-    """How long each save took that a rank's steps waited for, in nanoseconds."""
+    """How long each save took that a rank's steps waited for, in nanoseconds: not mere openings."""
     return [
         facts["end_ns"] - facts["begin_ns"]
         for facts in facts_of(steps.log, _FILE)
         if facts["writes"]
         and not facts.get("beside")
+        and facts["end_ns"] > facts["begin_ns"]
         and steps.step_of(facts["begin_ns"]) is not None
     ]
 

@@ -71,12 +71,6 @@ class Clipping:
                 self._told.add(told)
                 self._log.note(observed=SUMMED_LATER, clipped_at=told[0], at=told[1])
 
-    def returned(self, work: Any) -> None:
-        """Nothing of a call's end concerns what is clipped."""
-
-    def waiting(self, work: Any) -> None:
-        """Nothing of a wait concerns what is clipped."""
-
     def stepped(self, *_: Any) -> None:
         """The gradients are used; those of the next step are others."""
         self._clipped.clear()
@@ -92,7 +86,7 @@ def _is_shard_of_fsdp(parameter: Any) -> bool:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("clipping")
     clipping = Clipping(log)
-    watcher, clipped = ContainedWatcher(contained, clipping), contained.of(clipping.clipped)
+    watcher, clipped = ContainedWatcher(contained, clipping.issued), contained.of(clipping.clipped)
     calls.watchers.append(watcher)
     clip = torch.nn.utils.clip_grad_norm_
 

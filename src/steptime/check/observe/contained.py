@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from types import FrameType
-from typing import ParamSpec, TypeVar
-
-from steptime.record.calls import Watcher
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,9 +52,22 @@ def caller() -> FrameType | None:
 
 
 class ContainedWatcher:
-    """A Watcher that is told of calls within ``contained``."""
+    """A Watcher that is told of calls within ``contained``: when they begin, and what else serves.
 
-    def __init__(self, contained: Contained, watcher: Watcher) -> None:
-        self.issued = contained.of(watcher.issued)
-        self.returned = contained.of(watcher.returned)
-        self.waiting = contained.of(watcher.waiting)
+    Most look at the beginning alone, and each call of a script is told to all of them.
+    """
+
+    def __init__(
+        self,
+        contained: Contained,
+        issued: Callable[..., None],
+        returned: Callable[[Any], None] | None = None,
+        waiting: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.issued = contained.of(issued)
+        self.returned = contained.of(returned) if returned else _nothing
+        self.waiting = contained.of(waiting) if waiting else _nothing
+
+
+def _nothing(_: Any) -> None:
+    """What is told to nobody."""

@@ -77,12 +77,6 @@ class Detached:
             self._trail = _Trail(written, self._contained.of(self._note_at(operation.kind, at)))
             self._trail.__enter__()  # type: ignore[no-untyped-call]
 
-    def returned(self, work: Any) -> None:
-        """Nothing of a call's end concerns what is made of its tensors."""
-
-    def waiting(self, work: Any) -> None:
-        """Nothing of a wait concerns what is made of its tensors."""
-
     def end(self) -> None:
         """Follow it no more: a backward begins, or the process ends."""
         modes = compat.function_modes()
@@ -152,7 +146,7 @@ class _Trail(TorchFunctionMode):
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("gradients of calls")
     detached = Detached(log, contained)
-    watcher, end = ContainedWatcher(contained, detached), contained.of(detached.end)
+    watcher, end = ContainedWatcher(contained, detached.issued), contained.of(detached.end)
     calls.watchers.append(watcher)
     backward = torch.autograd.backward
 

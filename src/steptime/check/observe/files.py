@@ -1,11 +1,13 @@
 """Files: which file each rank saves, opens to write, loads or removes, and when."""
 
+import builtins
+import io
 import os
 import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -27,6 +29,7 @@ BEGUN, REMOVED = "saving", "removed"
 """What is noted of a file as it begins to be saved, and of one, or a folder, that is removed."""
 
 _MOST = 500
+_ANEW = ("w", "x")
 _LOCK = ".lock"
 _NOT_ITS = ("/site-packages/torch/", "/steptime/record/", "/steptime/check/")
 _SAFETENSORS = "safetensors.torch"
@@ -39,6 +42,7 @@ class Files:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._noted = 0
+        self._process = os.getpid()  # a DataLoader's worker has its own
 
     def note(self, file: Any, begin_ns: int, *, writes: bool) -> None:
         """A file, or what is open as one, was saved or loaded from ``begin_ns`` until now."""
@@ -49,16 +53,16 @@ class Files:
             facts = {"writes": writes, "begin_ns": begin_ns, "end_ns": now, "beside": beside}
             self._note(FILE, path.resolve(), **facts)
 
-    def opens(self, path: Any, flags: int, frame: FrameType) -> None:
+    def opens(self, path: Any, frame: FrameType) -> None:
         """A file is opened to write it anew, in the script or in a package that it calls."""
-        if not flags & os.O_TRUNC or not isinstance(path, str | os.PathLike | bytes):
+        named = isinstance(path, str | os.PathLike | bytes)
+        if not named or os.getpid() != self._process or not _is_by_script(frame):
             return
         file = Path(os.fsdecode(path))
-        if file.suffix == _LOCK or file.is_relative_to("/dev") or not _is_by_script(frame):
-            return
-        now = time.perf_counter_ns()
-        self._note(BEGUN, file.resolve(), at_ns=now)
-        self._note(FILE, file.resolve(), writes=True, begin_ns=now, end_ns=now)
+        if file.suffix != _LOCK and not file.is_relative_to("/dev"):
+            now = time.perf_counter_ns()
+            self._note(BEGUN, file.resolve(), at_ns=now)
+            self._note(FILE, file.resolve(), writes=True, begin_ns=now, end_ns=now)
 
     def begins(self, file: Any) -> None:
         """A file, which may not be there yet, begins to be saved."""
@@ -95,6 +99,7 @@ def _path_of(file: Any) -> Path | None:
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     files, contained = Files(log), Contained("files")
     note, begins, removes = (contained.of(one) for one in (files.note, files.begins, files.removes))
+    opens = contained.of(files.opens)
 
     def watch(module: Any, name: str, position: int, *, writes: bool) -> Callable[[], None]:
         """Note a function's file, which is its argument at ``position``, once it has returned."""
@@ -128,7 +133,27 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
         setattr(module, name, removing)
         return lambda: setattr(module, name, function)
 
+    def watch_opening(owners: Sequence[Any]) -> Callable[[], None]:
+        """Note what is opened to be written anew, by whichever of a function's owners."""
+        function: _Function = owners[0].open
+
+        @wraps(function)
+        def opening(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+            if mode[:1] in _ANEW:
+                opens(file, sys._getframe(1))
+            return function(file, mode, *arguments, **options)
+
+        for owner in owners:
+            owner.open = opening
+
+        def restore() -> None:
+            for owner in owners:
+                owner.open = function
+
+        return restore
+
     ends = [
+        watch_opening((builtins, io)),
         *(watch_removal(os, name) for name in ("remove", "unlink")),
         watch_removal(shutil, "rmtree"),
         watch(torch, "save", 1, writes=True),
@@ -138,19 +163,9 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
         ),
     ]
 
-    opens, process = contained.of(files.opens), os.getpid()
-
-    def opened(event: str, arguments: tuple[Any, ...]) -> None:
-        # A hook of the interpreter stays: neither its end nor a fork takes it away.
-        if event == "open" and ends and os.getpid() == process:
-            path, _, flags = arguments
-            opens(path, flags, sys._getframe(1))
-
-    sys.addaudithook(opened)
-
     def remove() -> None:
-        while ends:
-            ends.pop()()
+        for end in reversed(ends):
+            end()
 
     return remove
 

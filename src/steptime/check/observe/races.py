@@ -266,7 +266,10 @@ def _is_within_forward(frame: FrameType | None) -> bool:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     races = Races(log, Polls(log, calls))
     contained = Contained("races")
-    watcher, attend = ContainedWatcher(contained, races), contained.of(races.attend)
+    watcher, attend = (
+        ContainedWatcher(contained, races.issued, races.returned, races.waiting),
+        contained.of(races.attend),
+    )
     calls.watchers.append(watcher)
     backward = torch.autograd.backward
 

@@ -94,12 +94,6 @@ class Replicas:
         del peer, asynchronous
         self._reduced.note(operation, group, arguments)
 
-    def returned(self, work: Any) -> None:
-        """Nothing of a call's end concerns replicas."""
-
-    def waiting(self, work: Any) -> None:
-        """Nothing of a wait concerns replicas."""
-
     def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
         """Tell of models whose gradients were not reduced since the last step."""
         return once_made(arguments, options, lambda: self._made(optimizer))
@@ -337,7 +331,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     models = Models(log)
     replicas = Replicas(log, models)
     contained = Contained("replicas")
-    watcher = ContainedWatcher(contained, replicas)
+    watcher = ContainedWatcher(contained, replicas.issued)
     calls.watchers.append(watcher)
     ends = [
         models.install(),
