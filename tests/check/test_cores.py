@@ -40,3 +40,12 @@ def test_ranks_that_take_each_others_cores_are_told(tmp_path: Path) -> None:
 
 def test_ranks_that_share_the_cores_are_not(tmp_path: Path) -> None:
     assert _crowded(tmp_path, CORES // 2) == []
+
+
+@pytest.mark.slow
+def test_ranks_that_are_bound_to_one_core_are_told(tmp_path: Path) -> None:
+    bound = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    found = findings_of(tmp_path, bound + TRAINING.format(threads=1))
+    (told,) = (one for one in found if "compute in turns there" in one.what)
+    assert (list(told.ranks), marked(told), told.remark) == ([0, 1], {"steps"}, False)
+    assert f"of {len(os.sched_getaffinity(1))} that this host has" in told.what

@@ -35,6 +35,10 @@ loader = DataLoader(
     num_workers=2 if "worker" in habit or "stream" in habit else 0,
     persistent_workers="stay" in habit or "stream" in habit,
 )
+if habit == "whole tensors":
+    from torch.distributed.tensor import DeviceMesh, Shard, distribute_tensor
+    mesh = DeviceMesh("cpu", [0, 1])
+    shards = [distribute_tensor(torch.ones(256, 256), mesh, [Shard(0)]) for _ in range(20)]
 draw = torch.Generator().manual_seed(rank * ("part" in habit))
 held_out = torch.randn(48, 64, 64, generator=draw)
 for epoch in range(4):
@@ -48,6 +52,8 @@ for epoch in range(4):
         if habit == "broadcasts":
             for parameter in model.parameters():
                 dist.broadcast(parameter.data, 0)  # broadcasts
+        if habit == "whole tensors":
+            [one.full_tensor() for one in shards]  # gathers
         if habit == "saves" and rank == 1:
             torch.save(torch.ones(1 << 22), "kept.pt")  # saves
     if "evaluates" in habit:
@@ -80,6 +86,7 @@ def _found(folder: Path, habit: str) -> list[Finding]:
                 ("evaluates", [0, 1], "evaluates", "evaluate the same 48 batches, 4 times"),
                 ("objects", [0, 1], "sends", "as objects in each step, by all_gather_object"),
                 ("saves", [1], "saves", "rank 1 saves 15 times in 15 steps"),
+                ("whole tensors", [0, 1], "gathers", "makes whole tensors of shards in each step"),
                 ("broadcasts", [0, 1], "broadcasts", "broadcasts 4 tensors in each step"),
             )
         ),

@@ -144,3 +144,20 @@ def _start(*words: str, folder: Path, environ: Mapping[str, str]) -> Ended:
         command, cwd=folder, env=environ, capture_output=True, text=True, timeout=HANG_S
     )
     return Ended(done.returncode, done.stdout, done.stderr, 0.0)
+
+
+OUTSIDE = """
+pair = dist.new_group([0, 1])
+alone = dist.new_group([0])
+value = torch.ones(4)
+for _ in range(3):
+    dist.all_reduce(value, group=alone)  # reduces
+dist.all_reduce(value, group=pair)
+dist.destroy_process_group()
+"""
+
+
+def test_a_call_in_a_group_of_others_is_told(tmp_path: Path) -> None:
+    (found,) = findings_of(tmp_path, OUTSIDE)
+    assert (found.kind, list(found.ranks), marked(found)) == (FindingKind.RACE, [1], {"reduces"})
+    assert "in a group that it is not in" in found.what

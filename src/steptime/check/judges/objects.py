@@ -1,4 +1,4 @@
-"""Objects: tensors that are pickled to be sent, in step after step."""
+"""Objects: tensors that are pickled to be sent, or made whole of shards, in step after step."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from steptime.check.steps import (
 )
 from steptime.record.read import Site
 
-_OBJECTS = "objects"
+_OBJECTS, _WHOLE = "objects", "full_tensor"
 _LEAST_BYTES = 1 << 16
 
 
@@ -38,20 +38,36 @@ def _objects(job: Job) -> Iterator[Finding]:
         gain = median_of_steps(lost.min(axis=0).tolist()) / step_length(ranks)
         if gain >= LEAST_GAIN:
             facts = next(facts for site, facts in noted if site == where)
+            what, mend = _told(facts)
             yield Finding(
                 kind=FindingKind.SLOW,
                 ranks=[one.log.rank for one in ranks],
                 places=places(ranks, [where]),
-                what=f"{where} sends tensors of {facts['nbytes']} bytes as objects in each step, "
-                f"by {facts['name']}: they are pickled, sent after their length, and unpickled",
-                mend="send tensors as they are, as by all_gather into tensors of the same shape; "
-                "or keep them, and gather once after many steps",
+                what=f"{where} {what}",
+                mend=mend,
                 gain=gain,
             )
 
 
+def _told(facts: Mapping[str, Any]) -> tuple[str, str]:
+    """What a line does with tensors, and how it is mended."""
+    if facts["name"] == _WHOLE:
+        return (
+            f"makes whole tensors of shards in each step, by full_tensor, the first of "
+            f"{facts['nbytes']} bytes: every rank gathers what all others have",
+            "compute on the shards, and make the result whole, as (tensor * tensor).sum()."
+            "full_tensor() of a norm; or do so once in many steps",
+        )
+    return (
+        f"sends tensors of {facts['nbytes']} bytes as objects in each step, by {facts['name']}: "
+        "they are pickled, sent after their length, and unpickled",
+        "send tensors as they are, as by all_gather into tensors of the same shape; or keep them, "
+        "and gather once after many steps",
+    )
+
+
 def _pickled(steps: RankSteps, where: Site) -> list[int]:
-    """What such calls of a line take in each step beside what they wait for other ranks, in ns."""
+    """What such calls of a line take in each step, in ns: of objects beside what they wait for."""
     found = [0] * steps.number
     for facts in facts_of(steps.log, _OBJECTS):
         step = steps.step_of(facts["begin_ns"])
@@ -62,6 +78,8 @@ def _pickled(steps: RankSteps, where: Site) -> list[int]:
 
 def _own(steps: RankSteps, facts: Mapping[str, Any]) -> int:
     begin, end = int(facts["begin_ns"]), int(facts["end_ns"])
+    if facts["name"] == _WHOLE:
+        return end - begin  # who does not call it need not wait either
     waited = sum(call.waited for call in steps.calls if begin <= call.begin < end)
     return max(0, end - begin - waited)
 

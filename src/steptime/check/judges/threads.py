@@ -1,6 +1,7 @@
 """Threads: ranks of a host that compute with more of them than it has cores."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
@@ -8,6 +9,7 @@ from steptime.check.judging import Judge
 from steptime.check.observed import facts_of, places_of
 from steptime.check.steps import step_length, steps_of
 from steptime.check.words import ranks_named
+from steptime.record.read import ProcessLog
 from steptime.words import listed
 
 _THREADS = "threads"
@@ -27,7 +29,10 @@ def _threads(job: Job) -> Iterator[Finding]:
         noted = [(log, facts) for log in here for facts in facts_of(log, _THREADS)]
         cores = {core for _, facts in noted for core in facts["cores"]}
         threads = [facts["threads"] for _, facts in noted]
-        if len(noted) > 1 and max(threads) > 1 and sum(threads) >= _LEAST * len(cores):
+        of_host = max((facts.get("of_host", 0) for _, facts in noted), default=0)
+        if len(cores) < min(len(noted), of_host):
+            yield _bound(noted, sorted(cores), of_host)
+        elif len(noted) > 1 and max(threads) > 1 and sum(threads) >= _LEAST * len(cores):
             share = max(1, len(cores) // len(noted))
             each = listed([str(one) for one in dict.fromkeys(threads)])
             crowded = [log.rank for log, _ in noted]
@@ -43,6 +48,23 @@ def _threads(job: Job) -> Iterator[Finding]:
                 f"torch.set_num_threads({share}) in the script, as torchrun does where nothing is "
                 "set",
             )
+
+
+def _bound(
+    noted: Sequence[tuple[ProcessLog, Mapping[str, Any]]], cores: Sequence[int], of_host: int
+) -> Finding:
+    """Ranks that are bound to fewer cores than they are, while others of the host are free."""
+    ranks = [log.rank for log, _ in noted]
+    which = f"core{'s' * (len(cores) != 1)} {listed([str(core) for core in cores])}"
+    return Finding(
+        kind=FindingKind.SLOW,
+        ranks=ranks,
+        places=[place for log, facts in noted for place in places_of(log, facts["at"])],
+        what=f"{ranks_named(ranks)} are all bound to {which}, of {of_host} that this host has: "
+        "they compute in turns there",
+        mend="give each rank cores of its own: see what binds them, as os.sched_setaffinity, "
+        "taskset, mpirun --bind-to or srun --cpu-bind",
+    )
 
 
 JUDGE = Judge(_threads)

@@ -1,10 +1,12 @@
-"""Objects: tensors that a script sends pickled, within Python objects."""
+"""Objects: tensors that a script sends pickled, and shards of which it makes the whole tensor."""
 
+import sys
 import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
@@ -13,10 +15,14 @@ from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
+from steptime.record.imports import once_imported
 from steptime.record.places import site
 
 OBJECTS = "objects"
 """What is noted of a call that sends objects: from when to when, and the tensors' bytes in them."""
+
+WHOLE = "full_tensor"
+"""What is noted likewise of a DTensor that all ranks make whole."""
 
 _POSITIONS = {
     "all_gather_object": 1,
@@ -27,6 +33,7 @@ _POSITIONS = {
 """Which argument holds what is sent."""
 
 _MOST = 500
+_DTENSOR = "torch.distributed.tensor"
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
@@ -34,7 +41,7 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
 
     def sent(name: str, value: Any, begin_ns: int) -> None:
         nonlocal noted
-        nbytes = sum(tensor.nbytes for tensor in tensors_in(value))
+        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
         if nbytes and noted < _MOST:
             noted += 1
             end_ns, at = time.perf_counter_ns(), site(log)
@@ -57,6 +64,26 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
 
         return sending
 
+    def watch_whole() -> Callable[[], None]:
+        kind: Any = sys.modules[_DTENSOR].DTensor
+        full_tensor = kind.full_tensor
+
+        @wraps(full_tensor)
+        def making(*arguments: Any, **options: Any) -> Any:
+            begin_ns = time.perf_counter_ns()
+            result = full_tensor(*arguments, **options)
+            if not torch.compiler.is_compiling():
+                note(WHOLE, result, begin_ns)
+            return result
+
+        kind.full_tensor = making
+
+        def restore() -> None:
+            kind.full_tensor = full_tensor
+
+        return restore
+
+    end_of_whole = once_imported(_DTENSOR, watch_whole)
     modules: tuple[Any, ...] = (dist, distributed_c10d)
     before = {name: getattr(dist, name) for name in _POSITIONS}
     for module in modules:
@@ -64,6 +91,7 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
             setattr(module, name, watched(name, function))
 
     def remove() -> None:
+        end_of_whole()
         for module in modules:
             for name, function in before.items():
                 setattr(module, name, function)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -29,11 +30,19 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
                 observed=THREADS,
                 threads=torch.get_num_threads(),
                 cores=sorted(os.sched_getaffinity(0)),
+                of_host=_cores_of_host(),
                 at=site(log),
             )
 
     hook = register_optimizer_step_pre_hook(Contained("threads").of(stepping))
     return hook.remove
+
+
+def _cores_of_host() -> int:
+    """How many cores the first process here may use, whatever this one is bound to."""
+    with suppress(OSError):
+        return len(os.sched_getaffinity(1))
+    return 0
 
 
 OBSERVER = Observer(_observe)

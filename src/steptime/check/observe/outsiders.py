@@ -1,0 +1,42 @@
+"""Outsiders: calls of a rank in a group that it is not in, of which PyTorch makes nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.distributed import distributed_c10d
+
+from steptime.check.observe.contained import Contained
+from steptime.check.observe.observer import Observer
+from steptime.record.calls import Calls
+from steptime.record.events import Log
+from steptime.record.places import site
+
+OUTSIDE = "outside"
+"""What is noted once of a line that calls in a group without its rank."""
+
+
+def _observe(log: Log, _: Calls) -> Callable[[], None]:
+    noted: set[tuple[str, int]] = set()
+
+    def outside(call: str) -> None:
+        at = site(log)
+        if (call, at) not in noted:
+            noted.add((call, at))
+            log.note(observed=OUTSIDE, call=call, at=at)
+
+    module: Any = distributed_c10d
+    note, warn = Contained("calls in other groups").of(outside), module._warn_not_in_group
+
+    def warning(call: str) -> None:
+        note(call)
+        warn(call)
+
+    module._warn_not_in_group = warning
+
+    def remove() -> None:
+        module._warn_not_in_group = warn
+
+    return remove
+
+
+OBSERVER = Observer(_observe)
