@@ -124,6 +124,8 @@ OWN_READS = {
     "world/interfaces.py": "the kernel",
     "backend/reasons.py": "what the group's ranks tell each other",
     "backend/host/discovery.py": "what the group's ranks tell each other",
+    "check/locks.py": "the kernel",
+    "check/observe/lines.py": "the kernel",
     "check/observe/stacks.py": "what it writes itself",
     "check/processes.py": "what the job's ranks write, a piece at a time, and the kernel",
     "cli/printing.py": "nothing but /dev/null",

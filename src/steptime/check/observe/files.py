@@ -29,11 +29,12 @@ BEGUN, REMOVED = "saving", "removed"
 """What is noted of a file as it begins to be saved, and of one, or a folder, that is removed."""
 
 _MOST = 500
-_ANEW = ("w", "x")
+_ANEW = frozenset("wx")
 _LOCK = ".lock"
 _NOT_ITS = ("/site-packages/torch/", "/steptime/record/", "/steptime/check/")
 _SAFETENSORS = "safetensors.torch"
 _Function = Callable[..., Any]
+_Note = Callable[..., Any]
 
 
 class Files:
@@ -96,70 +97,77 @@ def _path_of(file: Any) -> Path | None:
     return Path(os.fsdecode(path)) if isinstance(path, str | os.PathLike) else None
 
 
+def _watch(
+    module: Any, name: str, position: int, note: _Note, begins: _Note | None = None
+) -> Callable[[], None]:
+    """Note a function's file, its argument at ``position``, and from when to when it is used.
+
+    ``begins``: what is told of a file that is written, before.
+    """
+    function: _Function = getattr(module, name)
+
+    @wraps(function)
+    def noted(*arguments: Any, **options: Any) -> Any:
+        begin_ns = time.perf_counter_ns()
+        file = options.get("f", options.get("filename"))
+        given = arguments[position] if len(arguments) > position else file
+        if begins:
+            begins(given)
+        try:
+            return function(*arguments, **options)
+        finally:
+            note(given, begin_ns, writes=begins is not None)
+
+    setattr(module, name, noted)
+    return lambda: setattr(module, name, function)
+
+
+def _watch_removal(module: Any, name: str, removes: _Note) -> Callable[[], None]:
+    """Note what a function is given to remove, by its whole path."""
+    function: _Function = getattr(module, name)
+
+    @wraps(function)
+    def removing(path: Any, *arguments: Any, **options: Any) -> Any:
+        if options.get("dir_fd") is None:  # else the path is one within that folder
+            removes(path)
+        return function(path, *arguments, **options)
+
+    setattr(module, name, removing)
+    return lambda: setattr(module, name, function)
+
+
+def _watch_opening(opens: _Note) -> Callable[[], None]:
+    """Note what is opened to be written anew, by either name of the function."""
+    owners: Sequence[Any] = (builtins, io)
+    function: _Function = builtins.open
+
+    @wraps(function)
+    def opening(file: Any, mode: Any = "r", *arguments: Any, **options: Any) -> Any:
+        if isinstance(mode, str) and _ANEW.intersection(mode):
+            opens(file, sys._getframe(1))
+        return function(file, mode, *arguments, **options)
+
+    for owner in owners:
+        owner.open = opening
+
+    def restore() -> None:
+        for owner in owners:
+            owner.open = function
+
+    return restore
+
+
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     files, contained = Files(log), Contained("files")
     note, begins, removes = (contained.of(one) for one in (files.note, files.begins, files.removes))
-    opens = contained.of(files.opens)
-
-    def watch(module: Any, name: str, position: int, *, writes: bool) -> Callable[[], None]:
-        """Note a function's file, which is its argument at ``position``, once it has returned."""
-        function: _Function = getattr(module, name)
-
-        @wraps(function)
-        def noted(*arguments: Any, **options: Any) -> Any:
-            begin_ns = time.perf_counter_ns()
-            file = options.get("f", options.get("filename"))
-            given = arguments[position] if len(arguments) > position else file
-            if writes:
-                begins(given)
-            try:
-                return function(*arguments, **options)
-            finally:
-                note(given, begin_ns, writes=writes)
-
-        setattr(module, name, noted)
-        return lambda: setattr(module, name, function)
-
-    def watch_removal(module: Any, name: str) -> Callable[[], None]:
-        """Note what a function is given to remove, by its whole path."""
-        function: _Function = getattr(module, name)
-
-        @wraps(function)
-        def removing(path: Any, *arguments: Any, **options: Any) -> Any:
-            if options.get("dir_fd") is None:  # else the path is one within that folder
-                removes(path)
-            return function(path, *arguments, **options)
-
-        setattr(module, name, removing)
-        return lambda: setattr(module, name, function)
-
-    def watch_opening(owners: Sequence[Any]) -> Callable[[], None]:
-        """Note what is opened to be written anew, by whichever of a function's owners."""
-        function: _Function = owners[0].open
-
-        @wraps(function)
-        def opening(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
-            if mode[:1] in _ANEW:
-                opens(file, sys._getframe(1))
-            return function(file, mode, *arguments, **options)
-
-        for owner in owners:
-            owner.open = opening
-
-        def restore() -> None:
-            for owner in owners:
-                owner.open = function
-
-        return restore
-
     ends = [
-        watch_opening((builtins, io)),
-        *(watch_removal(os, name) for name in ("remove", "unlink")),
-        watch_removal(shutil, "rmtree"),
-        watch(torch, "save", 1, writes=True),
-        watch(torch, "load", 0, writes=False),
+        _watch_opening(contained.of(files.opens)),
+        *(_watch_removal(os, name, removes) for name in ("remove", "unlink")),
+        _watch_removal(shutil, "rmtree", removes),
+        _watch(torch, "save", 1, note, begins),
+        _watch(torch, "load", 0, note),
         once_imported(
-            _SAFETENSORS, lambda: watch(sys.modules[_SAFETENSORS], "save_file", 1, writes=True)
+            _SAFETENSORS, lambda: _watch(sys.modules[_SAFETENSORS], "save_file", 1, note, begins)
         ),
     ]
 

@@ -36,20 +36,10 @@ _MOST = 500
 _DTENSOR = "torch.distributed.tensor"
 
 
-def _observe(log: Log, _: Calls) -> Callable[[], None]:
-    noted = 0
-
-    def sent(name: str, value: Any, begin_ns: int) -> None:
-        nonlocal noted
-        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
-        if nbytes and noted < _MOST:
-            noted += 1
-            end_ns, at = time.perf_counter_ns(), site(log)
-            log.note(
-                observed=OBJECTS, name=name, nbytes=nbytes, begin_ns=begin_ns, end_ns=end_ns, at=at
-            )
-
-    note = Contained("objects").of(sent)
+def _watch_objects(note: Callable[..., Any]) -> Callable[[], None]:
+    """Note what functions of torch.distributed are given to send as objects."""
+    modules: tuple[Any, ...] = (dist, distributed_c10d)
+    before = {name: getattr(dist, name) for name in _POSITIONS}
 
     def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         position = _POSITIONS[name]
@@ -64,37 +54,58 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
 
         return sending
 
-    def watch_whole() -> Callable[[], None]:
-        kind: Any = sys.modules[_DTENSOR].DTensor
-        full_tensor = kind.full_tensor
-
-        @wraps(full_tensor)
-        def making(*arguments: Any, **options: Any) -> Any:
-            begin_ns = time.perf_counter_ns()
-            result = full_tensor(*arguments, **options)
-            if not torch.compiler.is_compiling():
-                note(WHOLE, result, begin_ns)
-            return result
-
-        kind.full_tensor = making
-
-        def restore() -> None:
-            kind.full_tensor = full_tensor
-
-        return restore
-
-    end_of_whole = once_imported(_DTENSOR, watch_whole)
-    modules: tuple[Any, ...] = (dist, distributed_c10d)
-    before = {name: getattr(dist, name) for name in _POSITIONS}
     for module in modules:
         for name, function in before.items():
             setattr(module, name, watched(name, function))
 
-    def remove() -> None:
-        end_of_whole()
+    def restore() -> None:
         for module in modules:
             for name, function in before.items():
                 setattr(module, name, function)
+
+    return restore
+
+
+def _watch_whole(note: Callable[..., Any]) -> Callable[[], None]:
+    """Note what DTensors are made whole."""
+    kind: Any = sys.modules[_DTENSOR].DTensor
+    full_tensor = kind.full_tensor
+
+    @wraps(full_tensor)
+    def making(*arguments: Any, **options: Any) -> Any:
+        begin_ns = time.perf_counter_ns()
+        result = full_tensor(*arguments, **options)
+        if not torch.compiler.is_compiling():
+            note(WHOLE, result, begin_ns)
+        return result
+
+    kind.full_tensor = making
+
+    def restore() -> None:
+        kind.full_tensor = full_tensor
+
+    return restore
+
+
+def _observe(log: Log, _: Calls) -> Callable[[], None]:
+    noted = 0
+
+    def sent(name: str, value: Any, begin_ns: int) -> None:
+        nonlocal noted
+        nbytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
+        if nbytes and noted < _MOST:
+            noted += 1
+            end_ns, at = time.perf_counter_ns(), site(log)
+            log.note(
+                observed=OBJECTS, name=name, nbytes=nbytes, begin_ns=begin_ns, end_ns=end_ns, at=at
+            )
+
+    note = Contained("objects").of(sent)
+    ends = [_watch_objects(note), once_imported(_DTENSOR, lambda: _watch_whole(note))]
+
+    def remove() -> None:
+        for end in ends:
+            end()
 
     return remove
 
