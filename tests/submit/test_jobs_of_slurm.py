@@ -95,7 +95,7 @@ def test_what_slurm_refuses_and_what_users_end(slurm: list[str], tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_training_that_is_preempted_ends_as_one_that_is_not(slurm: list[str], text: Path) -> None:
-    train = f"train {TINY} --steps 150 --checkpoint-every 150 --resume auto"
+    train = f"train {TINY} --steps 300 --checkpoint-every 300 --resume auto"
     nodes = "--nodes 2 --ranks-per-node 1"
     script = f"""
         (submit {nodes} --out alone -- {train} --out a)
