@@ -3,7 +3,6 @@
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import wraps
 from typing import Any
 
 import torch
@@ -13,8 +12,9 @@ from torch.utils.data import DistributedSampler
 
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
-from steptime.check.observe.contents import hash_of, readable
+from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -26,8 +26,6 @@ BATCH, PASS = "batch", "pass"
 
 _FIRST = 10
 """So many batches of a model are looked at: ranks that read alike do so from the first on."""
-_MOST_BYTES = 4 << 20
-"""Of a tensor no more is read: two that begin alike for so long are alike."""
 _MOST_PASSES = 20
 
 
@@ -81,7 +79,7 @@ class Batches:
                 model=number,
                 ranks=list(ranks),
                 batch=batch,
-                hash=hash_of(tensors, _MOST_BYTES),
+                hash=hash_of(tensors, OF_BATCHES),
                 at=site(self._log),
             )
 
@@ -126,28 +124,31 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     of_shards = contained.of(
         lambda module, state, *rest: batches.given(module, compat.ranks_of_shards(state), *rest)
     )
-    ddp: Any = DistributedDataParallel
-    sampling: Any = DistributedSampler
-    forward, follow = ddp.forward, sampling.__iter__
 
-    @wraps(forward)
-    def run(wrapped: Any, *arguments: Any, **options: Any) -> Any:
-        if not torch.compiler.is_compiling():
-            of_replicas(wrapped, arguments, options)
-        return forward(wrapped, *arguments, **options)
+    def running(forward: Function) -> Function:
+        def runs(wrapped: Any, *arguments: Any, **options: Any) -> Any:
+            if not torch.compiler.is_compiling():
+                of_replicas(wrapped, arguments, options)
+            return forward(wrapped, *arguments, **options)
 
-    @wraps(follow)
-    def passing(sampler: Any) -> Iterator[int]:
-        return batches.following(began(sampler), follow(sampler))
+        return runs
 
-    ddp.forward, sampling.__iter__ = run, passing
-    sharded = once_imported(compat.SHARDED, lambda: compat.watch_sharded_forwards(of_shards))
-    steps = register_optimizer_step_pre_hook(contained.of(batches.stepping))
+    def passing(follow: Function) -> Function:
+        def passes(sampler: Any) -> Iterator[int]:
+            return batches.following(began(sampler), follow(sampler))
+
+        return passes
+
+    ends = [
+        replaced([DistributedDataParallel], "forward", running),
+        replaced([DistributedSampler], "__iter__", passing),
+        once_imported(compat.SHARDED, lambda: compat.watch_sharded_forwards(of_shards)),
+        register_optimizer_step_pre_hook(contained.of(batches.stepping)).remove,
+    ]
 
     def remove() -> None:
-        steps.remove()
-        sharded()
-        ddp.forward, sampling.__iter__ = forward, follow
+        for end in reversed(ends):
+            end()
 
     return remove
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import torch
@@ -11,7 +10,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contents import readable
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -35,7 +36,6 @@ class Clipping:
 
     def clipped(self, parameters: Sequence[Any], norm: Any, most: float) -> None:
         """Gradients have been clipped, by a norm that this rank has computed."""
-        plain = isinstance(norm, torch.Tensor) and type(norm) is torch.Tensor
         gradients = [one.grad for one in parameters if one.grad is not None]
         at = site(self._log)
         for one in gradients:
@@ -43,7 +43,7 @@ class Clipping:
                 storage = StorageWeakRef(one.untyped_storage())
                 self._clipped[storage.cdata] = storage, at
         times = self._noted[at] = self._noted.get(at, 0) + 1
-        if plain and times <= _MOST and not norm.is_cuda:
+        if times <= _MOST and type(norm) is torch.Tensor and readable(norm):
             sharded = any(map(_is_shard_of_fsdp, parameters))
             self._log.note(
                 observed=CLIPPED, at=at, number=times, norm=float(norm), most=most, sharded=sharded
@@ -88,25 +88,24 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     clipping = Clipping(log)
     watcher, clipped = ContainedWatcher(contained, clipping.issued), contained.of(clipping.clipped)
     calls.watchers.append(watcher)
-    clip = torch.nn.utils.clip_grad_norm_
 
-    @wraps(clip)
-    def clipping_too(parameters: Any, max_norm: float, *arguments: Any, **options: Any) -> Any:
-        of = [parameters] if isinstance(parameters, torch.Tensor) else [*parameters]
-        norm = clip(of, max_norm, *arguments, **options)
-        clipped(of, norm, float(max_norm))
-        return norm
+    def clipping_too(clip: Function) -> Function:
+        def clips(parameters: Any, max_norm: float, *arguments: Any, **options: Any) -> Any:
+            of = [parameters] if isinstance(parameters, torch.Tensor) else [*parameters]
+            norm = clip(of, max_norm, *arguments, **options)
+            clipped(of, norm, float(max_norm))
+            return norm
 
-    modules: Sequence[Any] = (torch.nn.utils, torch.nn.utils.clip_grad)
-    for module in modules:
-        module.clip_grad_norm_ = clipping_too
+        return clips
+
+    modules = [torch.nn.utils, torch.nn.utils.clip_grad]
+    end = replaced(modules, "clip_grad_norm_", clipping_too)
     hook = register_optimizer_step_post_hook(contained.of(clipping.stepped))
 
     def remove() -> None:
         hook.remove()
+        end()
         calls.watchers.remove(watcher)
-        for module in modules:
-            module.clip_grad_norm_ = clip
 
     return remove
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 import torch
 
+OF_BATCHES = 4 << 20
+"""Bytes of a tensor that are read of a batch: two that begin alike for so long are alike."""
+
 _WORD, _ROW, _LARGE = 8, 512, 1 << 16  # bytes
 
 

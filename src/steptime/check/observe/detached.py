@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from steptime.check.observe.buffers import read_and_written, tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher, caller
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.races import is_called_by_script
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -146,29 +146,30 @@ class _Trail(TorchFunctionMode):
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("gradients of calls")
     detached = Detached(log, contained)
-    watcher, end = ContainedWatcher(contained, detached.issued), contained.of(detached.end)
+    watcher = ContainedWatcher(contained, detached.issued)
     calls.watchers.append(watcher)
-    backward = torch.autograd.backward
 
-    def ending(*arguments: Any, **options: Any) -> Any:
-        end()
-        return backward(*arguments, **options)
+    def before(first: Function) -> Callable[[Function], Function]:
+        def watched(function: Function) -> Function:
+            def runs(*arguments: Any, **options: Any) -> Any:
+                first()
+                return function(*arguments, **options)
 
-    compile_, compiles = torch.compile, contained.of(detached.compiles)
+            return runs
 
-    @wraps(compile_)
-    def compiling(*arguments: Any, **options: Any) -> Any:
-        compiles()
-        return compile_(*arguments, **options)
+        return watched
 
-    torch.autograd.backward = ending
-    torch.compile = compiling
+    end, compiles = contained.of(detached.end), contained.of(detached.compiles)
+    ends = [
+        replaced([torch.autograd], "backward", before(end)),
+        replaced([torch], "compile", before(compiles)),
+    ]
 
     def remove() -> None:
         end()
         calls.watchers.remove(watcher)
-        torch.autograd.backward = backward
-        torch.compile = compile_
+        for one in ends:
+            one()
 
     return remove
 

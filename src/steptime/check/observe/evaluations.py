@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from steptime.check.observe.buffers import tensors_in
-from steptime.check.observe.contents import hash_of, readable
+from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
 from steptime.record.events import Log
 from steptime.record.places import site
 
@@ -15,7 +15,6 @@ EVALUATION = "evaluation"
 """What is noted of the forwards without gradients between two backwards of a model's training."""
 
 _MOST, _FIRST = 20, 10
-_MOST_BYTES = 4 << 20
 
 
 class Evaluations:
@@ -25,6 +24,7 @@ class Evaluations:
         self._log = log
         self._noted = 0
         self._of: tuple[int, int] = (-1, -1)
+        self._ranks: Sequence[int] = ()
         self._hashes: list[int] = []
         self._batches = self._at = 0
         self._begin_ns = self._end_ns = 0
@@ -45,7 +45,7 @@ class Evaluations:
         tensors = list(tensors_in(given)) or list(tensors_in(made))
         plain = all(one.layout == torch.strided and readable(one) for one in tensors)
         if self._batches <= _FIRST and tensors and plain:
-            self._hashes.append(hash_of(tensors, _MOST_BYTES))
+            self._hashes.append(hash_of(tensors, OF_BATCHES))
         self._end_ns = time.perf_counter_ns()
 
     def end(self) -> None:

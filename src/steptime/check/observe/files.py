@@ -7,8 +7,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -33,8 +33,6 @@ _ANEW = frozenset("wx")
 _LOCK = ".lock"
 _NOT_ITS = ("/site-packages/torch/", "/steptime/record/", "/steptime/check/")
 _SAFETENSORS = "safetensors.torch"
-_Function = Callable[..., Any]
-_Note = Callable[..., Any]
 
 
 class Files:
@@ -97,78 +95,62 @@ def _path_of(file: Any) -> Path | None:
     return Path(os.fsdecode(path)) if isinstance(path, str | os.PathLike) else None
 
 
-def _watch(
-    module: Any, name: str, position: int, note: _Note, begins: _Note | None = None
-) -> Callable[[], None]:
+def _uses(
+    position: int, note: Function, begins: Function | None = None
+) -> Callable[[Function], Function]:
     """Note a function's file, its argument at ``position``, and from when to when it is used.
 
     ``begins``: what is told of a file that is written, before.
     """
-    function: _Function = getattr(module, name)
 
-    @wraps(function)
-    def noted(*arguments: Any, **options: Any) -> Any:
-        begin_ns = time.perf_counter_ns()
-        file = options.get("f", options.get("filename"))
-        given = arguments[position] if len(arguments) > position else file
-        if begins:
-            begins(given)
-        try:
-            return function(*arguments, **options)
-        finally:
-            note(given, begin_ns, writes=begins is not None)
+    def watched(function: Function) -> Function:
+        def noted(*arguments: Any, **options: Any) -> Any:
+            begin_ns = time.perf_counter_ns()
+            file = options.get("f", options.get("filename"))
+            given = arguments[position] if len(arguments) > position else file
+            if begins:
+                begins(given)
+            try:
+                return function(*arguments, **options)
+            finally:
+                note(given, begin_ns, writes=begins is not None)
 
-    setattr(module, name, noted)
-    return lambda: setattr(module, name, function)
+        return noted
 
-
-def _watch_removal(module: Any, name: str, removes: _Note) -> Callable[[], None]:
-    """Note what a function is given to remove, by its whole path."""
-    function: _Function = getattr(module, name)
-
-    @wraps(function)
-    def removing(path: Any, *arguments: Any, **options: Any) -> Any:
-        if options.get("dir_fd") is None:  # else the path is one within that folder
-            removes(path)
-        return function(path, *arguments, **options)
-
-    setattr(module, name, removing)
-    return lambda: setattr(module, name, function)
-
-
-def _watch_opening(opens: _Note) -> Callable[[], None]:
-    """Note what is opened to be written anew, by either name of the function."""
-    owners: Sequence[Any] = (builtins, io)
-    function: _Function = builtins.open
-
-    @wraps(function)
-    def opening(file: Any, mode: Any = "r", *arguments: Any, **options: Any) -> Any:
-        if isinstance(mode, str) and _ANEW.intersection(mode):
-            opens(file, sys._getframe(1))
-        return function(file, mode, *arguments, **options)
-
-    for owner in owners:
-        owner.open = opening
-
-    def restore() -> None:
-        for owner in owners:
-            owner.open = function
-
-    return restore
+    return watched
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     files, contained = Files(log), Contained("files")
     note, begins, removes = (contained.of(one) for one in (files.note, files.begins, files.removes))
+    opens = contained.of(files.opens)
+
+    def removal(function: Function) -> Function:
+        def removing(path: Any, *arguments: Any, **options: Any) -> Any:
+            if options.get("dir_fd") is None:  # else the path is one within that folder
+                removes(path)
+            return function(path, *arguments, **options)
+
+        return removing
+
+    def opening(function: Function) -> Function:
+        def opened(file: Any, mode: Any = "r", *arguments: Any, **options: Any) -> Any:
+            if isinstance(mode, str) and _ANEW.intersection(mode):
+                opens(file, sys._getframe(1))
+            return function(file, mode, *arguments, **options)
+
+        return opened
+
+    def of_safetensors() -> Callable[[], None]:
+        return replaced([sys.modules[_SAFETENSORS]], "save_file", _uses(1, note, begins))
+
     ends = [
-        _watch_opening(contained.of(files.opens)),
-        *(_watch_removal(os, name, removes) for name in ("remove", "unlink")),
-        _watch_removal(shutil, "rmtree", removes),
-        _watch(torch, "save", 1, note, begins),
-        _watch(torch, "load", 0, note),
-        once_imported(
-            _SAFETENSORS, lambda: _watch(sys.modules[_SAFETENSORS], "save_file", 1, note, begins)
-        ),
+        replaced([builtins, io], "open", opening),
+        *(replaced([os], name, removal) for name in ("remove", "unlink")),
+        replaced([shutil], "rmtree", removal),
+        replaced([torch], "save", _uses(1, note, begins)),
+        replaced([torch], "load", _uses(0, note)),
+        once_imported(_SAFETENSORS, of_safetensors),
     ]
 
     def remove() -> None:

@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import wraps
 from itertools import count
 from typing import Any
 
 import torch.distributed as dist
 
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import is_of_user, site
@@ -29,12 +29,9 @@ _MOST = 3  # keys of one wait that are noted
 
 def observe(log: Log, _: Calls) -> Callable[[], None]:
     """Note each wait of the script's main thread for a key that is not set yet."""
-    store: Any = compat.Store
-    before = {name: getattr(store, name) for name in _WAITS}
     numbers = count(1)
 
-    def waiting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
+    def waiting(function: Function) -> Function:
         def wait(self: Any, asked: Any, *arguments: Any) -> Any:
             keys = [asked] if isinstance(asked, str) else list(asked)
             is_main = threading.current_thread() is threading.main_thread()
@@ -45,7 +42,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
             log.note(
                 observed=KEY,
                 number=number,
-                kind=f"store.{name}",
+                kind=f"store.{function.__name__}",
                 keys=keys[:_MOST],
                 world=dist.get_world_size() if compat.is_default_store(self) else 0,
                 at=site(log),
@@ -60,12 +57,11 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 
         return wait
 
-    for name, function in before.items():
-        setattr(store, name, waiting(name, function))
+    ends = [replaced([compat.Store], name, waiting) for name in _WAITS]
 
     def remove() -> None:
-        for name, function in before.items():
-            setattr(store, name, function)
+        for end in ends:
+            end()
 
     return remove
 

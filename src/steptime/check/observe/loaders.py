@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -37,22 +37,17 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
             )
 
     note = Contained("loaders").of(began)
-    loading: Any = DataLoader
-    iterate = loading.__iter__
 
-    @wraps(iterate)
-    def iterating(loader: Any) -> Any:
-        begin_ns = time.perf_counter_ns()
-        found = iterate(loader)
-        note(loader, begin_ns)
-        return found
+    def iterating(iterate: Function) -> Function:
+        def iterates(loader: Any) -> Any:
+            begin_ns = time.perf_counter_ns()
+            found = iterate(loader)
+            note(loader, begin_ns)
+            return found
 
-    loading.__iter__ = iterating
+        return iterates
 
-    def remove() -> None:
-        loading.__iter__ = iterate
-
-    return remove
+    return replaced([DataLoader], "__iter__", iterating)
 
 
 OBSERVER = Observer(_observe)

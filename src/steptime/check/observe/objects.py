@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch.distributed import distributed_c10d
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -36,57 +36,6 @@ _MOST = 500
 _DTENSOR = "torch.distributed.tensor"
 
 
-def _watch_objects(note: Callable[..., Any]) -> Callable[[], None]:
-    """Note what functions of torch.distributed are given to send as objects."""
-    modules: tuple[Any, ...] = (dist, distributed_c10d)
-    before = {name: getattr(dist, name) for name in _POSITIONS}
-
-    def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        position = _POSITIONS[name]
-
-        @wraps(function)
-        def sending(*arguments: Any, **options: Any) -> Any:
-            given = arguments[position] if len(arguments) > position else [*options.values()]
-            begin_ns = time.perf_counter_ns()
-            result = function(*arguments, **options)
-            note(name, given, begin_ns)
-            return result
-
-        return sending
-
-    for module in modules:
-        for name, function in before.items():
-            setattr(module, name, watched(name, function))
-
-    def restore() -> None:
-        for module in modules:
-            for name, function in before.items():
-                setattr(module, name, function)
-
-    return restore
-
-
-def _watch_whole(note: Callable[..., Any]) -> Callable[[], None]:
-    """Note what DTensors are made whole."""
-    kind: Any = sys.modules[_DTENSOR].DTensor
-    full_tensor = kind.full_tensor
-
-    @wraps(full_tensor)
-    def making(*arguments: Any, **options: Any) -> Any:
-        begin_ns = time.perf_counter_ns()
-        result = full_tensor(*arguments, **options)
-        if not torch.compiler.is_compiling():
-            note(WHOLE, result, begin_ns)
-        return result
-
-    kind.full_tensor = making
-
-    def restore() -> None:
-        kind.full_tensor = full_tensor
-
-    return restore
-
-
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     noted = 0
 
@@ -101,7 +50,34 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
             )
 
     note = Contained("objects").of(sent)
-    ends = [_watch_objects(note), once_imported(_DTENSOR, lambda: _watch_whole(note))]
+
+    def sending(function: Function) -> Function:
+        position = _POSITIONS[function.__name__]
+
+        def sends(*arguments: Any, **options: Any) -> Any:
+            given = arguments[position] if len(arguments) > position else [*options.values()]
+            begin_ns = time.perf_counter_ns()
+            result = function(*arguments, **options)
+            note(function.__name__, given, begin_ns)
+            return result
+
+        return sends
+
+    def making_whole(function: Function) -> Function:
+        def makes(*arguments: Any, **options: Any) -> Any:
+            begin_ns = time.perf_counter_ns()
+            result = function(*arguments, **options)
+            if not torch.compiler.is_compiling():
+                note(WHOLE, result, begin_ns)
+            return result
+
+        return makes
+
+    def of_dtensors() -> Callable[[], None]:
+        return replaced([sys.modules[_DTENSOR].DTensor], WHOLE, making_whole)
+
+    ends = [replaced([dist, distributed_c10d], name, sending) for name in _POSITIONS]
+    ends.append(once_imported(_DTENSOR, of_dtensors))
 
     def remove() -> None:
         for end in ends:

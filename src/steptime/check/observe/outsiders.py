@@ -1,12 +1,12 @@
 """Outsiders: calls of a rank in a group that it is not in, of which PyTorch makes nothing."""
 
 from collections.abc import Callable
-from typing import Any
 
 from torch.distributed import distributed_c10d
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -24,19 +24,16 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
             noted.add((call, at))
             log.note(observed=OUTSIDE, call=call, at=at)
 
-    module: Any = distributed_c10d
-    note, warn = Contained("calls in other groups").of(outside), module._warn_not_in_group
+    note = Contained("calls in other groups").of(outside)
 
-    def warning(call: str) -> None:
-        note(call)
-        warn(call)
+    def warning(warn: Function) -> Function:
+        def warns(call: str) -> None:
+            note(call)
+            warn(call)
 
-    module._warn_not_in_group = warning
+        return warns
 
-    def remove() -> None:
-        module._warn_not_in_group = warn
-
-    return remove
+    return replaced([distributed_c10d], "_warn_not_in_group", warning)
 
 
 OBSERVER = Observer(_observe)

@@ -16,6 +16,7 @@ from steptime.check.observe.contained import Contained, ContainedWatcher, caller
 from steptime.check.observe.copies import Copies
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.polls import Polls
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -271,21 +272,23 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
         contained.of(races.attend),
     )
     calls.watchers.append(watcher)
-    backward = torch.autograd.backward
 
-    def attentive(*arguments: Any, **options: Any) -> Any:
-        try:
-            return backward(*arguments, **options)
-        finally:
-            attend()
+    def attentive(backward: Function) -> Function:
+        def runs(*arguments: Any, **options: Any) -> Any:
+            try:
+                return backward(*arguments, **options)
+            finally:
+                attend()
 
-    torch.autograd.backward = attentive
+        return runs
+
+    end = replaced([torch.autograd], "backward", attentive)
     races.ask(compat.Work)
 
     def remove() -> None:
         races.end()
         calls.watchers.remove(watcher)
-        torch.autograd.backward = backward
+        end()
 
     return remove
 

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 import torch.distributed as dist
@@ -17,6 +16,7 @@ from torch.distributed import distributed_c10d
 from steptime.check.calls import SET_UP, SETUP
 from steptime.check.observe.arguments import given
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -47,27 +47,24 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
         yield
         log.note(observed=SET_UP, number=number, at_ns=time.perf_counter_ns())
 
-    init = dist.init_process_group
+    def setting_up(init: Function) -> Function:
+        def sets_up(*arguments: Any, **options: Any) -> Any:
+            started = _number("WORLD_SIZE", 0)
+            named = given(init, *arguments, **options)
+            world, rank = named.get("world_size", -1), named.get("rank", -1)
+            world = world if world > 0 else started
+            rank = rank if rank >= 0 else _number("RANK", -1)
+            with around("init_process_group", range(world), world, started, rank):
+                return init(*arguments, **options)
 
-    @wraps(init)
-    def init_process_group(*arguments: Any, **options: Any) -> Any:
-        started = _number("WORLD_SIZE", 0)
-        named = given(init, *arguments, **options)
-        world, rank = named.get("world_size", -1), named.get("rank", -1)
-        world = world if world > 0 else started
-        rank = rank if rank >= 0 else _number("RANK", -1)
-        with around("init_process_group", range(world), world, started, rank):
-            return init(*arguments, **options)
+        return sets_up
 
-    modules: Sequence[Any] = (dist, distributed_c10d)
-    for module in modules:
-        module.init_process_group = init_process_group
+    end_of_init = replaced([dist, distributed_c10d], "init_process_group", setting_up)
     end = compat.observe_new_groups(lambda ranks: around("new_group", ranks, dist.get_world_size()))
 
     def remove() -> None:
         end()
-        for module in modules:
-            module.init_process_group = init
+        end_of_init()
 
     return remove
 
