@@ -11,6 +11,8 @@ _LOCKS = Path("/proc/locks")
 _ASKS_AGAIN = "/site-packages/filelock/"
 """A package that asks for a lock again and again, so that the kernel knows of nobody who waits."""
 
+_NAMED = ".lock"
+
 
 @dataclass(frozen=True)
 class LockWait:
@@ -24,21 +26,25 @@ class LockWait:
 def lock_waits(ranks: Mapping[int, int], stacks: Mapping[int, str]) -> list[LockWait]:
     """The waits of processes of this host, given by their ranks; none where nobody can say.
 
-    ``stacks``: Python's, by rank. A lock that is asked for again and again is one that any other
-    rank holds, where only one holds any.
+    ``stacks``: Python's, by rank. Who asks for a lock again and again is taken to ask for that of
+    the one other rank which holds one of a file that is named as locks are.
     """
     with suppress(OSError):
         held, waited = _locks(_LOCKS.read_text())
-        pids = {rank: pid for pid, rank in ranks.items()}
         holders = {inode: ranks[pid] for inode, pid in held.items() if pid in ranks}
+        paths = {inode: _path(held[inode], inode) for inode in holders}
         waits = {ranks[pid]: inode for pid, inode in waited if pid in ranks and inode in holders}
         for rank, text in stacks.items():
             if any(_ASKS_AGAIN in frame.file for frame in main_frames(text)):
-                others = [inode for inode, holder in holders.items() if holder != rank]
+                others = [
+                    inode
+                    for inode, holder in holders.items()
+                    if holder != rank and paths[inode].endswith(_NAMED)
+                ]
                 if len({holders[inode] for inode in others}) == 1:
                     waits.setdefault(rank, others[-1])
         return [
-            LockWait(rank, holders[inode], _path(pids[holders[inode]], inode))
+            LockWait(rank, holders[inode], paths[inode])
             for rank, inode in sorted(waits.items())
             if holders[inode] != rank
         ]

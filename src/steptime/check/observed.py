@@ -27,6 +27,29 @@ class Seen:
         return [on_rank(rank, site) for rank in self.ranks]
 
 
+@dataclass(frozen=True)
+class Noted:
+    """What an observer noted in one rank."""
+
+    log: ProcessLog
+    facts: Mapping[str, Any]
+
+    @property
+    def rank(self) -> int:
+        """Which rank it is of."""
+        return self.log.rank
+
+    @property
+    def places(self) -> list[CallSite]:
+        """The line at which it was noted; none where that is not known."""
+        return places_of(self.log, self.facts["at"])
+
+
+def noted(job: Job, what: str) -> list[Noted]:
+    """What was noted in all ranks under the name ``what``, rank by rank in order."""
+    return [Noted(log, facts) for log in job.logs for facts in facts_of(log, what)]
+
+
 def places_of(log: ProcessLog, number: int) -> list[CallSite]:
     """The line of a place in the code of a rank, by its number; none where it is not known."""
     site = log.sites.get(number)

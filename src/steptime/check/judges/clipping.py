@@ -1,13 +1,12 @@
 """Clipping: ranks that clip the gradients of one model by norms of their own."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import facts_of, places_of, seen
-from steptime.record.read import ProcessLog, Site
+from steptime.check.observed import Noted, noted, seen
+from steptime.record.read import Site
 from steptime.words import listed
 
 _CLIPPED, _SUMMED_LATER = "clipped", "summed later"
@@ -17,32 +16,27 @@ _TOLERANCE = 1e-3
 
 def _clipping(job: Job) -> Iterator[Finding]:
     """Gradients that are clipped before they are summed up, or each shard by its own norm."""
-    clipped = _clipped(job)
+    apart = {at: each for at, calls in _clipped(job).items() if (each := _first_apart(calls))}
     late = list(seen(job, _SUMMED_LATER, ("clipped_at", "at")))
     for one in late[:1]:
-        norms = next(filter(_apart, clipped.get(one.facts["clipped_at"], {}).values()), None)
-        if norms is None:
-            continue  # no gradient was ever too long
-        yield Finding(
-            kind=FindingKind.DRIFT,
-            ranks=one.ranks,
-            places=[*one.places("clipped_at"), *one.places("at")],
-            what=f"each rank clips its own gradients at {one.facts['clipped_at']}, to a norm of "
-            f"{_most(norms):g}, and they are summed up only at {one.facts['at']}: "
-            f"{_told(norms)}, so ranks count for more or less, and the sum is not of that norm",
-            mend="sum the gradients up first, and clip the sum: all ranks have the same norm then",
-        )
-    if late:
-        return
-    for at, calls in clipped.items():
-        sharded = [norms for norms in calls.values() if _apart(norms) and _sharded(norms)]
-        for norms in sharded[:1]:
+        norms = apart.get(one.facts["clipped_at"], [])
+        if norms:
             yield Finding(
                 kind=FindingKind.DRIFT,
-                ranks=sorted(norms),
-                places=[
-                    place for log, facts in norms.values() for place in places_of(log, facts["at"])
-                ],
+                ranks=one.ranks,
+                places=[*one.places("clipped_at"), *one.places("at")],
+                what=f"each rank clips its own gradients at {one.facts['clipped_at']}, to a norm "
+                f"of {_most(norms):g}, and they are summed up only at {one.facts['at']}: "
+                f"{_told(norms)}, so ranks count for more or less, and the sum is not of that norm",
+                mend="sum the gradients up first, and clip the sum: all ranks have the same norm "
+                "then",
+            )
+    for at, norms in apart.items():
+        if not late and any(one.facts["sharded"] for one in norms):
+            yield Finding(
+                kind=FindingKind.DRIFT,
+                ranks=sorted(one.rank for one in norms),
+                places=[place for one in norms for place in one.places],
                 what=f"at {at} each rank clips by the norm of its own shard of the gradients, not "
                 f"by that of all: {_told(norms)}, so the parts of one model are scaled apart",
                 mend="call clip_grad_norm_ of the model that FullyShardedDataParallel returned, "
@@ -50,35 +44,31 @@ def _clipping(job: Job) -> Iterator[Finding]:
             )
 
 
-def _clipped(
-    job: Job,
-) -> dict[Site | None, dict[int, dict[int, tuple[ProcessLog, Mapping[str, Any]]]]]:
-    """What each rank noted, by line and by how often it was called there."""
-    found: dict[Site | None, dict[int, dict[int, tuple[ProcessLog, Mapping[str, Any]]]]] = {}
-    for log in job.logs:
-        for facts in facts_of(log, _CLIPPED):
-            of_line = found.setdefault(log.sites.get(facts["at"]), {})
-            of_line.setdefault(facts["number"], {})[log.rank] = log, facts
+def _clipped(job: Job) -> Mapping[Site | None, Mapping[int, Sequence[Noted]]]:
+    """What ranks noted, by line and by how often it was called there."""
+    found: dict[Site | None, dict[int, list[Noted]]] = {}
+    for one in noted(job, _CLIPPED):
+        of_line = found.setdefault(one.log.sites.get(one.facts["at"]), {})
+        of_line.setdefault(one.facts["number"], []).append(one)
     return found
 
 
-def _apart(norms: Mapping[int, tuple[ProcessLog, Mapping[str, Any]]]) -> bool:
-    """Whether ranks clip by different norms, and one of them more than it would by none."""
-    values = [float(facts["norm"]) for _, facts in norms.values()]
-    longest = max(values)
-    return longest > _most(norms) and longest - min(values) > _TOLERANCE * longest
+def _first_apart(calls: Mapping[int, Sequence[Noted]]) -> Sequence[Noted]:
+    """The first call in which the norms of ranks differ and one is longer than it may be."""
+    for norms in calls.values():
+        values = [float(one.facts["norm"]) for one in norms]
+        longest = max(values)
+        if longest > _most(norms) and longest - min(values) > _TOLERANCE * longest:
+            return norms
+    return []
 
 
-def _most(norms: Mapping[int, tuple[ProcessLog, Mapping[str, Any]]]) -> float:
-    return min(float(facts["most"]) for _, facts in norms.values())
+def _most(norms: Sequence[Noted]) -> float:
+    return min(float(one.facts["most"]) for one in norms)
 
 
-def _sharded(norms: Mapping[int, tuple[ProcessLog, Mapping[str, Any]]]) -> bool:
-    return any(facts["sharded"] for _, facts in norms.values())
-
-
-def _told(norms: Mapping[int, tuple[ProcessLog, Mapping[str, Any]]]) -> str:
-    told = [f"{facts['norm']:.3g} on rank {rank}" for rank, (_, facts) in sorted(norms.items())]
+def _told(norms: Sequence[Noted]) -> str:
+    told = [f"{one.facts['norm']:.3g} on rank {one.rank}" for one in norms]
     return f"it was {listed(told[:4])} once"
 
 

@@ -1,14 +1,13 @@
 """Drift: replicas that are not equal, and gradients that nobody reduces."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Seen, facts_of, places_of, seen
+from steptime.check.observed import Noted, Seen, facts_of, noted, places_of, seen
 from steptime.check.words import do, ranks_named
 from steptime.record.read import ProcessLog
 from steptime.words import listed
@@ -30,26 +29,13 @@ _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
 """An optimizer's number, a model's name, the ranks that hold it, the names of its parameters."""
 
 
-@dataclass(frozen=True)
-class Hashed:
-    """What a rank's replica was after a step."""
-
-    log: ProcessLog
-    facts: Mapping[str, Any]
-
-    @property
-    def rank(self) -> int:
-        """Which rank it is of."""
-        return self.log.rank
-
-
 def _drift(job: Job) -> Iterator[Finding]:
     """What keeps replicas from being equal where that was seen, else since when they differ.
 
     Those that are averaged now and then may differ in between.
     """
     averaged = {one.facts["model"] for one in seen(job, _AVERAGED, ("model",))}
-    apart = {of[1] for of, steps in hashed_replicas(job).items() if _apart(steps)}
+    apart = {of[1] for of, steps in hashed_replicas(job).items() if ranks_apart(steps)}
     unreduced = [
         one
         for one in seen(job, _UNREDUCED, ("fault", "model", "at", "parameter"))
@@ -74,11 +60,11 @@ def _drift(job: Job) -> Iterator[Finding]:
 
 def _of_others(job: Job) -> Iterator[Finding]:
     """Steps before which ranks reduced, call by call, the gradients of other parameters."""
-    noted: dict[tuple[int, tuple[int, ...], int], list[Hashed]] = {}
+    by_step: dict[tuple[int, tuple[int, ...], int], list[Noted]] = {}
     for (optimizer, model, among, _), steps in hashed_replicas(job).items():
         for step, hashed in steps.items() if not model else ():
-            noted.setdefault((optimizer, among, step), []).extend(hashed)
-    for (_, among, _), ranks in sorted(noted.items(), key=lambda one: one[0][2]):
+            by_step.setdefault((optimizer, among, step), []).extend(hashed)
+    for (_, among, _), ranks in sorted(by_step.items(), key=lambda one: one[0][2]):
         names = [set(one.facts["names"]) for one in ranks]
         if len(ranks) == len(among) and (some := set.union(*names) - set.intersection(*names)):
             first = min(some, key=lambda name: int(name.rpartition(" ")[2]))
@@ -86,7 +72,7 @@ def _of_others(job: Job) -> Iterator[Finding]:
             yield Finding(
                 kind=FindingKind.DRIFT,
                 ranks=sorted(among),
-                places=[place for one in ranks for place in places_of(one.log, one.facts["at"])],
+                places=[place for one in ranks for place in one.places],
                 what=f"the ranks reduce the gradients of other parameters, and so sum up those of "
                 f"one with those of another: {do(have, 'has')} that of {first}, and others do not",
                 mend="reduce the gradients of all parameters on every rank, zeros where a rank has "
@@ -96,12 +82,11 @@ def _of_others(job: Job) -> Iterator[Finding]:
 
 def _left_out(job: Job) -> Iterator[Finding]:
     """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
-    noted: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[Hashed]] = {}
-    for log in job.logs:
-        for facts in facts_of(log, _LEFT_OUT):
-            of = facts["optimizer"], tuple(facts["ranks"]), tuple(facts["names"])
-            noted.setdefault(of, []).append(Hashed(log, facts))
-    for (_, ranks, names), hashed in noted.items():
+    left_out: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[Noted]] = {}
+    for one in noted(job, _LEFT_OUT):
+        of = one.facts["optimizer"], tuple(one.facts["ranks"]), tuple(one.facts["names"])
+        left_out.setdefault(of, []).append(one)
+    for (_, ranks, names), hashed in left_out.items():
         values = zip(*(one.facts["values"] for one in hashed), strict=True)
         gradients = zip(*(one.facts["gradients"] for one in hashed), strict=True)
         apart = [
@@ -113,7 +98,7 @@ def _left_out(job: Job) -> Iterator[Finding]:
             yield Finding(
                 kind=FindingKind.DRIFT,
                 ranks=sorted(ranks),
-                places=[place for one in hashed for place in places_of(one.log, one.facts["at"])],
+                places=[place for one in hashed for place in one.places],
                 what=f"{_some(apart)} of the optimizer {'is' if len(apart) == 1 else 'are'} "
                 "trained but not reduced, where the gradients of all others are: each rank steps "
                 "by a gradient of its own",
@@ -129,17 +114,17 @@ def _some(names: Sequence[str]) -> str:
     return f"parameters {listed([*numbers[:4], *more])}"
 
 
-def hashed_replicas(job: Job) -> dict[_Replicas, dict[int, list[Hashed]]]:
+def hashed_replicas(job: Job) -> dict[_Replicas, dict[int, list[Noted]]]:
     """The hashes of each set of replicas, by step."""
-    found: dict[_Replicas, dict[int, list[Hashed]]] = {}
-    for log in job.logs:
-        for facts in facts_of(log, _HASHES):
-            of = facts["optimizer"], facts["model"], tuple(facts["ranks"]), tuple(facts["names"])
-            found.setdefault(of, {}).setdefault(facts["step"], []).append(Hashed(log, facts))
+    found: dict[_Replicas, dict[int, list[Noted]]] = {}
+    for one in noted(job, _HASHES):
+        facts = one.facts
+        of = facts["optimizer"], facts["model"], tuple(facts["ranks"]), tuple(facts["names"])
+        found.setdefault(of, {}).setdefault(facts["step"], []).append(one)
     return found
 
 
-def _differing(of: _Replicas, steps: Mapping[int, Sequence[Hashed]]) -> Iterator[Finding]:
+def _differing(of: _Replicas, steps: Mapping[int, Sequence[Noted]]) -> Iterator[Finding]:
     """The first step after which replicas differ, if they do."""
     last = 0
     for step in sorted(steps):
@@ -151,7 +136,7 @@ def _differing(of: _Replicas, steps: Mapping[int, Sequence[Hashed]]) -> Iterator
             last = step
 
 
-def _finding(of: _Replicas, ranks: Sequence[Hashed], last: int, step: int) -> Finding:
+def _finding(of: _Replicas, ranks: Sequence[Noted], last: int, step: int) -> Finding:
     _, model, _, names = of
     first = next(
         name for at, name in enumerate(names) if len({one.facts["hashes"][at] for one in ranks}) > 1
@@ -162,7 +147,7 @@ def _finding(of: _Replicas, ranks: Sequence[Hashed], last: int, step: int) -> Fi
     )
     most = max(one.facts["reductions"] for one in ranks)
     ahead = [one for one in ranks if one.facts["reductions"] == most]
-    places = [place for one in ranks for place in places_of(one.log, one.facts["at"])]
+    places = [place for one in ranks for place in one.places]
     if len(ahead) < len(ranks):
         who = ranks_named([one.rank for one in ahead])
         behind = [one for one in ranks if one not in ahead]
@@ -192,7 +177,7 @@ def _finding(of: _Replicas, ranks: Sequence[Hashed], last: int, step: int) -> Fi
     )
 
 
-def _settings_apart(ranks: Sequence[Hashed]) -> tuple[str, str] | None:
+def _settings_apart(ranks: Sequence[Noted]) -> tuple[str, str] | None:
     """The first number by which ranks step that is not the same on all, and the mend."""
     of_rank = [one.facts.get("settings", ()) for one in ranks]
     for groups in zip(*of_rank, strict=False):
@@ -208,7 +193,7 @@ def _settings_apart(ranks: Sequence[Hashed]) -> tuple[str, str] | None:
     return None
 
 
-def _order_apart(ranks: Sequence[Hashed]) -> tuple[str, str] | None:
+def _order_apart(ranks: Sequence[Noted]) -> tuple[str, str] | None:
     """Where ranks reduce other gradients in the same call, and the mend."""
     orders = [one.facts.get("order", ()) for one in ranks]
     if len({tuple(sorted(order)) for order in orders}) > 1:
@@ -224,17 +209,17 @@ def _order_apart(ranks: Sequence[Hashed]) -> tuple[str, str] | None:
     return None
 
 
-def _by_rank(told: Sequence[str], ranks: Sequence[Hashed]) -> str:
+def _by_rank(told: Sequence[str], ranks: Sequence[Noted]) -> str:
     """What each rank has: ``0.1 on rank 0 and 0.2 on rank 1``."""
     return listed([f"{one} on rank {of.rank}" for one, of in zip(told, ranks, strict=True)])
 
 
-def _kept(one: Hashed) -> int:
+def _kept(one: Noted) -> int:
     """How many forwards a rank has made within no_sync; 0 in what was recorded before that."""
     return int(one.facts.get("kept", 0))
 
 
-def _parted(ranks: Sequence[Hashed]) -> str:
+def _parted(ranks: Sequence[Noted]) -> str:
     """Which replicas are like which."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for one in ranks:
@@ -259,7 +244,7 @@ def _uneven(job: Job) -> Iterator[Finding]:
             if facts.get("before", facts["reductions"]) >= facts["steps"]:
                 of = facts["optimizer"], facts["reductions"]
                 ends.setdefault(of, {}).setdefault(facts["steps"], []).append(log)
-    drifted = {log.rank for steps in hashed_replicas(job).values() for log in _apart(steps)}
+    drifted = {log.rank for steps in hashed_replicas(job).values() for log in ranks_apart(steps)}
     for (number, _), by_steps in ends.items():
         fewest, most = min(by_steps), max(by_steps)
         late = [log for log in by_steps[fewest] if log.rank not in drifted]
@@ -276,7 +261,7 @@ def _uneven(job: Job) -> Iterator[Finding]:
             )
 
 
-def _apart(steps: Mapping[int, Sequence[Hashed]]) -> list[ProcessLog]:
+def ranks_apart(steps: Mapping[int, Sequence[Noted]]) -> list[ProcessLog]:
     """The ranks of which it is told already that their parameters differ."""
     differ = any(
         one.facts["hashes"] != other.facts["hashes"]

@@ -1,12 +1,11 @@
 """Evaluations: ranks that all evaluate the same batches, where each could take a part of them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import facts_of, places_of
+from steptime.check.observed import Noted, noted
 from steptime.check.steps import LEAST_GAIN
 from steptime.check.words import ranks_named
 from steptime.record.read import ProcessLog
@@ -20,28 +19,23 @@ def _evaluations(job: Job) -> Iterator[Finding]:
 
     p ranks that take a part each are done after 1 / p of it.
     """
-    by_model: dict[tuple[int, tuple[int, ...]], dict[int, list[Mapping[str, Any]]]] = {}
-    logs = {log.rank: log for log in job.logs}
-    for log in job.logs:
-        for facts in facts_of(log, _EVALUATION):
-            of_ranks = by_model.setdefault((facts["model"], tuple(facts["ranks"])), {})
-            of_ranks.setdefault(log.rank, []).append(facts)
+    by_model: dict[tuple[int, tuple[int, ...]], dict[int, list[Noted]]] = {}
+    for one in noted(job, _EVALUATION):
+        of_ranks = by_model.setdefault((one.facts["model"], tuple(one.facts["ranks"])), {})
+        of_ranks.setdefault(one.rank, []).append(one)
     for (_, ranks), of_rank in by_model.items():
         if len(of_rank) < len(ranks):
             continue
+        first = [evaluations[0] for evaluations in of_rank.values()]
         same = [each for each in zip(*of_rank.values(), strict=False) if _alike(each)]
-        took = sum(min(one["took_ns"] for one in each) for each in same)
-        gain = took * (1 - 1 / len(ranks)) / max(_lasted(logs[rank]) for rank in ranks)
+        took = sum(min(one.facts["took_ns"] for one in each) for each in same)
+        gain = took * (1 - 1 / len(ranks)) / max(_lasted(one.log) for one in first)
         if took >= _LEAST_NS and gain >= LEAST_GAIN:
-            batches = same[0][0]["batches"]
+            batches = same[0][0].facts["batches"]
             yield Finding(
                 kind=FindingKind.SLOW,
                 ranks=sorted(ranks),
-                places=[
-                    place
-                    for rank, of in sorted(of_rank.items())
-                    for place in places_of(logs[rank], of[0]["at"])
-                ],
+                places=[place for one in first for place in one.places],
                 what=f"{ranks_named(ranks)} each evaluate the same {batches} batches, "
                 f"{len(same)} times, for {took / len(same) / 1e9:.2f} s: each could take a part",
                 mend="give the evaluation's loader a DistributedSampler(dataset, shuffle=False), "
@@ -50,14 +44,10 @@ def _evaluations(job: Job) -> Iterator[Finding]:
             )
 
 
-def _alike(evaluations: tuple[Mapping[str, Any], ...]) -> bool:
+def _alike(evaluations: Sequence[Noted]) -> bool:
     """Whether ranks were given the same batches, and these are not one and the same."""
-    first = evaluations[0]
-    same = all(
-        (one["batches"], one["hashes"]) == (first["batches"], first["hashes"])
-        for one in evaluations
-    )
-    return same and len(set(first["hashes"])) > 1
+    given = {(one.facts["batches"], *one.facts["hashes"]) for one in evaluations}
+    return len(given) == 1 and len(set(evaluations[0].facts["hashes"])) > 1
 
 
 def _lasted(log: ProcessLog) -> int:

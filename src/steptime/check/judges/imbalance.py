@@ -48,10 +48,11 @@ def _imbalance(job: Job) -> Iterator[Finding]:
     if gain < _LEAST_GAIN or late.sum() < max(_FEWEST, _MOSTLY * len(gaps)):
         return
     own, others = [ranks[at] for at in slow], [ranks[at] for at in fast]
-    doing = "" if on_devices else _doing(own, others, float(gaps.mean()))
+    longer, gap = _longer(own, others), float(gaps.mean())
+    doing = "" if on_devices else _doing(own, others, longer, gap)
     if doing is not None:
         numbers = sorted(one.log.rank for one in own)
-        line, at = _line(own, others, float(gaps.mean()))
+        line, at = _line(own, longer, gap)
         yield Finding(
             kind=FindingKind.SLOW,
             ranks=numbers,
@@ -100,7 +101,9 @@ def _where(fast: RankSteps, late: Flags) -> Site:
     return max(times, key=lambda site: times[site])
 
 
-def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps], gap: float) -> str | None:
+def _doing(
+    slow: Sequence[RankSteps], fast: Sequence[RankSteps], longer: Mapping[Site, float], gap: float
+) -> str | None:
     """What takes the slow ranks longer than the others; None where they only lack a core.
 
     A thread that has none does not run: how long it ran is known of backwards and optimizers, and
@@ -115,8 +118,8 @@ def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps], gap: float) -> 
             idle = 2 * (ran - elsewhere_ran) < more[most]
             if idle or (ran < _FACTOR * elsewhere_ran and slow[0].number < _MANY):
                 return None
-    lines = _longer(slow, fast)
-    if most == _BESIDE and lines and sum(max(each, 0.0) for each in lines.values()) < gap / 2:
+    explained = sum(max(each, 0.0) for each in longer.values())
+    if most == _BESIDE and longer and explained < gap / 2:
         return None
     took, elsewhere = own[most] / 1e6, others[most] / 1e6
     verb = "take" if most == _BESIDE else "takes"
@@ -124,20 +127,19 @@ def _doing(slow: Sequence[RankSteps], fast: Sequence[RankSteps], gap: float) -> 
 
 
 def _line(
-    slow: Sequence[RankSteps], fast: Sequence[RankSteps], gap: float
+    slow: Sequence[RankSteps], longer: Mapping[Site, float], gap: float
 ) -> tuple[Sequence[Site], str]:
     """The line of the loop that takes slow ranks so much longer, and the one that it leads to.
 
     It must explain the half of ``gap`` nanoseconds a step; nothing where none does.
     """
-    lines = _longer(slow, fast)
-    line = max(lines, key=lambda one: lines[one], default=None)
-    if line is None or lines[line] < gap / 2:
+    line = max(longer, key=lambda one: longer[one], default=None)
+    if line is None or longer[line] < gap / 2:
         return [], ""
     own = _spent(slow)[line]
     inner = max(own, key=lambda one: own[one])
     leads = f", in {inner}" if inner != line else ""
-    return [line, inner], f"; {lines[line] / 1e6:.1f} ms of that at {line}{leads}"
+    return [line, inner], f"; {longer[line] / 1e6:.1f} ms of that at {line}{leads}"
 
 
 def _longer(slow: Sequence[RankSteps], fast: Sequence[RankSteps]) -> dict[Site, float]:
@@ -156,7 +158,7 @@ def _spent(ranks: Sequence[RankSteps]) -> dict[Site, dict[Site, float]]:
         for facts in facts_of(one.log, _LINES):
             for line, inner, spent in facts["lines"]:
                 within = found.setdefault(one.site(line), {})
-                share = spent / facts["steps"] / len(ranks)
+                share = spent / one.number / len(ranks)
                 within[one.site(inner)] = within.get(one.site(inner), 0.0) + share
     return found
 

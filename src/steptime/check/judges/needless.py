@@ -1,11 +1,10 @@
 """Needless: parameters that are broadcast in each step though they are equal already."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
-from steptime.check.judges.drift import hashed_replicas
+from steptime.check.judges.drift import hashed_replicas, ranks_apart
 from steptime.check.judging import Judge
 from steptime.check.steps import (
     LEAST_GAIN,
@@ -30,11 +29,7 @@ def _needless(job: Job) -> Iterator[Finding]:
         len(names)
         for (_, _, among, names), steps in hashed_replicas(job).items()
         if len(steps) >= _FEWEST
-        and all(
-            one.facts["hashes"] == other.facts["hashes"]
-            for of_step in steps.values()
-            for one, other in pairwise(of_step)
-        )
+        and not ranks_apart(steps)
         and all(len(of_step) == len(among) for of_step in steps.values())
     }
     if not ranks or not models:

@@ -1,12 +1,13 @@
 """Saving: a training that stands still for its checkpoints for a good part of its time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from steptime.check.finding import Finding, FindingKind, on_rank
+from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import facts_of
-from steptime.check.steps import RankSteps, steps_of
+from steptime.check.steps import RankSteps, places, steps_of
 
 _FILE = "file"
 _LEAST_GAIN, _LEAST_NS, _FEWEST = 0.1, 5e8, 3
@@ -16,21 +17,20 @@ _LEAST_GAIN, _LEAST_NS, _FEWEST = 0.1, 5e8, 3
 def _saving(job: Job) -> Iterator[Finding]:
     """The rank that saves longest between its first step and its last; the others wait for it."""
     ranks = steps_of(job)
-    longest = max(ranks, key=lambda one: sum(_saves(one)), default=None)
+    longest = max(ranks, key=_took_ns, default=None)
     if longest is None:
         return
-    saves = _saves(longest)
-    gain = sum(saves) / float(longest.bounds[-1] - longest.bounds[0])
-    if len(saves) < _FEWEST or sum(saves) < _LEAST_NS or gain < _LEAST_GAIN:
+    saves, took = _saves(longest), _took_ns(longest)
+    gain = took / float(longest.bounds[-1] - longest.bounds[0])
+    if len(saves) < _FEWEST or took < _LEAST_NS or gain < _LEAST_GAIN:
         return
     rank = longest.log.rank
-    sites = [longest.site(facts["at"]) for facts in facts_of(longest.log, _FILE) if facts["writes"]]
     yield Finding(
         kind=FindingKind.SLOW,
         ranks=[rank],
-        places=[on_rank(rank, site) for site in dict.fromkeys(sites) if site.file],
+        places=places([longest], [longest.site(facts["at"]) for facts in saves]),
         what=f"rank {rank} saves {len(saves)} times in {longest.number} steps, for "
-        f"{sum(saves) / len(saves) / 1e9:.2f} s each: {gain:.0%} of the time, in which nothing is "
+        f"{took / len(saves) / 1e9:.2f} s each: {gain:.0%} of the time, in which nothing is "
         "trained",
         mend="save more seldom, or beside the training: torch.distributed.checkpoint.async_save, "
         "or a thread that writes a copy of the state",
@@ -38,10 +38,15 @@ def _saving(job: Job) -> Iterator[Finding]:
     )
 
 
-def _saves(steps: RankSteps) -> list[int]:
-    """How long each save took that a rank's steps waited for, in nanoseconds: not mere openings."""
+def _took_ns(steps: RankSteps) -> int:
+    """How long the saves of a rank took in all, in nanoseconds."""
+    return sum(facts["end_ns"] - facts["begin_ns"] for facts in _saves(steps))
+
+
+def _saves(steps: RankSteps) -> list[Mapping[str, Any]]:
+    """The saves that a rank's steps waited for: not mere openings."""
     return [
-        facts["end_ns"] - facts["begin_ns"]
+        facts
         for facts in facts_of(steps.log, _FILE)
         if facts["writes"]
         and not facts.get("beside")

@@ -1,15 +1,13 @@
 """Threads: ranks of a host that compute with more of them than it has cores."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import facts_of, places_of
+from steptime.check.observed import Noted, noted
 from steptime.check.steps import step_length, steps_of
 from steptime.check.words import ranks_named
-from steptime.record.read import ProcessLog
 from steptime.words import listed
 
 _THREADS = "threads"
@@ -25,22 +23,21 @@ def _threads(job: Job) -> Iterator[Finding]:
     if not ranks or step_length(ranks) < _LEAST_NS:
         return
     for host in dict.fromkeys(log.host for log in job.logs):
-        here = [log for log in job.logs if log.host == host]
-        noted = [(log, facts) for log in here for facts in facts_of(log, _THREADS)]
-        cores = {core for _, facts in noted for core in facts["cores"]}
-        threads = [facts["threads"] for _, facts in noted]
-        of_host = max((facts.get("of_host", 0) for _, facts in noted), default=0)
-        if len(cores) < min(len(noted), of_host):
-            yield _bound(noted, sorted(cores), of_host)
-        elif len(noted) > 1 and max(threads) > 1 and sum(threads) >= _LEAST * len(cores):
-            share = max(1, len(cores) // len(noted))
+        here = [one for one in noted(job, _THREADS) if one.log.host == host]
+        cores = {core for one in here for core in one.facts["cores"]}
+        threads = [one.facts["threads"] for one in here]
+        of_host = max((one.facts.get("of_host", 0) for one in here), default=0)
+        if len(cores) < min(len(here), of_host):
+            yield _bound(here, sorted(cores), of_host)
+        elif len(here) > 1 and max(threads) > 1 and sum(threads) >= _LEAST * len(cores):
+            share = max(1, len(cores) // len(here))
             each = listed([str(one) for one in dict.fromkeys(threads)])
-            crowded = [log.rank for log, _ in noted]
+            crowded = [one.rank for one in here]
             yield Finding(
                 kind=FindingKind.SLOW,
                 remark=True,
                 ranks=crowded,
-                places=[place for log, facts in noted for place in places_of(log, facts["at"])],
+                places=[place for one in here for place in one.places],
                 what=f"{ranks_named(crowded)} compute with {each} threads each on {len(cores)} "
                 f"core{'s' * (len(cores) != 1)} of one host: they take each other's, and a thread "
                 "that waits for its part of a product keeps its core busy",
@@ -50,16 +47,14 @@ def _threads(job: Job) -> Iterator[Finding]:
             )
 
 
-def _bound(
-    noted: Sequence[tuple[ProcessLog, Mapping[str, Any]]], cores: Sequence[int], of_host: int
-) -> Finding:
+def _bound(here: Sequence[Noted], cores: Sequence[int], of_host: int) -> Finding:
     """Ranks that are bound to fewer cores than they are, while others of the host are free."""
-    ranks = [log.rank for log, _ in noted]
+    ranks = [one.rank for one in here]
     which = f"core{'s' * (len(cores) != 1)} {listed([str(core) for core in cores])}"
     return Finding(
         kind=FindingKind.SLOW,
         ranks=ranks,
-        places=[place for log, facts in noted for place in places_of(log, facts["at"])],
+        places=[place for one in here for place in one.places],
         what=f"{ranks_named(ranks)} are all bound to {which}, of {of_host} that this host has: "
         "they compute in turns there",
         mend="give each rank cores of its own: see what binds them, as os.sched_setaffinity, "

@@ -44,7 +44,7 @@ class Lines:
         self._waits = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         self._latest: Counter[_Chain] = Counter()
         self._spent: Counter[tuple[_Line, _Line]] = Counter()
-        self._steps = -1
+        self._stepped = False
         self._looker = threading.Thread(target=self._look, daemon=True, name="steptime-lines")
         self._looker.start()
 
@@ -54,9 +54,9 @@ class Lines:
         frame = caller()
         if frame is None or threading.get_ident() != self._thread:
             return
-        self._steps += 1
+        began, self._stepped = self._stepped, True
         stepping = _chain(frame)
-        for chain, spent in seen.items() if self._steps else ():
+        for chain, spent in seen.items() if began else ():
             depth = _common(chain, stepping)
             if depth:
                 self._spent[chain[depth - 1], chain[-1]] += spent
@@ -68,7 +68,6 @@ class Lines:
         if self._spent:
             self._log.note(
                 observed=LINES,
-                steps=self._steps,
                 lines=[
                     [self._log.site(*line), self._log.site(*inner), spent]
                     for (line, inner), spent in self._spent.most_common(_MOST)
