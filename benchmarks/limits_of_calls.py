@@ -1,8 +1,8 @@
-"""What calls on one host can reach: a bare copy in C over shared pages, beside gloo and steptime.
+"""What calls on one host can reach: a bare loop in C over shared pages, beside gloo and steptime.
 
     python benchmarks/limits_of_calls.py [--ranks 2] [--pairs 31] [--sizes 4,1MiB] [--calls NAMES]
 
-As limits.py for all_reduce, for the calls that move data: all take turns in the same processes, on
+As limits.py for all_reduce, for other calls: all take turns in the same processes, on
 float32, and must give the right values first:
 
 - gloo, and steptime on tensors in its arena;
@@ -26,15 +26,17 @@ from typing import Any
 import numpy as np
 from all_reduce import on_ranks
 from as_rank import as_rank
-from calls import Call, calls_of, vector, wanted
+from calls import Call, calls_of, part, vector, wanted
 from kernel_in_c import contender, more_calls
 from limits import common_pages, compiled, group_of
 
 from steptime.units import Size
 
 SIZES = "4,4KiB,64KiB,1MiB,16MiB"
-CALLS = ("broadcast", "all_gather", "all_to_all", "sendrecv", "pingpong")
+CALLS = ("broadcast", "all_gather", "reduce_scatter", "all_to_all", "sendrecv", "pingpong")
 COLUMNS = ("gloo", "arena", "in torch", "C")
+WHOLE = ("broadcast", "sendrecv", "pingpong")
+"""Of these a tensor is not cut into a part for each rank."""
 SLOT = 65536
 """As in moved.c."""
 
@@ -57,7 +59,8 @@ def rank(library: str, names: list[str], sizes: list[int], pairs: int) -> None:
             print(f"{'call':<12}{'size':>6}{heads}{ratios}", flush=True)
         for name in names:
             for nbytes in sizes:
-                elements = max(dist.get_world_size(), nbytes // 4) if "all" in name else nbytes // 4
+                parts = 1 if name in WHOLE else dist.get_world_size()
+                elements = max(parts, nbytes // 4)
                 runs = {
                     "gloo": contender(name, None, elements, True),
                     "arena": contender(name, ours, elements, False),
@@ -106,7 +109,7 @@ class Bare:
         self.target = every[own + stride // 4 : own + (stride + most) // 4]
         moved = ctypes.CDLL(library)
         address, number, count = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
-        for call in ("broadcast", "all_gather", "all_to_all", "post"):
+        for call in ("broadcast", "all_gather", "reduce_scatter", "all_to_all", "post"):
             getattr(moved, call).argtypes = [address, count]
         moved.take.argtypes = [address, number, count]
         moved.finish.argtypes = [address]
@@ -162,11 +165,16 @@ def in_torch(bare: Bare) -> Any:
             moved.all_gather(at, output.nbytes)
             return done
 
+        def reduce_scatter_single(self, _: object, source: Any, __: object = None) -> Done:
+            moved.reduce_scatter(at, source.nbytes)
+            return done
+
         def all_to_all_single(self, output: Any, *_: object) -> Done:
             moved.all_to_all(at, output.nbytes)
             return done
 
         _allgather_base = all_gather_single
+        _reduce_scatter_base = reduce_scatter_single
         alltoall_base = all_to_all_single
 
         def send(self, tensors: list[Any], _: int, __: int) -> dist.Work:
@@ -198,7 +206,7 @@ def on_pages(name: str, bare: Bare, elements: int, call: Callable[..., object]) 
     source.copy_(vector(dist.get_rank(), elements))
     dist.barrier()
     call(source, target)
-    moved = source if name == "broadcast" else target
+    moved = {"broadcast": source, "reduce_scatter": part(target)}.get(name, target)
     right = vector(bare.other, elements) if name == "pingpong" else wanted(name, elements)
     assert torch.equal(moved, right), f"{name} is wrong"
     dist.barrier()

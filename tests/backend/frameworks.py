@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from steptime.backend import data_parallel
+
 
 def _model() -> nn.Sequential:
     torch.manual_seed(0)
@@ -34,9 +36,11 @@ def _train(
     return losses
 
 
-def _ddp(**options: Any) -> list[torch.Tensor]:
+def _ddp(
+    wrap: Callable[..., nn.Module] = nn.parallel.DistributedDataParallel, **options: Any
+) -> list[torch.Tensor]:
     # Buckets so small that several are in flight while the backward pass goes on.
-    model = nn.parallel.DistributedDataParallel(_model(), bucket_cap_mb=0.001, **options)
+    model = wrap(_model(), bucket_cap_mb=0.001, **options)
     losses = _train(model, torch.optim.SGD(model.parameters(), lr=0.1))
     return losses + [p.detach() for p in model.parameters()] + list(model.buffers())
 
@@ -51,6 +55,10 @@ def ddp_static_graph_bucket_views(_: Path) -> list[torch.Tensor]:
 
 def ddp_unused_parameters(_: Path) -> list[torch.Tensor]:
     return _ddp(find_unused_parameters=True)
+
+
+def ddp_in_the_arena(_: Path) -> list[torch.Tensor]:
+    return _ddp(data_parallel)
 
 
 def ddp_hooks(_: Path) -> list[torch.Tensor]:
@@ -124,6 +132,18 @@ def fsdp2(folder: Path) -> list[torch.Tensor]:
     other.load_state_dict(state["model"])
     assert all(torch.equal(a, b) for a, b in zip(whole(model), whole(other), strict=True))
     return losses + whole(model)
+
+
+def fsdp2_in_memory_of_the_group(_: Path) -> list[torch.Tensor]:
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 65), nn.ReLU(), nn.Linear(65, 4))
+    for layer in (model[0], model[2]):
+        fully_shard(layer)
+    sharded = fully_shard(model)
+    sharded.set_allocate_memory_from_process_group_for_comm(True)
+    return _train(sharded, torch.optim.SGD(sharded.parameters(), lr=0.1))
 
 
 def checkpoint_behind_the_training(folder: Path) -> list[torch.Tensor]:
@@ -231,10 +251,12 @@ SCRIPTS: dict[str, Callable[[Path], list[torch.Tensor]]] = {
         ddp,
         ddp_static_graph_bucket_views,
         ddp_unused_parameters,
+        ddp_in_the_arena,
         ddp_hooks,
         ddp_join_uneven,
         zero_redundancy_optimizer,
         fsdp2,
+        fsdp2_in_memory_of_the_group,
         checkpoint_behind_the_training,
         dtensor,
         tensor_parallel,

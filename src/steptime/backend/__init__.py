@@ -10,6 +10,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
+from steptime.backend.data_parallel import data_parallel
 from steptime.backend.host import empty
 from steptime.backend.open import open_group
 from steptime.backend.process_group import NAME, SteptimeGroup
@@ -19,7 +20,16 @@ from steptime.backend.shared import shared
 from steptime.errors import UsageError
 from steptime.world.compat import CallOptions
 
-__all__ = ["NAME", "Options", "Reduction", "all_reduce", "custom", "empty", "shared"]
+__all__ = [
+    "NAME",
+    "Options",
+    "Reduction",
+    "all_reduce",
+    "custom",
+    "data_parallel",
+    "empty",
+    "shared",
+]
 
 dist.Backend.register_backend(NAME, open_group, extended_api=True, devices=["cpu"])
 

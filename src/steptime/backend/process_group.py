@@ -11,6 +11,7 @@ from torch import Tensor
 from steptime.backend import requests
 from steptime.backend.dispatch import on_cpu
 from steptime.backend.engine import Engine
+from steptime.backend.host import empty
 from steptime.backend.lanes import Crew, Lane
 from steptime.backend.operations import Operation, in_turn
 from steptime.backend.quick import DEFAULT, quick
@@ -87,6 +88,19 @@ class SteptimeGroup(PythonGroup):
         if self._nccl is None:
             self._nccl = self._make_nccl()
         return self._nccl
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        """Whether ``allocate_tensor`` makes tensors there, as FSDP2 asks, told to take its own."""
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """An uninitialised tensor of shape (size,) that needs no copy to be communicated.
+
+        Raises SteptimeError where the host has too little memory for it.
+        """
+        if not self.supports_tensor_alloc(device):
+            raise UsageError(f"the backend steptime allocates tensors on the CPU, not on {device}")
+        return empty(size, dtype=dtype)
 
     def shutdown(self) -> None:
         """Finish the collectives in progress and free what the group holds."""
