@@ -236,7 +236,7 @@ def held_out(names: Sequence[str], page: str) -> str:
     shown = re.search(r"<!-- held out -->\n(.*?)<!-- end -->", page, re.S)
     kept = [line.strip("| ").split(" | ") for line in shown[1].splitlines()[2:]] if shown else []
     rows = [row for row in kept if row[0] not in names]
-    fits.remember_products()
+    fits.remember_prices()
     for name in names:
         batches = fits.batches_of(fits.cases_of(name))
         fitted = np.abs(fits.errors(software_named(name), batches))

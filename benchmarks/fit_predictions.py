@@ -13,7 +13,7 @@ out of the fit stands beside.
 import argparse
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -24,14 +24,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares
 
 import steptime.predict.software
-from steptime.cluster import Device
 from steptime.plan.express import Case, expressed
 from steptime.plan.rows import shipped_rows
-from steptime.predict import passes
+from steptime.predict import calls, passes
 from steptime.predict.estimate import estimate
 from steptime.predict.machine import Machine
 from steptime.predict.software import Software, software_file, software_named
 from steptime.simulate.kernels import attention, product_seconds
+from steptime.simulate.nccl import call_seconds
 from steptime.workloads.models import Transformer
 
 FOLDER = Path(steptime.predict.software.__file__).parent
@@ -144,18 +144,31 @@ def batches_of(cases: Iterable[Case]) -> list[Batch]:
     return found
 
 
-def remember_products() -> None:
-    """Price each product once: no parameter that is fitted here changes what it takes."""
+def remember_prices() -> None:
+    """Price each product and each call once: no parameter that is fitted here changes them."""
+    product = remembered(product_seconds)
+    passes.product_seconds = product  # type: ignore[assignment]
+    attention.product_seconds = product  # type: ignore[assignment]
+    calls.call_seconds = remembered(call_seconds)  # type: ignore[assignment]
+
+
+def remembered(
+    priced: Callable[..., NDArray[np.float64]],
+) -> Callable[..., NDArray[np.float64]]:
+    """A function of a device, told by its name, or of a network, of a word, and of arrays."""
     known: dict[tuple[Any, ...], NDArray[np.float64]] = {}
 
-    def remembered(device: Device, dtype: str, *sizes: ArrayLike) -> NDArray[np.float64]:
-        key = device.name, dtype, *(np.asarray(one, np.float64).tobytes() for one in sizes)
+    def price(of: Any, word: str, *sizes: ArrayLike) -> NDArray[np.float64]:
+        key = (
+            getattr(of, "name", of),
+            word,
+            *(np.asarray(one, np.float64).tobytes() for one in sizes),
+        )
         if key not in known:
-            known[key] = product_seconds(device, dtype, *sizes)
+            known[key] = priced(of, word, *sizes)
         return known[key].copy()
 
-    passes.product_seconds = remembered  # type: ignore[assignment]
-    attention.product_seconds = remembered  # type: ignore[assignment]
+    return price
 
 
 def fit(start: Software, names: Sequence[str], batches: Sequence[Batch]) -> Software:
@@ -249,7 +262,7 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true")
     asked = parser.parse_args()
     differ = False
-    remember_products()
+    remember_prices()
     for name in asked.names or FITTED:
         start, names = unfitted(name), FITTED[name]
         batches = batches_of(cases_of(name))
