@@ -191,7 +191,7 @@ def test_a_slower_revision_is_found(text: Path, tmp_path: Path) -> None:
     slow = loop.replace(END, f"            __import__('time').sleep(1)\n{END}")
     (repository / LOOP).write_text(slow)
 
-    words = tiny(text, ranks=1, steps=8)
+    words = tiny(text, ranks=1, steps=4)
     asked = ("--pairs", "2", "--json", "--out", "out")
     ended = against(repository, "diff", "--against", "HEAD", *asked, "--", "train", *words)
     assert (ended.code, ended.err) == (0, "")

@@ -95,12 +95,12 @@ def test_what_slurm_refuses_and_what_users_end(slurm: list[str], tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_training_that_is_preempted_ends_as_one_that_is_not(slurm: list[str], text: Path) -> None:
-    train = f"train {TINY} --steps 300 --checkpoint-every 300 --resume auto"
+    train = f"train {TINY} --steps 120 --checkpoint-every 120 --resume auto"
     nodes = "--nodes 2 --ranks-per-node 1"
     script = f"""
         (submit {nodes} --out alone -- {train} --out a)
         (submit {nodes} --out preempted -- {train} --out b) & follower=$!
-        until grep -qs "^step  *30/" preempted/job-2.out; do sleep 0.1; done
+        until grep -qs "^step  *12/" preempted/job-2.out; do sleep 0.1; done
         sbatch --partition urgent --nodes 4 --exclusive --wrap "sleep 1"
         until scontrol show job 2 | grep -q Restarts=1; do sleep 0.5; done
         scontrol update JobId=2 StartTime=now  # in place of 2 minutes from now
