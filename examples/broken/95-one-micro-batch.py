@@ -1,0 +1,33 @@
+# slow though right: a pipeline gets each batch as one micro-batch, so that one stage works at a
+# time and the others wait for what it makes.
+# run: torchrun --nproc-per-node 2 examples/broken/95-one-micro-batch.py
+# finds: slow at line 25 on rank 0, line 27 on rank 1; ranks 0,1
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+MICRO_BATCHES = 1
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+torch.set_num_threads(1)
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(rank)
+layers = nn.Sequential(*(nn.Linear(512, 512) for _ in range(6)))
+stage = PipelineStage(layers, rank, world, torch.device("cpu"))
+schedule = ScheduleGPipe(stage, MICRO_BATCHES, loss_fn=nn.functional.mse_loss)
+optimizer = torch.optim.SGD(layers.parameters(), lr=0.01)
+batch, target = torch.randn(512, 512), torch.randn(512, 512)
+for _ in range(16):
+    if rank == 0:
+        schedule.step(batch)
+    elif rank == world - 1:
+        schedule.step(target=target)
+    else:
+        schedule.step()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.barrier()
+dist.destroy_process_group()
