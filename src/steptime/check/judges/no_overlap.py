@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges.tiny_calls import TINY_BYTES
+from steptime.check.judges.twice import reduced_twice
 from steptime.check.judging import Judge
 from steptime.check.steps import (
     LEAST_GAIN,
@@ -24,7 +25,7 @@ def _no_overlap(job: Job) -> Iterator[Finding]:
 
     All but the last could go on while the backward does, and so take no time as long as that does.
     """
-    ranks = steps_of(job)
+    ranks = [] if reduced_twice(job) else steps_of(job)
     large = [call for one in ranks[:1] for call in one.calls if _may(call)]
     number = len(large) // ranks[0].number if ranks else 0
     if number < 2:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.judges.twice import reduced_twice
 from steptime.check.judging import Judge
 from steptime.check.steps import (
     LEAST_GAIN,
@@ -25,7 +26,7 @@ _KINDS = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 
 def _tiny(job: Job) -> Iterator[Finding]:
     """Lines that make many tiny calls in a row, between the backward and the update."""
-    ranks = steps_of(job)
+    ranks = [] if reduced_twice(job) else steps_of(job)
     first = [call for one in ranks[:1] for call in one.calls]
     for site in dict.fromkeys(call.site for call in first if _may(call)):
         all_of_line = [call for call in first if call.site == site]

@@ -1,7 +1,7 @@
 """Reduced: what a process has reduced since the last step of its optimizer, and whose gradients."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -18,6 +18,14 @@ _LEAST_VECTOR = 8
 """A vector of fewer elements may be anything: metrics are summed up, too."""
 
 
+class _ByHand(NamedTuple):
+    """What was reduced, among which ranks; ``later``: outside of any backward."""
+
+    storage: StorageWeakRef
+    ranks: tuple[int, ...]
+    later: bool
+
+
 class Reduced:
     """The reductions of this process: ``calls`` of them and ``nbytes`` in all, of any tensors.
 
@@ -29,7 +37,7 @@ class Reduced:
         self.calls = self.nbytes = 0
         self.shares = False
         self._models = models
-        self._by_hand: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
+        self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
 
     def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
@@ -48,8 +56,9 @@ class Reduced:
                 self.clear()
             for tensor in tensors:
                 storage = StorageWeakRef(tensor.untyped_storage())
-                self._by_hand[storage.cdata] = storage, ranks
-                if not self._models.in_backward:  # in it, DDP reduces its own
+                later = not self._models.in_backward  # in it, DDP reduces its own
+                self._by_hand[storage.cdata] = _ByHand(storage, ranks, later)
+                if later:
                     self._vectors[tensor.dtype, tensor.numel()] = self._models.backwards, ranks
 
     def clear(self) -> None:
@@ -59,8 +68,17 @@ class Reduced:
 
     def ranks_of(self, gradient: torch.Tensor) -> tuple[int, ...]:
         """The ranks among which the script itself reduced a gradient; empty where it did not."""
-        storage, ranks = self._by_hand.get(gradient.untyped_storage()._cdata, (None, ()))
-        return () if storage is None or storage.expired() else ranks
+        one = self._of(gradient)
+        return one.ranks if one else ()
+
+    def later(self, gradient: torch.Tensor) -> bool:
+        """Whether the script has reduced it outside of any backward."""
+        one = self._of(gradient)
+        return one is not None and one.later
+
+    def _of(self, gradient: torch.Tensor) -> _ByHand | None:
+        one = self._by_hand.get(gradient.untyped_storage()._cdata)
+        return None if one is None or one.storage.expired() else one
 
     def in_one(self, gradients: Sequence[torch.Tensor]) -> tuple[int, ...]:
         """The ranks among which a vector as long as all gradients was reduced after the backward.

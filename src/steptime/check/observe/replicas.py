@@ -26,6 +26,9 @@ from steptime.record.places import site
 from steptime.world import compat
 
 UNREDUCED, HASHES, STEPS, LOOKED = "unreduced", "hashes", "steps", "looked"
+TWICE = "reduced twice"
+"""What is noted of a model whose gradients the script reduces after DDP has."""
+
 AVERAGED = "averaged"
 """What is noted of a model whose parameters are averaged now and then, as by local SGD."""
 
@@ -133,7 +136,16 @@ class Replicas:
                 self._note(AVERAGED, "", model, site(self._log))
             else:
                 self._late(model, gradients)
+                self._see_twice(model, [one.grad for _, one in gradients if one.grad is not None])
             model.stepped()
+
+    def _see_twice(self, model: Model, gradients: Sequence[torch.Tensor]) -> None:
+        """Tell of gradients that DDP has averaged, and most of which the script reduces, too."""
+        wrapped = model.wrapped()
+        again = sum(one.nbytes for one in gradients if self._reduced.later(one))
+        of_ddp = model.armed and wrapped is not None and not compat.comm_hooks(wrapped)
+        if of_ddp and 2 * again > sum(one.nbytes for one in gradients):
+            self._note(TWICE, "again", model, site(self._log))
 
     def _see_gradients(self, optimizer: Any, steps: Steps) -> None:
         """Count the steps in vain, and tell of an optimizer that has made no other."""
