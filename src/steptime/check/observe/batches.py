@@ -6,20 +6,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DistributedSampler
 
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
+from steptime.check.observe.forwards import watched_forwards
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
-from steptime.record.imports import once_imported
 from steptime.record.places import site
-from steptime.world import compat
 
 BATCH, PASS = "batch", "pass"
 """What is noted of a batch that a model is given, and of a pass through the data."""
@@ -118,20 +116,6 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     batches = Batches(log)
     contained = Contained("batches")
     began = contained.of(batches.began)
-    of_replicas = contained.of(
-        lambda module, *rest: batches.given(module, compat.ranks_of(module.process_group), *rest)
-    )
-    of_shards = contained.of(
-        lambda module, state, *rest: batches.given(module, compat.ranks_of_shards(state), *rest)
-    )
-
-    def running(forward: Function) -> Function:
-        def runs(wrapped: Any, *arguments: Any, **options: Any) -> Any:
-            if not torch.compiler.is_compiling():
-                of_replicas(wrapped, arguments, options)
-            return forward(wrapped, *arguments, **options)
-
-        return runs
 
     def passing(follow: Function) -> Function:
         def passes(sampler: Any) -> Iterator[int]:
@@ -140,9 +124,8 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
         return passes
 
     ends = [
-        replaced([DistributedDataParallel], "forward", running),
+        watched_forwards(contained.of(batches.given)),
         replaced([DistributedSampler], "__iter__", passing),
-        once_imported(compat.SHARDED, lambda: compat.watch_sharded_forwards(of_shards)),
         register_optimizer_step_pre_hook(contained.of(batches.stepping)).remove,
     ]
 
