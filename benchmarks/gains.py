@@ -36,7 +36,7 @@ atexit.register(leave)
 runpy.run_path(sys.argv[2], run_name="__main__")
 """
 _FOREVER_S = 300
-_OF_PASSES = ("88", "90")
+_OF_PASSES = ("88", "90", "99")
 
 
 def step_s(script: Path, ranks: int, backend: str, folder: Path) -> float:

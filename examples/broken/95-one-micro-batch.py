@@ -15,11 +15,11 @@ dist.init_process_group(os.environ.get("BACKEND", "gloo"))
 torch.set_num_threads(1)
 rank, world = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(rank)
-layers = nn.Sequential(*(nn.Linear(512, 512) for _ in range(6)))
+layers = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(4)))
 stage = PipelineStage(layers, rank, world, torch.device("cpu"))
 schedule = ScheduleGPipe(stage, MICRO_BATCHES, loss_fn=nn.functional.mse_loss)
 optimizer = torch.optim.SGD(layers.parameters(), lr=0.01)
-batch, target = torch.randn(512, 512), torch.randn(512, 512)
+batch, target = torch.randn(512, 1024), torch.randn(512, 1024)
 for _ in range(16):
     if rank == 0:
         schedule.step(batch)

@@ -17,8 +17,6 @@ from steptime.record.operations import OPERATIONS
 from steptime.record.read import Site
 
 _LEAST_GAIN = 0.1
-_ENOUGH = 4
-"""So many micro-batches for each stage leave a small bubble (GPipe, arXiv 1811.06965)."""
 _SEND, _RECV = MESSAGES
 
 
@@ -31,29 +29,30 @@ class _Pipeline:
 
 
 def _bubbles(job: Job) -> Iterator[Finding]:
-    """Pipelines of no more micro-batches than stages, by what their stages wait.
+    """Pipelines of fewer micro-batches than stages, by what their stages wait.
 
     The step of m micro-batches on p stages lasts as long as the slowest stage works on m + p - 1 of
-    them, and it works on m. So with many of them the step comes near to what the slowest works.
+    them, and it works on m (GPipe, arXiv 1811.06965). What is told is what twice as many save:
+    with more the bubble goes on to shrink, but each may be too small to be computed well.
     """
     for one in _pipelines(steps_of(job)):
         number, ranks = len(one.stages), [stage.log.rank for stage in one.stages]
-        if one.micro_batches > number:
+        if one.micro_batches >= number:
             continue
         length = max(stage.length for stage in one.stages)
         idle = np.median(waited(one.stages, _is_message), axis=1) / length
-        wanted = _ENOUGH * number
+        wanted = 2 * one.micro_batches
         gain = 1 - (1 - idle.min()) * (wanted + number - 1) / wanted
         if gain >= _LEAST_GAIN:
-            batches = "one micro-batch" if one.micro_batches == 1 else f"{number} micro-batches"
+            few = f"{one.micro_batches} micro-batch{'es' * (one.micro_batches > 1)}"
             yield Finding(
                 kind=FindingKind.SLOW,
                 ranks=sorted(ranks),
                 places=_places(one.stages),
-                what=f"{ranks_named(ranks)} are a pipeline whose step has {batches}: each stage "
+                what=f"{ranks_named(ranks)} are a pipeline whose step has {few}: each stage "
                 f"waits for the others at least {100 * idle.min():.0f}% of the time",
-                mend=f"cut the batch into {wanted} micro-batches, {_ENOUGH} for each stage, so "
-                "that all stages work at the same time",
+                mend=f"cut the batch into {wanted} micro-batches, and into more as long as the "
+                "step becomes shorter, so that all stages work at the same time",
                 gain=float(gain),
             )
 
