@@ -114,3 +114,27 @@ def test_its_twin_is_left_alone(habit: str, tmp_path: Path) -> None:
     told = [one.what for one in _found(tmp_path, habit)]
     words = ("workers anew", "evaluate the same", "as often as the DataLoader")
     assert not [one for one in told if any(word in one for word in words)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "told"), [("0", 1), ("rank", 0)])
+def test_shards_evaluated_by_all_are_told(seed: str, told: int, tmp_path: Path) -> None:
+    body = f"""
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+model = fully_shard(nn.Linear(256, 256))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+torch.manual_seed({seed})
+held_out = torch.randn(100, 16, 256)
+torch.manual_seed(1 + rank)
+for epoch in range(3):
+    for _ in range(3):
+        model(torch.randn(16, 256)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        for batch in held_out:
+            model(batch)  # evaluates
+"""
+    found = [one for one in findings_of(tmp_path, body) if "evaluate the same" in one.what]
+    assert [(list(one.ranks), marked(one)) for one in found] == [([0, 1], {"evaluates"})] * told

@@ -1,4 +1,4 @@
-"""Evaluations: what a model of DDP is given between two trainings, and how long that takes."""
+"""Evaluations: what a model is given between two trainings, and how long that takes."""
 
 import time
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Evaluations:
     def ran(self, model: int, ranks: Sequence[int], backwards: int, given: Any, made: Any) -> None:
         """A model has run without gradients on what it was given by position, and made something.
 
-        ``backwards``: how many there were before. What is given by name alone is not seen: then
-        what is made of it, as replicas make the same of the same.
+        ``backwards``: how many there were before. What is given by name alone is not seen of DDP:
+        then what is made of it, as replicas make the same of the same.
         """
         if self._noted >= _MOST or not backwards:
             return

@@ -3,7 +3,7 @@
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -14,9 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from steptime.check.observe.arguments import given
+from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.evaluations import Evaluations
 from steptime.record.events import Log
+from steptime.record.imports import once_imported
 from steptime.record.places import site
 from steptime.world import compat
 
@@ -102,6 +104,7 @@ class Models:
         self.in_backward = False
         self.backwards = 0
         self.evaluations = Evaluations(log)
+        self._sharded: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 
     def install(self) -> Callable[[], None]:
         """See models as they are wrapped, run and moved; the result ends that."""
@@ -121,7 +124,11 @@ class Models:
             register_module_forward_hook(self._after_forward),
         ]
 
+        of_shards = Contained("evaluations").of(self._of_shards)
+        unwatched = once_imported(compat.SHARDED, lambda: compat.watch_sharded_forwards(of_shards))
+
         def remove() -> None:
+            unwatched()
             for handle in handles:
                 handle.remove()
             for owner, name, function in before:
@@ -254,6 +261,19 @@ class Models:
             self.evaluations.ran(model.number, ranks, self.backwards, taken, made)
         elif model.looks:  # what DDP does from here to the end of its own forward
             model.forward_end = time.perf_counter_ns()
+
+    def _of_shards(
+        self,
+        module: torch.nn.Module,
+        state: Any,
+        arguments: Sequence[Any],
+        options: Mapping[str, Any],
+    ) -> None:
+        """A model under ``fully_shard`` begins a forward: without gradients it is evaluated."""
+        if not torch.is_grad_enabled():
+            number = self._sharded.setdefault(module, -1 - len(self._sharded))
+            ranks, named = compat.ranks_of_shards(state), [*options.values()]
+            self.evaluations.ran(number, ranks, self.backwards, arguments, named)
 
     def _moving(self, apply: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(apply)
