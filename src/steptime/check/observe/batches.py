@@ -14,7 +14,7 @@ from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
 from steptime.check.observe.forwards import watched_forwards
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -123,17 +123,13 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
 
         return passes
 
-    ends = [
-        watched_forwards(contained.of(batches.given)),
-        replaced([DistributedSampler], "__iter__", passing),
-        register_optimizer_step_pre_hook(contained.of(batches.stepping)).remove,
-    ]
-
-    def remove() -> None:
-        for end in reversed(ends):
-            end()
-
-    return remove
+    return all_of(
+        [
+            watched_forwards(contained, batches.given),
+            replaced([DistributedSampler], "__iter__", passing),
+            register_optimizer_step_pre_hook(contained.of(batches.stepping)).remove,
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)

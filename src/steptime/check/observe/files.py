@@ -16,7 +16,7 @@ import torch
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -144,20 +144,16 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     def of_safetensors() -> Callable[[], None]:
         return replaced([sys.modules[_SAFETENSORS]], "save_file", _uses(1, note, begins))
 
-    ends = [
-        replaced([builtins, io], "open", opening),
-        *(replaced([os], name, removal) for name in ("remove", "unlink")),
-        replaced([shutil], "rmtree", removal),
-        replaced([torch], "save", _uses(1, note, begins)),
-        replaced([torch], "load", _uses(0, note)),
-        once_imported(_SAFETENSORS, of_safetensors),
-    ]
-
-    def remove() -> None:
-        for end in reversed(ends):
-            end()
-
-    return remove
+    return all_of(
+        [
+            replaced([builtins, io], "open", opening),
+            *(replaced([os], name, removal) for name in ("remove", "unlink")),
+            replaced([shutil], "rmtree", removal),
+            replaced([torch], "save", _uses(1, note, begins)),
+            replaced([torch], "load", _uses(0, note)),
+            once_imported(_SAFETENSORS, of_safetensors),
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)

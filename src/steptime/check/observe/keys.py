@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed as dist
 
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import is_of_user, site
@@ -57,13 +57,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 
         return wait
 
-    ends = [replaced([compat.Store], name, waiting) for name in _WAITS]
-
-    def remove() -> None:
-        for end in ends:
-            end()
-
-    return remove
+    return all_of([replaced([compat.Store], name, waiting) for name in _WAITS])
 
 
 def _are_set(store: compat.Store, keys: Sequence[str]) -> bool:

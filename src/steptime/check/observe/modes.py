@@ -17,11 +17,12 @@ from steptime.record.events import Log
 from steptime.record.places import site
 
 MODE = "mode"
-"""What is noted of a model that has been trained in a mode for ``LASTING`` forwards."""
+"""What is noted of a model that has been trained in a mode for some forwards."""
 
 _LASTING = 3
 """A mode in fewer forwards in a row may be meant, as for a trial."""
 _MOST = 20
+_MOODY = (_BatchNorm, _DropoutNd)
 
 
 class Modes:
@@ -71,11 +72,8 @@ def _moody(module: torch.nn.Module) -> list[str]:
     return list(dict.fromkeys(kinds))
 
 
-_MOODY = (_BatchNorm, _DropoutNd)
-
-
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
-    return watched_forwards(Contained("modes").of(Modes(log).begun))
+    return watched_forwards(Contained("modes"), Modes(log).begun)
 
 
 OBSERVER = Observer(_observe)

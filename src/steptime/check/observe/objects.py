@@ -12,7 +12,7 @@ from torch.distributed import distributed_c10d
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -79,11 +79,7 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     ends = [replaced([dist, distributed_c10d], name, sending) for name in _POSITIONS]
     ends.append(once_imported(_DTENSOR, of_dtensors))
 
-    def remove() -> None:
-        for end in ends:
-            end()
-
-    return remove
+    return all_of(ends)
 
 
 OBSERVER = Observer(_observe)

@@ -24,3 +24,13 @@ def replaced(
             setattr(owner, name, function)
 
     return restore
+
+
+def all_of(ends: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """What ends several observations, the last one first: each puts back what it has found."""
+
+    def end() -> None:
+        for one in reversed(ends):
+            one()
+
+    return end
