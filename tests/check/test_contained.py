@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from forked import forked
+from observed_scripts import findings_of
 from recorded_scripts import OF_A_LIBRARY
 from steptime.check.observe.contained import Contained
 
@@ -39,3 +40,14 @@ def test_a_script_whose_groups_no_observer_knows_goes_on(tmp_path: Path) -> None
     assert "Nothing was found." in ended.out
     assert ended.err.count("watches no races") == 2
     assert "it has none" in ended.err
+
+
+def test_a_model_whose_ranks_no_observer_can_tell_is_trained(tmp_path: Path) -> None:
+    body = """
+from steptime.world import compat
+from torch.nn.parallel import DistributedDataParallel
+model = DistributedDataParallel(torch.nn.Linear(4, 4))
+compat.ranks_of = None
+model(torch.ones(2, 4)).sum().backward()
+"""
+    findings_of(tmp_path, body)  # which asserts that the script ends well
