@@ -1,6 +1,7 @@
 """Calls that C carries out past Python: which it takes, and that it takes no other."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,56 @@ def _brief() -> list[str]:
         expect("nothing", back.receive([number]), False)
     dist.barrier(group)
     return wrong
+
+
+def test_a_receive_looks_a_while_for_its_message_where_one_is_waited_for_at_once(
+    tmp_path: Path,
+) -> None:
+    assert on_ranks(2, _late_messages, tmp_path) == [(False, True), (False, True)]
+
+
+_TRIES, _BATCH, _LATE_S = 40, 25, 60e-6
+
+
+def _late_messages() -> tuple[bool, bool]:
+    """Whether a receive that was left for a while counts as waited for at once; and whether, in
+    any batch, most of the messages that come late are received past Python.
+    """
+    group, rank = _group(), dist.get_rank()
+    routes = _backend(group)._routes
+    number, receive, tasks = torch.zeros(1), routes.receive, 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal tasks
+        tasks += 1
+        return receive(*arguments)
+
+    routes.receive = counted
+    if rank == 0:
+        work = dist.irecv(number, 1, group)
+        assert work is not None
+        time.sleep(0.002)
+        dist.barrier(group)
+        work.wait()
+    else:
+        dist.barrier(group)
+        dist.send(number, 0, group)
+    left = rank == 0 and routes.lanes["recv", 1, 0].is_awaited_at_once
+    fewest = _BATCH
+    for _ in range(_TRIES):
+        tasks = 0
+        for _ in range(_BATCH):
+            if rank == 0:
+                dist.recv(number, 1, group)
+                dist.send(number, 1, group)
+            else:
+                until = time.perf_counter() + _LATE_S
+                while time.perf_counter() < until:
+                    pass
+                dist.send(number, 0, group)
+                dist.recv(number, 0, group)
+        fewest = min(fewest, tasks)
+    return left, rank == 1 or fewest < _BATCH / 2
 
 
 def test_tensors_that_lie_over_each_other_are_read_before_they_are_written(tmp_path: Path) -> None:

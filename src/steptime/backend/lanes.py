@@ -19,6 +19,7 @@ _LOOK_S = 200e-6
 _SELDOM_S = 1.6e-3  # between looks that find callers waiting for all that they called
 _VAIN_S = 10e-3  # without calls, before the thread that looks is put to sleep
 _REST_S = 20e-3  # between looks at calls that end without anybody's help
+_AT_ONCE_S = 50e-6  # from a call to the wait for it, where nothing comes between the two
 _IDLE_S = 2.0
 _GRACE_S = 1.0
 
@@ -54,6 +55,7 @@ class Crew:
         self._thread: threading.Thread | None = None
         self.latest = 0
         """The identity of the call that was queued last, unless a message was sent since."""
+        self.latest_s = 0.0
 
     def look_after(self, lane: "Lane") -> None:
         """Register a lane that has been given a call, for the next poll."""
@@ -136,7 +138,7 @@ class Lane:
         self._pid = os.getpid()
         self.crew = crew
         self.is_awaited_at_once = False
-        """Whether the last call that was waited for was so before any other was made."""
+        """Whether the last call that was waited for was so before anything else was done."""
         # Calls may come past all this where these three say that none comes first (kernel/turn.h).
         self.turn = threading.Lock()
         self.tasks: deque[Task] = deque()
@@ -187,14 +189,17 @@ class Lane:
         with self._count:
             self.tasks.append(task)
             attended = self._attending > 0
-        self.crew.latest = id(task)
+        self.crew.latest, self.crew.latest_s = id(task), time.perf_counter()
         if not attended:
             self.crew.look_after(self)
         return task
 
     def help(self, task: Task) -> None:
         """Run the calls before ``task``, and the task, unless another thread does."""
-        self.is_awaited_at_once = self.crew.latest == id(task)
+        crew = self.crew
+        self.is_awaited_at_once = (
+            crew.latest == id(task) and time.perf_counter() - crew.latest_s < _AT_ONCE_S
+        )
         helped: list[Task] = []
         if self.turn.acquire(blocking=False):
             try:

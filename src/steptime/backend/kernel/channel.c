@@ -256,8 +256,8 @@ const uint64_t *channel_next(struct channel *channel) {
     return (const uint64_t *)(channel->ring + read % RING_BYTES);
 }
 
-int channel_expect(struct channel *channel) {
-    return comes_soon(&channel->words[WRITTEN], own(channel, READ) + 1, channel->looks);
+int channel_expect(struct channel *channel, enum patience patience) {
+    return comes(&channel->words[WRITTEN], own(channel, READ) + 1, channel->looks, patience);
 }
 
 uint64_t channel_unmapped(struct channel *channel) {

@@ -60,8 +60,8 @@ int channel_is_free(struct channel *channel);
 /* The head of the next message, some of which has arrived; NULL where none has. */
 const uint64_t *channel_next(struct channel *channel);
 
-/* Look for the next message for some microseconds; whether some of it has arrived. */
-int channel_expect(struct channel *channel);
+/* Look for the next message so long; whether some of it has arrived. */
+int channel_expect(struct channel *channel, enum patience patience);
 
 /* The offset in the writer's arena of the next message, if it is there and ``arena`` does not hold it;
    else CLOSED. */

@@ -61,8 +61,8 @@ static int look(word *counter, uint64_t count, int most) {
     return reached(counter, count);
 }
 
-int comes_soon(word *counter, uint64_t count, int most) {
-    int64_t until = most > 1 ? now_ns() + SOON_NS : 0;
+int comes(word *counter, uint64_t count, int most, enum patience patience) {
+    int64_t until = most > 1 ? now_ns() + (patience == LONG ? LOOK_NS : SOON_NS) : 0;
     do {
         for (int looks = 0; looks < most; looks++) {
             if (reached(counter, count)) return 1;

@@ -62,8 +62,10 @@ void advance(word *counter, uint64_t count, word *asleep, int sleepers);
 /* Wait actively, then asleep, for some 50 ms at most; whether the counter has reached ``count``. */
 int wait_for(word *counter, uint64_t count, word *asleep, int looks);
 
-/* Look for some microseconds, without a call of the system; whether the counter has reached ``count``. */
-int comes_soon(word *counter, uint64_t count, int looks);
+/* Look without a call of the system for some microseconds, or as long as ``wait_for`` looks; whether the
+   counter has reached ``count``. */
+enum patience { SOON, LONG };
+int comes(word *counter, uint64_t count, int looks, enum patience patience);
 
 /* Wake all who wait for the counter. */
 void wake_all(word *counter);

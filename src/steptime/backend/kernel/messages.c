@@ -100,7 +100,7 @@ static PyObject *channel_map(Channel *self, PyObject *const *given, Py_ssize_t c
 
 static PyObject *channel_look(Channel *self, PyObject *none) {
     (void)none;
-    return PyBool_FromLong(channel_expect(&self->channel));
+    return PyBool_FromLong(channel_expect(&self->channel, SOON));
 }
 
 static PyObject *channel_head(Channel *self, PyObject *none) {

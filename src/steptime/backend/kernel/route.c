@@ -47,8 +47,8 @@ static PyObject *send(Route *self, PyObject *tensors) {
         channel_try_put(self->channel, &call, self->tag, tensor.data, tensor.bytes));
 }
 
-/* Whether to look for a message for some microseconds: an early receive is no time for that, for then
-   others come late. */
+/* Whether to look for a message for a while: an early receive is no time for that, for then others come
+   late. */
 static int is_patient(const Route *self) {
     PyObject *found = PyObject_GetAttr(self->turn.lane, is_awaited);
     Py_XDECREF(found);
@@ -56,14 +56,29 @@ static int is_patient(const Route *self) {
     return found == Py_True;
 }
 
+/* Whether the next message of the channel may be had at once. */
+static int may_receive(const Route *self, PyObject *tensors, struct vector *tensor, struct call *call) {
+    if (is_brief(self, tensors, tensor, call) && PyObject_Size(self->kept) == 0) return 1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* Look for a message; whether other threads may have run. That happens where the other rank has been
+   interrupted, as it is some hundred times a second: for longer than a message takes, and for less
+   than a Task for its receive. */
+static int expect(Route *self) {
+    if (!is_patient(self) || channel_expect(self->channel, SOON)) return 0;
+    Py_BEGIN_ALLOW_THREADS;
+    channel_expect(self->channel, LONG);
+    Py_END_ALLOW_THREADS;
+    return 1;
+}
+
 static PyObject *receive(Route *self, PyObject *tensors) {
     struct vector tensor;
     struct call call;
-    if (!is_brief(self, tensors, &tensor, &call) || PyObject_Size(self->kept)) {
-        PyErr_Clear();
-        Py_RETURN_FALSE;
-    }
-    if (is_patient(self)) channel_expect(self->channel);
+    if (!may_receive(self, tensors, &tensor, &call)) Py_RETURN_FALSE;
+    if (expect(self) && !may_receive(self, tensors, &tensor, &call)) Py_RETURN_FALSE;
     if (!channel_holds(self->channel, &call, self->tag, tensor.bytes)) Py_RETURN_FALSE;
     channel_get(self->channel, tensor.data, tensor.bytes);
     Py_RETURN_TRUE;
