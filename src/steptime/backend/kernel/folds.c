@@ -121,7 +121,7 @@ struct reduction reduction_of(enum type type, enum operation operation) {
 
 void reduce(const struct reduction *by, void *const *outs, int writers, const void *const *ins,
             int ranks, size_t elements) {
-    if (ranks == 1 && !by->average) {
+    if (ranks == 1) {
         for (int out = 0; out < writers; out++)
             if (outs[out] != ins[0]) memcpy(outs[out], ins[0], elements * by->size);
         return;

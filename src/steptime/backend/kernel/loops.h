@@ -9,44 +9,72 @@
 #define SAME(x) (x)
 
 /* fold: outs[0 … writers) = in[0] OP in[1] OP …, then divided where ``divide`` is not 0. An output
-   may be one of the inputs. TYPE is how elements lie in memory, WIDE how they are combined. */
+   may be one of the inputs. TYPE is how elements lie in memory, WIDE how they are combined.
+
+   Up to four vectors are read in one loop, and written in one: their lines of the cache come from
+   other processors, and one vector after the other they would be waited for one by one. */
+
+#define TOTAL(name, TYPE, WIDE, LOAD, OP)                                                      \
+    static void NAMED(name##_total)(WIDE *total, const void *const *ins, int ranks,            \
+                                    size_t start, size_t count) {                              \
+        const TYPE *in = (const TYPE *)ins[0] + start, *second = (const TYPE *)ins[1] + start; \
+        int read = ranks < 4 ? 2 : 4;                                                          \
+        if (read == 4) {                                                                       \
+            const TYPE *third = (const TYPE *)ins[2] + start;                                  \
+            const TYPE *fourth = (const TYPE *)ins[3] + start;                                 \
+            EACH(count) {                                                                      \
+                WIDE a = LOAD(in[i]), b = LOAD(second[i]), c = LOAD(third[i]);                 \
+                a = (WIDE)OP(a, b);                                                            \
+                b = LOAD(fourth[i]);                                                           \
+                a = (WIDE)OP(a, c);                                                            \
+                total[i] = (WIDE)OP(a, b);                                                     \
+            }                                                                                  \
+        } else {                                                                               \
+            EACH(count) {                                                                      \
+                WIDE a = LOAD(in[i]), b = LOAD(second[i]);                                     \
+                total[i] = (WIDE)OP(a, b);                                                     \
+            }                                                                                  \
+        }                                                                                      \
+        for (int rank = read; rank < ranks; rank++) {                                          \
+            in = (const TYPE *)ins[rank] + start;                                              \
+            EACH(count) {                                                                      \
+                WIDE a = total[i], b = LOAD(in[i]);                                            \
+                total[i] = (WIDE)OP(a, b);                                                     \
+            }                                                                                  \
+        }                                                                                      \
+    }
+
 #define FOLD(name, TYPE, WIDE, LOAD, STORE, OP)                                                \
+    TOTAL(name, TYPE, WIDE, LOAD, OP)                                                          \
     static void NAMED(name)(void *const *outs, int writers, const void *const *ins, int ranks, \
                             size_t elements, int divide) {                                     \
         for (size_t start = 0; start < elements; start += CHUNK) {                             \
             size_t count = elements - start < CHUNK ? elements - start : CHUNK;                \
             TYPE *out = (TYPE *)outs[0] + start;                                               \
-            const TYPE *first = (const TYPE *)ins[0] + start;                                  \
-            int written = 1;                                                                   \
+            TYPE *also = (TYPE *)outs[writers > 1] + start;                                    \
+            int written = writers < 4 ? 1 : 4;                                                 \
             if (ranks == 2 && !divide) {                                                       \
+                const TYPE *first = (const TYPE *)ins[0] + start;                              \
                 const TYPE *second = (const TYPE *)ins[1] + start;                             \
-                TYPE *also = writers > 1 ? (TYPE *)outs[1] + start : NULL;                     \
-                if (also) {                                                                    \
-                    EACH(count) {                                                              \
-                        WIDE a = LOAD(first[i]), b = LOAD(second[i]);                          \
-                        out[i] = also[i] = (TYPE)STORE((WIDE)OP(a, b));                        \
-                    }                                                                          \
-                } else {                                                                       \
-                    EACH(count) {                                                              \
-                        WIDE a = LOAD(first[i]), b = LOAD(second[i]);                          \
-                        out[i] = (TYPE)STORE((WIDE)OP(a, b));                                  \
-                    }                                                                          \
+                EACH(count) {                                                                  \
+                    WIDE a = LOAD(first[i]), b = LOAD(second[i]);                              \
+                    out[i] = also[i] = (TYPE)STORE((WIDE)OP(a, b));                            \
                 }                                                                              \
                 written = 2;                                                                   \
             } else {                                                                           \
                 WIDE total[CHUNK];                                                             \
-                EACH(count) total[i] = LOAD(first[i]);                                         \
-                for (int rank = 1; rank < ranks; rank++) {                                     \
-                    const TYPE *next = (const TYPE *)ins[rank] + start;                        \
-                    EACH(count) {                                                              \
-                        WIDE a = total[i], b = LOAD(next[i]);                                  \
-                        total[i] = (WIDE)OP(a, b);                                             \
-                    }                                                                          \
-                }                                                                              \
+                NAMED(name##_total)(total, ins, ranks, start, count);                          \
                 if (divide) {                                                                  \
                     EACH(count) total[i] = (WIDE)(total[i] / (WIDE)divide);                    \
                 }                                                                              \
-                EACH(count) out[i] = (TYPE)STORE(total[i]);                                    \
+                if (written == 4) {                                                            \
+                    TYPE *third = (TYPE *)outs[2] + start, *fourth = (TYPE *)outs[3] + start;  \
+                    EACH(count) {                                                              \
+                        out[i] = also[i] = third[i] = fourth[i] = (TYPE)STORE(total[i]);       \
+                    }                                                                          \
+                } else {                                                                       \
+                    EACH(count) out[i] = (TYPE)STORE(total[i]);                                \
+                }                                                                              \
             }                                                                                  \
             for (int other = written; other < writers; other++)                                \
                 memcpy((TYPE *)outs[other] + start, out, count * sizeof(TYPE));                \
@@ -100,6 +128,7 @@ static const struct folds NAMED(folds) = {
 
 #undef CHUNK
 #undef SAME
+#undef TOTAL
 #undef FOLD
 #undef EACH
 #undef ADD
