@@ -55,11 +55,6 @@ class Standing:
         """Whether it came to its end as if all were well."""
         return self.ended and not (self.failed or self.within or self.stopped)
 
-    @property
-    def since_ns(self) -> int:
-        """When it came to what it waits in, by the wall clock."""
-        return max((call.issued for call in self.within), default=0)
-
 
 def standings_of(
     logs: Sequence[ProcessLog],
