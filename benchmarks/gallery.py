@@ -240,11 +240,16 @@ def write_page(page: Path, rows: Sequence[str]) -> None:
 
 def scripts(only: Sequence[str], of: str) -> list[Expected]:
     """The scripts of the gallery in order, each with its twin behind it; of one sort, or all."""
-    broken = sorted((EXAMPLES / "broken").glob("*.py"), key=lambda one: one.stem)
+    broken = sorted((EXAMPLES / "broken").glob("*.py"), key=_number_and_name)
     good = sorted((EXAMPLES / "good").glob("*.py"))
     chosen = [file for file in [*broken, *good] if not only or file.stem.startswith(tuple(only))]
     found = [expected(file) for file in chosen]
     return [one for one in found if of == "all" or (of == "faults") == bool(one.kinds)]
+
+
+def _number_and_name(file: Path) -> tuple[int, str]:
+    number, _, name = file.stem.partition("-")
+    return int(number), name
 
 
 def main() -> int:

@@ -166,3 +166,35 @@ assert judged(Job(logs=[], now_ns=0)) == []
 
 def test_a_finished_job_is_judged_without_torch() -> None:
     subprocess.run([sys.executable, "-c", WITHOUT_TORCH], check=True, timeout=600)
+
+
+_WAITS = """Thread 0x1 (most recent call first):
+  File "/usr/lib/site-packages/torch/utils/file_baton.py", line 48 in wait
+  File "/usr/lib/site-packages/torch/utils/cpp_extension.py", line 2100 in _jit_compile
+  File "/home/me/train.py", line 7 in <module>
+"""
+_BUILDS = """Thread 0x1 (most recent call first):
+  File "/usr/lib/site-packages/torch/utils/cpp_extension.py", line 2000 in _jit_compile
+  File "/home/me/train.py", line 7 in <module>
+"""
+
+
+@pytest.mark.parametrize(
+    ("of_rank_0", "now_s", "told"),
+    [
+        pytest.param(_WAITS, 6, 1, id="nobody has it"),
+        pytest.param(_WAITS, 3, 0, id="not for long"),
+        pytest.param(_BUILDS, 6, 0, id="a rank has it"),
+    ],
+)
+def test_a_lock_that_every_rank_waits_for_is_told(of_rank_0: str, now_s: int, told: int) -> None:
+    job = Job(
+        logs=[_running(rank, 100 + rank) for rank in (0, 1)],
+        now_ns=now_s * SECOND,
+        stacks={0: of_rank_0, 1: _WAITS},
+    )
+    found = judged(job, running=True)
+    assert len(found) == told
+    for one in found:
+        assert (one.kind, one.ranks) == (FindingKind.STRAGGLER, [0, 1])
+        assert "the lock of a file at train.py:7, for 6 s" in one.what

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 torch.manual_seed(rank)
 fault = {fault!r}
 net = torch.nn.Sequential(torch.nn.Linear(20, 20), torch.nn.Linear(20, 5))
+net[0].requires_grad_(fault != "unfrozen")
 if fault.startswith("by hand"):
     model = net
     for parameter in net.parameters() if fault == "by hand" else ():
@@ -26,6 +27,8 @@ if fault == "late":
     net.add_module("2", torch.nn.Linear(5, 5))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(5):
+    net.requires_grad_(fault != "unfrozen" or step > 2)
+    net[1].requires_grad_(True)
     data = torch.randn(4, 20, dtype=dtype)
     run = model
     if fault == "bypassed":
@@ -67,6 +70,16 @@ for step in range(4):
     plain.step(lambda: model(data).square().mean().backward())
     plain.zero_grad()
     searching.step(closure=made)
+dist.destroy_process_group()
+"""
+
+REPLACED = """
+net = torch.nn.Sequential(torch.nn.Linear(20, 20), torch.nn.Linear(20, 5))
+model = torch.nn.parallel.DistributedDataParallel(net)
+net[1] = torch.nn.Linear(20, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model(torch.randn(4, 20)).square().mean().backward()
+optimizer.step()  # step
 dist.destroy_process_group()
 """
 
@@ -154,6 +167,7 @@ def _drift(folder: Path, fault: str) -> list[Finding]:
         pytest.param("moved", "moved", [0, 1], "hooks of DDP are lost", marks=pytest.mark.slow),
         pytest.param("quiet", "step", [0, 1], "within no_sync", marks=pytest.mark.slow),
         pytest.param("late", "step", [0, 1], "2.weight of Sequential", marks=pytest.mark.slow),
+        pytest.param("unfrozen", "step", [0, 1], "or was made trainable", marks=pytest.mark.slow),
         pytest.param("by hand unequal", "step", [0, 1], "after step 1", marks=pytest.mark.slow),
         pytest.param("skipped last", "step", [0, 1], "rank 1 made 4 steps", marks=pytest.mark.slow),
     ],
@@ -173,6 +187,7 @@ def test_a_fault_is_found_at_its_line(
     [
         (IN_TURN, [0], "rank 0 runs the model within no_sync where rank 1 reduced the gradients"),
         (UNUSED, [0, 1], "though 1.weight of ModuleList got no gradient"),
+        (REPLACED, [0, 1], "1.weight of sequential was replaced"),
     ],
 )
 def test_why_gradients_were_not_reduced_is_told(

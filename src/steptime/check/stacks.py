@@ -20,6 +20,7 @@ _FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _HANDLING = re.compile(r'  Handling (\S+) of "(.+)", line (\d+): (.*)')
 _THREAD = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
 _DEBUGGERS = ("/pdb.py", "/IPython/terminal/debugger.py", "/pudb/debugger.py")
+_LOCKS = ("/torch/utils/file_baton.py", "/filelock/_api.py")
 _LIBRARIES = (sysconfig.get_path("stdlib") + "/", "<frozen", "<string>")
 
 
@@ -149,3 +150,8 @@ def waits_for_typing(text: str) -> bool:
     if any(frame.file.endswith(_DEBUGGERS) for frame in frames):
         return True
     return any("input(" in linecache.getline(one.file, one.line) for one in frames[:1])
+
+
+def waits_for_lock(text: str) -> bool:
+    """Whether the script waits for the lock of a file, as of the build of an extension."""
+    return any(frame.file.endswith(_LOCKS) for frame in main_frames(text)[:2])

@@ -324,6 +324,16 @@ def _late(one: Seen) -> tuple[str, str]:
     return (
         f"{one.facts['parameter']} of {_name(one)} is trained but not reduced: it came to the "
         f"model, or was made trainable, after DistributedDataParallel had wrapped it",
+        "change the model, and what is trained of it, before DistributedDataParallel wraps it, or "
+        "wrap it anew",
+    )
+
+
+def _replaced(one: Seen) -> tuple[str, str]:
+    return (
+        f"{one.facts['parameter']} of {_name(one)} was replaced after DistributedDataParallel had "
+        f"wrapped it: DDP waits for a gradient of the old one before it ends a reduction, and "
+        f"nothing was reduced",
         "change the model first and wrap it in DistributedDataParallel then",
     )
 
@@ -339,6 +349,7 @@ _SENTENCES = {
     "quiet": _quiet,
     "quiet end": _quiet_end,
     "late": _late,
+    "replaced": _replaced,
 }
 
 JUDGE = Judge(_drift)

@@ -1,4 +1,4 @@
-"""Race: memory that is used while a call still uses it, and calls that nobody waits for."""
+"""Race: memory that is used while a call or a save still uses it, and calls nobody waits for."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -93,6 +93,16 @@ def _unwaited(one: Seen) -> tuple[str, str]:
     )
 
 
+def _torn(one: Seen) -> tuple[str, str]:
+    into = f" into {one.facts['by']}" if one.facts["by"] else ""
+    return (
+        f"{one.facts['at']} steps the optimizer while another thread saves its parameters{into}: "
+        f"the file has some as they were before the step, and some as they are after it",
+        "give the thread copies that are made before training goes on, one.clone() for each, or "
+        "let torch.distributed.checkpoint.async_save do so",
+    )
+
+
 def _call(one: Seen) -> str:
     return f"the {one.facts['call']} of {one.facts['call_at']}"
 
@@ -109,6 +119,7 @@ _SENTENCES = {
     "gaps": _gaps,
     "dropped": _dropped,
     "unwaited": _unwaited,
+    "torn": _torn,
 }
 
 JUDGE = Judge(_race)

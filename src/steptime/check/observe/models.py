@@ -49,7 +49,9 @@ class Model:
         self.number = number
         self.wrapped = weakref.ref(wrapped)
         self.name = type(wrapped.module).__name__
-        self.reduced = {id(p) for p in wrapped.module.parameters() if p.requires_grad}
+        self.reduced = {
+            id(p): name for name, p in wrapped.module.named_parameters() if p.requires_grad
+        }
         self.armed = self.quiet = self.inside = self.begun = self.kept = 0
         self.cleared = self.ends_quiet = False
         self.bypassed_at = self.moved_at = 0
@@ -77,13 +79,21 @@ class Model:
             return ""
         return next((name for name, one in self.replicated() if _waits_for(one)), "")
 
+    def replaced(self) -> str:
+        """The first parameter that DDP waits for and the model has no more; "": none."""
+        wrapped = self.wrapped()
+        if wrapped is None or self.looks or wrapped.static_graph:
+            return ""
+        present = {id(parameter) for parameter in wrapped.module.parameters()}
+        return next((name for of, name in self.reduced.items() if of not in present), "")
+
     def is_cleared(self) -> bool:
         """Whether no parameter has a gradient."""
         return all(parameter.grad is None for _, parameter in self.replicated())
 
     def stepped(self) -> None:
         """A step has ended: what was seen belongs to it."""
-        self.has_unused |= bool(self.armed) and self.used != self.reduced
+        self.has_unused |= bool(self.armed) and self.used != self.reduced.keys()
         self.used.clear()
         self.armed = self.quiet = self.bypassed_at = 0
 

@@ -125,7 +125,9 @@ class Replicas:
                 continue
             if compat.is_joined(wrapped):
                 steps.joined = True
-            needed = sum(one.grad.nbytes for _, one in gradients if one.grad is not None)
+            known = [one for _, one in gradients if id(one) in model.reduced]
+            of_ddp = known or [one for _, one in gradients]
+            needed = sum(one.grad.nbytes for one in of_ddp if one.grad is not None)
             hooked = bool(compat.comm_hooks(wrapped)) and reduced > 0
             if reduced < _ENOUGH * needed and not hooked:
                 if not _averages_later(wrapped):
@@ -279,6 +281,8 @@ class Replicas:
         step = site(self._log)
         if model.armed and not model.moved_at and (unused := model.unused()):
             self._note(UNREDUCED, "unused", model, step, unused)
+        elif model.armed and not model.moved_at and (replaced := model.replaced()):
+            self._note(UNREDUCED, "replaced", model, step, replaced)
         elif model.armed:
             self._note(UNREDUCED, "lost", model, model.moved_at or step)
         elif model.quiet:
