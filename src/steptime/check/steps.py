@@ -1,9 +1,10 @@
 """The steps of a job as its slow judges see them: what each call of a step costs."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 from statistics import median
 
 import numpy as np
@@ -26,6 +27,7 @@ _FEWEST_STEPS = 3
 NOWHERE = Site("", 0, "")
 """The place of what happens at none of the script's lines."""
 
+_FLAGS = 1 << 10  # bytes
 _CALLED = "called"
 _COLLECTING, _LARGE = ("gather", "reduce", "scatter"), 1 << 16
 
@@ -36,10 +38,11 @@ class StepCall:
 
     ``begin`` and ``end``: when it was issued and done, by the rank's clock.
     ``direct``: the script makes it itself, not DDP or FSDP for it; ``within_forward``: in that of a
-    module, which may compute with what comes of it. ``backwards_left``: how many
-    backwards of the step follow the one that it is in before an optimizer steps, None outside of
-    any. ``before_update``: after the last backward of the step and before the optimizer steps;
-    ``within_update``: while it does.
+    module, which may compute with what comes of it. ``by_activations``: PyTorch reduces activations
+    in its group, as between tensor-parallel ranks, so that it may be one of those, too.
+    ``backwards_left``: how many backwards of the step follow the one that it is in before an
+    optimizer steps, None outside of any. ``before_update``: after the last backward of the step and
+    before the optimizer steps; ``within_update``: while it does.
     """
 
     step: int
@@ -53,6 +56,7 @@ class StepCall:
     waited: int
     direct: bool
     within_forward: bool
+    by_activations: bool
     backwards_left: int | None
     before_update: bool
     within_update: bool
@@ -203,6 +207,7 @@ def _calls(steps: RankSteps) -> Iterator[StepCall]:
         waits[wait.calls[-1]] += wait.end - wait.begin
     direct = _direct(log)
     backwards, optimizers = steps.spans(Kind.BACKWARD), steps.spans(Kind.OPTIMIZER)
+    of_activations = _reducing_forward(steps, direct, [*backwards, *optimizers])
     for row, call in enumerate(log.calls):
         issued = int(call["issued"])
         step = steps.step_of(issued)
@@ -224,10 +229,38 @@ def _calls(steps: RankSteps) -> Iterator[StepCall]:
             waited=waits[row],
             direct=(kind, number) in direct,
             within_forward=direct.get((kind, number), False),
+            by_activations=int(call["group"]) in of_activations,
             backwards_left=_left(backwards[step], optimizers[step], issued),
             before_update=done <= issued < begun,
             within_update=any(begin <= issued < end for begin, end, _ in optimizers[step]),
         )
+
+
+def _reducing_forward(
+    steps: RankSteps,
+    direct: Mapping[tuple[str, int], bool],
+    others: Sequence[Sequence[tuple[int, int, Site]]],
+) -> set[int]:
+    """The groups in which PyTorch, for the script, reduces more than flags and norms in forwards.
+
+    ``others``: what is no forward, the backwards and the updates. DDP and FSDP reduce in those.
+    """
+    spans = sorted((begin, end) for of_step in others for begin, end, _ in of_step)
+    begins = [begin for begin, _ in spans]
+    ends = [*accumulate((end for _, end in spans), max)]
+    found = set()
+    for call in steps.log.calls:
+        kind, issued = OPERATIONS[call["operation"]].kind, int(call["issued"])
+        reduces = kind in ("all_reduce", "reduce_scatter") and int(call["bytes"]) > _FLAGS
+        if (
+            reduces
+            and (kind, int(call["site"])) not in direct
+            and steps.step_of(issued) is not None
+        ):
+            before = bisect_right(begins, issued) - 1
+            if before < 0 or issued >= ends[before]:
+                found.add(int(call["group"]))
+    return found
 
 
 def _left(

@@ -17,7 +17,7 @@ from steptime.check.steps import (
     step_length,
     steps_of,
 )
-from steptime.units import Size
+from steptime.units import format_bytes
 
 _CLEARED = "cleared"
 
@@ -32,7 +32,8 @@ class _Reducer:
 
     def may_wait(self, call: StepCall) -> bool:
         """Whether a call reduces gradients before the last backward of a step."""
-        return call.kind in self.kinds and not call.direct and bool(call.backwards_left)
+        by_torch = call.kind in self.kinds and not (call.direct or call.by_activations)
+        return by_torch and bool(call.backwards_left)
 
 
 _FSDP = _Reducer(
@@ -57,7 +58,7 @@ def _accumulation(job: Job) -> Iterator[Finding]:
     if any(facts_of(log, _CLEARED) for log in job.logs):
         return
     ranks = steps_of(job)
-    shards = any(call.kind == "reduce_scatter" and not call.direct for call in _calls(ranks))
+    shards = any(call.kind == "reduce_scatter" and _FSDP.may_wait(call) for call in _calls(ranks))
     reducer = _FSDP if shards else _DDP
     early = [call for call in _calls(ranks) if reducer.may_wait(call)]
     if not early or len({call.step for call in early}) < ranks[0].number // 2:
@@ -85,10 +86,10 @@ def _calls(ranks: Sequence[RankSteps]) -> list[StepCall]:
     return ranks[0].calls if ranks else []
 
 
-def _whole(early: Sequence[StepCall]) -> Size:
+def _whole(early: Sequence[StepCall]) -> str:
     """The gradients of a rank before they are cut into shards: what a first backward scatters."""
     first = early[0]
-    return Size(
+    return format_bytes(
         sum(
             call.size
             for call in early
