@@ -103,7 +103,7 @@ def test_a_training_that_is_preempted_ends_as_one_that_is_not(slurm: list[str], 
         until grep -qs "^step  *12/" preempted/job-2.out; do sleep 0.1; done
         sbatch --partition urgent --nodes 4 --exclusive --wrap "sleep 1"
         until scontrol show job 2 | grep -q Restarts=1; do sleep 0.5; done
-        until squeue --noheader --states R,CD --jobs 2 | grep -q .; do
+        until grep -qs "goes on from" preempted/job-2.out || ! kill -0 $follower; do
             scontrol update JobId=2 StartTime=now  # once it is to start in 2 minutes
             sleep 0.5
         done
