@@ -5,6 +5,7 @@ All is read from outside: a rank that hangs need not help, and none is slowed.
 
 import math
 import os
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,10 @@ from steptime.record.rows import EVENT
 
 _TAIL = 64
 """So many of the last events of a process are looked at to see whether it stands still."""
+
+_REST_S, _RESTING = 5.0, 0.05
+"""Who uses so little of a processor for so long does nothing: threads that look for others' calls
+use some of it, and who reads a file or a socket more."""
 
 _SILENT_S = 2.0
 """A process whose thread has not answered for so long runs no Python: a signal may ask it."""
@@ -42,6 +47,12 @@ class Process:
 
     cpu_ticks: int = 0
     idle: bool = False
+    rests: bool = False
+    """Whether it and the processes that it started have hardly used a processor for a while."""
+
+    used: deque[tuple[float, int]] = field(default_factory=deque)
+    """What they all had used by when, since the beginning of that while."""
+
     asked_at: int = field(default=-1)
     """From where in its file of stacks the answer to the last question stands; -1: not asked."""
 
@@ -61,8 +72,19 @@ class Process:
         # Who wants a processor and gets none is not idle: others are busy.
         self.idle = ticks - self.cpu_ticks <= 1 and not (self.here and _wants_to_run(self.pid))
         self.cpu_ticks = ticks
+        self._see_rest(now)
         if not self.gone_since and not self.lives:
             self.gone_since = now
+
+    def _see_rest(self, now: float) -> None:
+        if not self.here:
+            return
+        self.used.append((now, self.cpu_ticks + _ticks_of_started(self.pid)))
+        while len(self.used) > 1 and self.used[1][0] <= now - _REST_S:
+            self.used.popleft()
+        (since, before), (_, used) = self.used[0], self.used[-1]
+        most = _RESTING * (now - since) * os.sysconf("SC_CLK_TCK")
+        self.rests = self.idle and since <= now - _REST_S and used - before <= most
 
     @property
     def lives(self) -> bool:
@@ -169,6 +191,21 @@ def _state(pid: int) -> str:
 def _cpu_ticks(pid: int) -> int:
     found = _stat(Path(f"/proc/{pid}/stat"))
     return int(found[11]) + int(found[12]) if found else 0
+
+
+def _ticks_of_started(pid: int) -> int:
+    """What all processes have used of processors that a process has started, and those of these."""
+    found = _stat(Path(f"/proc/{pid}/stat"))
+    ended = int(found[13]) + int(found[14]) if found else 0
+    return ended + sum(_cpu_ticks(one) + _ticks_of_started(one) for one in _started(pid))
+
+
+def _started(pid: int) -> list[int]:
+    started: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            started += map(int, file.read_text().split())
+    return started
 
 
 def _handles(pid: int, number: int) -> bool:

@@ -155,3 +155,10 @@ def waits_for_typing(text: str) -> bool:
 def waits_for_lock(text: str) -> bool:
     """Whether the script waits for the lock of a file, as of the build of an extension."""
     return any(frame.file.endswith(_LOCKS) for frame in main_frames(text)[:2])
+
+
+def waits_for_loader(text: str) -> bool:
+    """Whether the script waits for the workers of a DataLoader."""
+    return any(
+        frame.file.endswith("/torch/utils/data/dataloader.py") for frame in main_frames(text)
+    )

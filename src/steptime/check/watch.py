@@ -138,6 +138,7 @@ class Watch:
             exit_codes=dead | codes,
             stacks=stacks,
             idle=frozenset(rank for rank, (_, one) in by_rank.items() if one.idle),
+            resting=frozenset(rank for rank, (_, one) in by_rank.items() if one.rests),
             lost=self._pulse.lost(first) if self._pulse else (),
             helpers=helpers,
             lock_waits=lock_waits(pids, stacks),

@@ -1,0 +1,87 @@
+"""Stalled: ranks that all do nothing, and none of them within a call.
+
+They wait for the lock of a file, which a build of an extension (torch.utils.cpp_extension) or a
+download keeps others out by, and which stays where its process was killed; for workers of a
+DataLoader that stand still; or for whatever else is none of the job's calls.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judges.straggler import LATE_S
+from steptime.check.judging import Judge
+from steptime.check.stacks import communicates, waits_for_loader, waits_for_lock
+from steptime.check.words import at, ranks_named
+from steptime.record.read import ProcessLog
+
+_NOTHING_S = 4 * LATE_S
+"""So long without a call a job is told of: it may mean to wait for a while."""
+
+_LOCK = (
+    "If no other job builds or downloads there now, remove the file: that of an extension is "
+    "called lock, in its folder under TORCH_EXTENSIONS_DIR or ~/.cache/torch_extensions."
+)
+_LOADER = (
+    "Its workers stand still: a lock, or threads as of OpenMP or a tokenizer, that were in use as "
+    "they were forked stay so in them. Give it multiprocessing_context='forkserver' or 'spawn'; "
+    "num_workers=0 shows whether it is that."
+)
+_OTHER = "See what each waits for there: a file, a queue, another process."
+
+
+def _stalled(job: Job) -> Iterator[Finding]:
+    """One finding where all ranks that live have done nothing for a while."""
+    alive = sorted(rank for rank, one in job.standings.items() if not one.ended)
+    stacks = [job.stacks.get(rank, "") for rank in alive]
+    if not alive or not all(stacks) or not all(job.standings[rank].runs for rank in alive):
+        return
+    since_s = min(job.since_s(_last_ns(log)) for log in job.logs if log.rank in alive)
+    places = [place for rank in alive if (place := job.standings[rank].place)]
+    if all(map(waits_for_lock, stacks)) and since_s >= LATE_S:
+        yield _finding(
+            alive,
+            places,
+            f"{ranks_named(alive)} {'all ' * (len(alive) > 1)}wait for the lock of a file"
+            f"{at(places[0]) if places else ''}, for {since_s:.0f} s, and none of them has it: "
+            "another job has, or one that was killed has left it",
+            _LOCK,
+            since_s,
+        )
+    elif (
+        since_s >= _NOTHING_S
+        and job.resting.issuperset(alive)
+        and not any(map(communicates, stacks))
+    ):
+        loader = all(map(waits_for_loader, stacks))
+        where = ", ".join(f"rank {one.rank}{at(one)}" for one in places)
+        yield _finding(
+            alive,
+            places,
+            f"{ranks_named(alive)} do nothing for {since_s:.0f} s{': ' * bool(where)}{where}. None "
+            "is in a call or uses a processor, nor do the processes that they started"
+            + (", workers of a DataLoader" if loader else ""),
+            _LOADER if loader else _OTHER,
+            since_s,
+        )
+
+
+def _finding(
+    ranks: Sequence[int], places: Sequence[CallSite], what: str, mend: str, since_s: float
+) -> Finding:
+    return Finding(
+        kind=FindingKind.STRAGGLER,
+        ranks=ranks,
+        places=places,
+        what=what,
+        mend=mend,
+        since_s=since_s,
+    )
+
+
+def _last_ns(log: ProcessLog) -> int:
+    """When a rank wrote something down last, by the wall clock."""
+    return log.wall_ns + max(0, log.last - log.clock_ns)
+
+
+JUDGE = Judge(_stalled, while_running=True)
