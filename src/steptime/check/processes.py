@@ -18,6 +18,9 @@ from steptime.record.rows import EVENT
 _TAIL = 64
 """So many of the last events of a process are looked at to see whether it stands still."""
 
+_STILL_S = 1.0
+"""Who has just written an event is not asked for what it has started: that reads many files."""
+
 _REST_S, _RESTING = 5.0, 0.05
 """Who uses so little of a processor for so long does nothing: threads that look for others' calls
 use some of it, and who reads a file or a socket more."""
@@ -77,7 +80,9 @@ class Process:
             self.gone_since = now
 
     def _see_rest(self, now: float) -> None:
-        if not self.here:
+        if not self.here or now - self.still_since < _STILL_S:
+            self.rests = False
+            self.used.clear()
             return
         self.used.append((now, self.cpu_ticks + _ticks_of_started(self.pid)))
         while len(self.used) > 1 and self.used[1][0] <= now - _REST_S:
