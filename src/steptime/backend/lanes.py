@@ -56,6 +56,7 @@ class Crew:
         self.latest = 0
         """The identity of the call that was queued last, unless a message was sent since."""
         self.latest_s = 0.0
+        """When that was, by time.perf_counter."""
 
     def look_after(self, lane: "Lane") -> None:
         """Register a lane that has been given a call, for the next poll."""

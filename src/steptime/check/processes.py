@@ -18,8 +18,8 @@ from steptime.record.rows import EVENT
 _TAIL = 64
 """So many of the last events of a process are looked at to see whether it stands still."""
 
-_STILL_S = 1.0
-"""Who has just written an event is not asked for what it has started: that reads many files."""
+STILL_S = 1.0
+"""A rank that has written nothing for so long stands still, and its job is judged."""
 
 _REST_S, _RESTING = 5.0, 0.05
 """Who uses so little of a processor for so long does nothing: threads that look for others' calls
@@ -80,7 +80,8 @@ class Process:
             self.gone_since = now
 
     def _see_rest(self, now: float) -> None:
-        if not self.here or now - self.still_since < _STILL_S:
+        # Of who does not stand still nobody asks, and what it has started is in many files.
+        if not self.here or now - self.still_since < STILL_S:
             self.rests = False
             self.used.clear()
             return

@@ -61,6 +61,11 @@ class StepCall:
     before_update: bool
     within_update: bool
 
+    @property
+    def of_replicas(self) -> bool:
+        """Whether PyTorch makes it for the gradients or shards of a model, as DDP and FSDP do."""
+        return not (self.direct or self.by_activations)
+
 
 @dataclass(frozen=True, eq=False)
 class RankSteps:

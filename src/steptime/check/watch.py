@@ -14,15 +14,12 @@ from steptime.check.job import Job
 from steptime.check.judging import judged
 from steptime.check.locks import lock_waits
 from steptime.check.observed import facts_of
-from steptime.check.processes import Process, processes_in
+from steptime.check.processes import STILL_S, Process, processes_in
 from steptime.check.pulse import Pulse
 from steptime.check.standing import lost_contact
 from steptime.errors import UsageError
 from steptime.record.read import ProcessLog, helpers_in, read_log
 from steptime.record.start import FOLDER
-
-STILL_S = 1.0
-"""A rank that has written nothing for so long stands still, and its job is judged."""
 
 _GRACE_S = 1.5
 """So long after a rank has failed the others may fail of the same."""
@@ -255,7 +252,7 @@ def finished_job(run: Path) -> Job:
 
     logs: Sequence[ProcessLog] = read_logs(run)
     codes = {one.rank: one.code for one in ends_in(run / FOLDER).values()}
-    ends = [log.last - log.clock_ns + log.wall_ns for log in logs]
+    ends = [log.by_wall(log.last) for log in logs]
     return Job(logs=logs, now_ns=max(ends), exit_codes=codes)
 
 
@@ -285,16 +282,14 @@ def _leaving(job: Job, ranks: Sequence[int]) -> bool:
     return any(
         log.rank in ranks
         and log.rank not in job.exit_codes
-        and job.since_s((log.ended_ns or 0) - log.clock_ns + log.wall_ns) < _GRACE_S
+        and job.since_s(log.by_wall(log.ended_ns or 0)) < _GRACE_S
         for log in job.logs
     )
 
 
 def _failures(job: Job, ended: Mapping[Path, Ended]) -> list[int]:
     """When ranks raised or ended badly, by the wall clock."""
-    raised = [
-        log.raised.at_ns - log.clock_ns + log.wall_ns for log in job.logs if log.raised is not None
-    ]
+    raised = [log.by_wall(log.raised.at_ns) for log in job.logs if log.raised is not None]
     return raised + [one.wall_ns for one in ended.values() if one.code]
 
 

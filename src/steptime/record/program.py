@@ -189,8 +189,8 @@ def _buffered_bytes(step: ChosenStep, messages: Sequence[_Message]) -> int:
         sender, receiver = step.ranks[one.src], step.ranks[one.dst]
         send = sender.log.calls[sender.rows[one.send]]
         recv = receiver.log.calls[receiver.rows[one.recv]]
-        sent = send["wait_end"] - sender.log.clock_ns + sender.log.wall_ns
-        came = recv["issued"] - receiver.log.clock_ns + receiver.log.wall_ns
+        sent = sender.log.by_wall(send["wait_end"])
+        came = receiver.log.by_wall(recv["issued"])
         if send["wait_end"] and sent < came:
             most = max(most, int(send["bytes"]))
     return most

@@ -152,6 +152,10 @@ class ProcessLog:
         """The last moment that it wrote down, in nanoseconds of its clock; 0 where it did not."""
         return int(max(self.events[time].max(initial=0) for time in TIMES))
 
+    def by_wall(self, moment: int) -> int:
+        """A moment of its clock by the wall clock of its host, in nanoseconds."""
+        return moment - self.clock_ns + self.wall_ns
+
     @property
     def calls(self) -> NDArray[np.void]:
         """Its calls alone."""

@@ -32,8 +32,7 @@ class _Reducer:
 
     def may_wait(self, call: StepCall) -> bool:
         """Whether a call reduces gradients before the last backward of a step."""
-        by_torch = call.kind in self.kinds and not (call.direct or call.by_activations)
-        return by_torch and bool(call.backwards_left)
+        return call.kind in self.kinds and call.of_replicas and bool(call.backwards_left)
 
 
 _FSDP = _Reducer(

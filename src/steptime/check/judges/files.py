@@ -49,7 +49,7 @@ def _missed(log: ProcessLog, job: Job) -> Iterator[Finding]:
     missed = _file_wanted(log)
     if missed is None or log.raised is None:
         return
-    at_ns = log.raised.at_ns - log.clock_ns + log.wall_ns
+    at_ns = log.by_wall(log.raised.at_ns)
     for other in job.logs:
         if other.rank == log.rank or other.host != log.host:
             continue

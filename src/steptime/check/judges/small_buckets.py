@@ -84,15 +84,11 @@ def _per_step(calls: Sequence[StepCall], steps: RankSteps) -> tuple[int, int]:
 
 
 def _is_bucket(call: StepCall) -> bool:
-    return call.kind == "all_reduce" and _is_by_torch(call) and call.backwards_left is not None
+    return call.kind == "all_reduce" and call.of_replicas and call.backwards_left is not None
 
 
 def _is_of_unit(call: StepCall) -> bool:
-    return call.kind in _SHARDED and _is_by_torch(call) and not call.within_update
-
-
-def _is_by_torch(call: StepCall) -> bool:
-    return not (call.direct or call.by_activations)
+    return call.kind in _SHARDED and call.of_replicas and not call.within_update
 
 
 def _wrapped_at(steps: RankSteps) -> list[CallSite]:

@@ -7,7 +7,7 @@ DataLoader that stand still; or for whatever else is none of the job's calls.
 
 from collections.abc import Iterator, Sequence
 
-from steptime.check.finding import CallSite, Finding, FindingKind
+from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges.straggler import LATE_S
 from steptime.check.judging import Judge
@@ -38,40 +38,28 @@ def _stalled(job: Job) -> Iterator[Finding]:
         return
     since_s = min(job.since_s(_last_ns(log)) for log in job.logs if log.rank in alive)
     places = [place for rank in alive if (place := job.standings[rank].place)]
-    if all(map(waits_for_lock, stacks)) and since_s >= LATE_S:
-        yield _finding(
-            alive,
-            places,
-            f"{ranks_named(alive)} {'all ' * (len(alive) > 1)}wait for the lock of a file"
+    if since_s >= LATE_S and all(map(waits_for_lock, stacks)):
+        all_of_them = "all " * (len(alive) > 1)
+        what = (
+            f"{ranks_named(alive)} {all_of_them}wait for the lock of a file"
             f"{at(places[0]) if places else ''}, for {since_s:.0f} s, and none of them has it: "
-            "another job has, or one that was killed has left it",
-            _LOCK,
-            since_s,
+            "another job has, or one that was killed has left it"
         )
-    elif (
-        since_s >= _NOTHING_S
-        and job.resting.issuperset(alive)
-        and not any(map(communicates, stacks))
-    ):
+        mend = _LOCK
+    elif since_s >= _NOTHING_S and _do_nothing(job, alive):
         loader = all(map(waits_for_loader, stacks))
         where = ", ".join(f"rank {one.rank}{at(one)}" for one in places)
-        yield _finding(
-            alive,
-            places,
+        what = (
             f"{ranks_named(alive)} do nothing for {since_s:.0f} s{': ' * bool(where)}{where}. None "
             "is in a call or uses a processor, nor do the processes that they started"
-            + (", workers of a DataLoader" if loader else ""),
-            _LOADER if loader else _OTHER,
-            since_s,
+            f"{', workers of a DataLoader' * loader}"
         )
-
-
-def _finding(
-    ranks: Sequence[int], places: Sequence[CallSite], what: str, mend: str, since_s: float
-) -> Finding:
-    return Finding(
+        mend = _LOADER if loader else _OTHER
+    else:
+        return
+    yield Finding(
         kind=FindingKind.STRAGGLER,
-        ranks=ranks,
+        ranks=alive,
         places=places,
         what=what,
         mend=mend,
@@ -79,9 +67,15 @@ def _finding(
     )
 
 
+def _do_nothing(job: Job, ranks: Sequence[int]) -> bool:
+    """Whether ranks use no processor, nor what they started, and none is in torch.distributed."""
+    communicate = any(communicates(job.stacks[rank]) for rank in ranks)
+    return job.resting.issuperset(ranks) and not communicate
+
+
 def _last_ns(log: ProcessLog) -> int:
     """When a rank wrote something down last, by the wall clock."""
-    return log.wall_ns + max(0, log.last - log.clock_ns)
+    return log.by_wall(max(log.last, log.clock_ns))
 
 
 JUDGE = Judge(_stalled, while_running=True)

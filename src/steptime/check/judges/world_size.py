@@ -23,7 +23,7 @@ def _world_size(job: Job) -> Iterator[Finding]:
             absent = sorted(
                 set(range(facts.get("started") or facts["world"], facts["world"])) - seen
             )
-            since = job.since_s(facts["at_ns"] - log.clock_ns + log.wall_ns)
+            since = job.since_s(log.by_wall(facts["at_ns"]))
             if facts["number"] in joined or log.ended or not absent or since < _SETTING_UP_S:
                 continue
             yield Finding(

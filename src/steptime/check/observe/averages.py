@@ -85,8 +85,7 @@ class Averages:
 
 def _are_alike(model: torch.nn.Module, module: torch.nn.Module) -> bool:
     """Whether two modules have the same parameters but for what these hold, and share none."""
-    both = (dict(one.named_parameters()) for one in (model, module))
-    own, others = both
+    own, others = (dict(one.named_parameters()) for one in (model, module))
     return (
         type(model) is type(module)
         and own.keys() == others.keys() != set()

@@ -88,6 +88,11 @@ def read_and_written(
     return first, first
 
 
+def memory_of(tensor: torch.Tensor) -> int:
+    """The storage of a tensor, by a number that no other has as long as it is there."""
+    return int(tensor.untyped_storage()._cdata)
+
+
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in an argument: itself, or those in its lists and mappings."""
     if isinstance(value, list | tuple):

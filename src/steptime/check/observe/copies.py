@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from steptime.check.observe.buffers import memory_of
+
 _WRITING = {
     *("all_gather_into_tensor", "all_reduce", "all_to_all_single", "broadcast", "recv", "reduce"),
     *("reduce_scatter", "reduce_scatter_tensor", "scatter"),
@@ -50,7 +52,7 @@ class Copies:
         of = _value(source, frame)
         if not all(type(one) in _PLAIN for one in (of, *written)):
             return ""
-        copied = all(_memory(one) != _memory(of) for one in written)
+        copied = all(memory_of(one) != memory_of(of) for one in written)
         return ast.unparse(argument)[:_LONGEST] if copied else ""
 
 
@@ -81,10 +83,6 @@ def _call_at(code: CodeType, instruction: int) -> ast.expr | None:
         return ast.parse(b"".join(lines).decode(), mode="eval").body
     except (SyntaxError, ValueError):
         return None
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _value(expression: ast.expr, frame: FrameType) -> Any:

@@ -45,7 +45,7 @@ class Files:
 
     def note(self, file: Any, begin_ns: int, *, writes: bool) -> None:
         """A file, or what is open as one, was saved or loaded from ``begin_ns`` until now."""
-        path = _path_of(file)
+        path = path_of(file)
         if path is not None and path.is_file():
             now = time.perf_counter_ns()
             beside = threading.current_thread() is not threading.main_thread()
@@ -65,7 +65,7 @@ class Files:
 
     def begins(self, file: Any) -> None:
         """A file, which may not be there yet, begins to be saved."""
-        path = _path_of(file)
+        path = path_of(file)
         if path is not None:
             self._note(BEGUN, path.resolve(), at_ns=time.perf_counter_ns())
 
@@ -90,7 +90,8 @@ def _is_by_script(frame: FrameType | None) -> bool:
     return frame is not None
 
 
-def _path_of(file: Any) -> Path | None:
+def path_of(file: Any) -> Path | None:
+    """The path of a file that is given by name or open; None where that is not known."""
     path = file if isinstance(file, str | os.PathLike) else getattr(file, "name", None)
     return Path(os.fsdecode(path)) if isinstance(path, str | os.PathLike) else None
 

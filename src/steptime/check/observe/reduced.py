@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.buffers import memory_of, tensors_in
 from steptime.check.observe.models import Models
 from steptime.record.operations import Operation
 from steptime.world import compat
@@ -77,7 +77,7 @@ class Reduced:
         return one is not None and one.later
 
     def _of(self, gradient: torch.Tensor) -> _ByHand | None:
-        one = self._by_hand.get(gradient.untyped_storage()._cdata)
+        one = self._by_hand.get(memory_of(gradient))
         return None if one is None or one.storage.expired() else one
 
     def in_one(self, gradients: Sequence[torch.Tensor]) -> tuple[int, ...]:
@@ -98,11 +98,7 @@ class Reduced:
 
     def order_of(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> list[str]:
         """The order in which the script has reduced the gradients of parameters, one by one."""
-        names = {
-            one.grad.untyped_storage()._cdata: name
-            for name, one in parameters
-            if one.grad is not None
-        }
+        names = {memory_of(one.grad): name for name, one in parameters if one.grad is not None}
         return [names[cdata] for cdata in self._by_hand if cdata in names]
 
     def averages(self, parameters: Sequence[torch.Tensor]) -> bool:

@@ -3,14 +3,14 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.buffers import memory_of, tensors_in
 from steptime.check.observe.contained import Contained
+from steptime.check.observe.files import path_of
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.races import RACE
 from steptime.check.observe.replaced import Function, all_of, replaced
@@ -39,14 +39,14 @@ class Torn:
 
     def begins(self, given: Any, file: Any) -> _Save:
         """A thread begins to save."""
-        named = file if isinstance(file, str | Path) else getattr(file, "name", "")
+        path = path_of(file)
         one = _Save(
             memory=frozenset(
-                _memory(one) for one in tensors_in(given) if one.layout == torch.strided
+                memory_of(one) for one in tensors_in(given) if one.layout == torch.strided
             ),
             thread=threading.get_ident(),
             at=site(self._log),
-            file=Path(named).name if isinstance(named, str | Path) else "",
+            file=path.name if path else "",
         )
         self._under_way.add(one)
         return one
@@ -61,7 +61,7 @@ class Torn:
         if not others:
             return
         at = site(self._log)
-        changed = {_memory(one) for group in optimizer.param_groups for one in group["params"]}
+        changed = {memory_of(one) for group in optimizer.param_groups for one in group["params"]}
         for one in others:
             if (one.at, at) not in self._noted and not changed.isdisjoint(one.memory):
                 self._noted.add((one.at, at))
@@ -75,20 +75,15 @@ class Torn:
                 )
 
 
-def _memory(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     torn, contained = Torn(log), Contained("saves in threads")
     begins, ends = contained.of(torn.begins), contained.of(torn.ends)
 
     def saving(save: Function) -> Function:
-        def saves(given: Any, file: Any = None, *arguments: Any, **options: Any) -> Any:
-            begun = begins(given, options.get("f", file))
+        def saves(given: Any, *arguments: Any, **options: Any) -> Any:
+            begun = begins(given, next(iter(arguments), options.get("f")))
             try:
-                named = () if "f" in options else (file,)
-                return save(given, *named, *arguments, **options)
+                return save(given, *arguments, **options)
             finally:
                 if begun is not None:
                     ends(begun)
