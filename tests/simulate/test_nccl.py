@@ -85,6 +85,16 @@ def test_nccl_goes_from_flags_over_rings_to_the_switch_as_calls_grow() -> None:
     assert quickest(POD, 1e6, 256, 32) == "tree LL128"
 
 
+def test_without_trees_two_hosts_sum_as_fast_as_a_ring_lets_them() -> None:
+    pod = network_of(cluster_named("dgx-a100-pod"))
+    assert pod.library is not None
+    rings = replace(pod, library=replace(pod.library, trees=False))
+    assert quickest(pod, 1e9, 16, 2) == "tree Simple"
+    assert quickest(rings, 1e9, 16, 2) == "ring Simple"
+    wire = pod.library.wire * 8
+    assert 1e9 / seconds(rings, "all_reduce", 1e9, 16) == pytest.approx(wire * 16 / 30, rel=0.1)
+
+
 def test_ll128_does_not_cross_a_network_that_reorders_writes() -> None:
     text = """
 [device]

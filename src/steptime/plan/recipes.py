@@ -22,8 +22,9 @@ class Recipe:
     reason, in a sentence.
     ``micro_batches`` and ``interleaves``: those tried where the row has none; the one predicted to
     be the fastest counts, as whoever published it had tuned it. ``between``: bytes/s of each device
-    to other hosts, 0 for what its kind of host usually has. ``other_words``: of which the row's
-    note or model has one where ``other`` is its software.
+    to other hosts, 0 for what its kind of host usually has. ``trees``: whether NCCL summed in
+    trees, too. ``other_words``: of which the row's note or model has one where ``other`` is its
+    software.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Recipe:
     precision: str = "bf16"
     vocabulary: int = 51200
     between: float = 0.0
+    trees: bool = True
     other: str = ""
     other_words: tuple[str, ...] = ()
 
@@ -82,11 +84,12 @@ RECIPES = (
         words=("vtrain",),
         software="megatron-deepspeed",
         why="the configurations that vTrain ships recompute whole layers, run 1f1b, overlap no "
-        "gradients and have 800 Gb/s a host",
+        "gradients and have 800 Gb/s a host; its six rows of 16 tensor ranks took what rings take",
         recompute="full",
         sequence_parallel=False,
         precision="fp16",
         between=_WIRE * 800 * _GBIT / 8,
+        trees=False,
     ),
     Recipe(
         title="Megatron-LM SC'21",

@@ -67,11 +67,12 @@ def machine_for(gpu: str, recipe: Recipe, text: str) -> Machine | str:
         return f"no device of ours is {gpu or 'a GPU without a name'}"
     differs = any(word in text.casefold() for word in recipe.other_words)
     wanted = recipe.other if recipe.other and differs else recipe.software
-    return _machine(kind, recipe.between, wanted if wanted in software_names() else _DEFAULT)
+    software = wanted if wanted in software_names() else _DEFAULT
+    return _machine(kind, recipe.between, recipe.trees, software)
 
 
 @cache
-def _machine(kind: Kind, between: float, software: str) -> Machine:
+def _machine(kind: Kind, between: float, trees: bool, software: str) -> Machine:
     cluster = cluster_named(kind.cluster)
     within = len(cluster.inside.links.names) * cluster.hosts if cluster.inside else 0
     faster = Change("bandwidth", factor=kind.inside)
@@ -79,11 +80,12 @@ def _machine(kind: Kind, between: float, software: str) -> Machine:
     if between:
         cluster = changed(cluster, Change("bandwidth", value=between), slice(within, None))
     network = network_of(cluster)
+    library = network.library and replace(network.library, trees=trees)
     return Machine(
         name=kind.cluster,
         device=device_named(kind.device),
         devices=_ANY_NUMBER,
-        network=replace(network, host_devices=kind.domain or network.host_devices),
+        network=replace(network, host_devices=kind.domain or network.host_devices, library=library),
         software=_software(software),
     )
 

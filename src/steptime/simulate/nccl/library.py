@@ -37,7 +37,8 @@ class Library:
     that it serves, inf where there is none. ``ll_near`` and ``ll_far``: the most that LL moves,
     within a host, between two and between more, in bytes/s. ``allowed``: whether each protocol may
     run within a host and between hosts, shape (2, 3). ``channels``: blocks of a call, and
-    ``share``: the part of the device's multiprocessors that they hold.
+    ``share``: the part of the device's multiprocessors that they hold. ``trees``: whether it runs
+    trees, which ``NCCL_ALGO=Ring`` forbids.
     """
 
     constants: Constants
@@ -56,6 +57,7 @@ class Library:
     allowed: Floats
     channels: float
     share: float
+    trees: bool = True
 
     def number(self, name: str) -> float:
         """The constant of that name."""

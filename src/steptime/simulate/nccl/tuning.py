@@ -53,7 +53,9 @@ def options(library: Library, kind: str, groups: Groups) -> dict[str, Floats]:
         return {"messages": _messages(library, groups)}
     found = _ring(library, kind, groups)
     if kind == "all_reduce":
-        found |= _tree(library, groups) | {"NVLS": _nvls(library, groups)}
+        if library.trees:
+            found |= _tree(library, groups)
+        found["NVLS"] = _nvls(library, groups)
     if kind in ("all_gather", "reduce_scatter"):
         found["PAT"] = _pat(library, groups)
     return {name: library.call_s + seconds for name, seconds in found.items()}
