@@ -38,7 +38,8 @@ class FindingKind(StrEnum):
     """Right, and slower than it need be."""
 
     DATA = "data"
-    """Ranks train on the same batches, or on the same ones in each pass: a few scripts mean it."""
+    """Ranks train on the same batches, on the same ones in each pass, or each by itself without any
+    group: a few scripts mean it."""
 
 
 @dataclass(frozen=True)

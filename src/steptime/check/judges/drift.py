@@ -12,7 +12,8 @@ from steptime.check.words import do, ranks_named
 from steptime.record.read import ProcessLog
 from steptime.words import listed
 
-_UNREDUCED, _HASHES, _STEPS, _AVERAGED = "unreduced", "hashes", "steps", "averaged"
+_UNREDUCED, _STEPS, _AVERAGED = "unreduced", "steps", "averaged"
+_BEFORE, _HASHES = "hashes before", "hashes"
 _LEFT_OUT = "left out"
 
 _TOGETHER = (
@@ -50,9 +51,10 @@ def _drift(job: Job) -> Iterator[Finding]:
         )
     explained = averaged.union(one.facts["model"] for one in unreduced)
     others = list(_of_others(job))
+    before = hashed_replicas(job, _BEFORE)
     for of, steps in hashed_replicas(job).items():
         if of[1] not in explained and not (others and not of[1]):
-            yield from _differing(of, steps)
+            yield from _differing(of, steps, before.get(of, {}).get(0, ()))
     yield from others[:1]
     yield from _left_out(job)
     yield from _uneven(job)
@@ -114,37 +116,60 @@ def _some(names: Sequence[str]) -> str:
     return f"parameters {listed([*numbers[:4], *more])}"
 
 
-def hashed_replicas(job: Job) -> dict[_Replicas, dict[int, list[Noted]]]:
+def hashed_replicas(job: Job, when: str = _HASHES) -> dict[_Replicas, dict[int, list[Noted]]]:
     """The hashes of each set of replicas, by step."""
     found: dict[_Replicas, dict[int, list[Noted]]] = {}
-    for one in noted(job, _HASHES):
+    for one in noted(job, when):
         facts = one.facts
         of = facts["optimizer"], facts["model"], tuple(facts["ranks"]), tuple(facts["names"])
         found.setdefault(of, {}).setdefault(facts["step"], []).append(one)
     return found
 
 
-def _differing(of: _Replicas, steps: Mapping[int, Sequence[Noted]]) -> Iterator[Finding]:
-    """The first step after which replicas differ, if they do."""
+def _differing(
+    of: _Replicas, steps: Mapping[int, Sequence[Noted]], before: Sequence[Noted]
+) -> Iterator[Finding]:
+    """The first step after which replicas differ, if they do: ``before`` it or since."""
     last = 0
     for step in sorted(steps):
         ranks = steps[step]
-        if any(one.facts["hashes"] != other.facts["hashes"] for one, other in pairwise(ranks)):
-            yield _finding(of, ranks, last, step)
+        if _apart(ranks):
+            yield _from_the_start(of, before) if _apart(before) else _finding(of, ranks, last, step)
             return
         if len(ranks) == len(of[2]):
             last = step
 
 
-def _finding(of: _Replicas, ranks: Sequence[Noted], last: int, step: int) -> Finding:
+def _apart(ranks: Sequence[Noted]) -> bool:
+    return any(one.facts["hashes"] != other.facts["hashes"] for one, other in pairwise(ranks))
+
+
+def _first_apart(of: _Replicas, ranks: Sequence[Noted]) -> str:
+    """The first parameter that is not the same on all, and the model that has it."""
     _, model, _, names = of
-    first = next(
-        name for at, name in enumerate(names) if len({one.facts["hashes"][at] for one in ranks}) > 1
+    hashes = zip(*(one.facts["hashes"] for one in ranks), strict=True)
+    first = next(name for name, each in zip(names, hashes, strict=True) if len(set(each)) > 1)
+    return f"{first} of {model.rpartition(' ')[0]}" if model else first
+
+
+def _from_the_start(of: _Replicas, ranks: Sequence[Noted]) -> Finding:
+    """Replicas that were never equal; where some parameters are, the others may be no replicas."""
+    hashes = zip(*(one.facts["hashes"] for one in ranks), strict=True)
+    some = any(len(set(each)) == 1 for each in hashes)
+    own = "; of experts, or of whatever else each rank has its own, reduce no gradients among them"
+    return Finding(
+        kind=FindingKind.DRIFT,
+        ranks=[one.rank for one in ranks],
+        places=[place for one in ranks for place in one.places],
+        what=f"{_parted(ranks)} before the first step of the optimizer already, first in "
+        f"{_first_apart(of, ranks)}: the gradients that they reduce are of different models",
+        mend=_ALIKE + own * some,
     )
+
+
+def _finding(of: _Replicas, ranks: Sequence[Noted], last: int, step: int) -> Finding:
     since = f"step {step}" if step == last + 1 else f"a step between {last + 1} and {step}"
-    what = f"{_parted(ranks)} after {since} of the optimizer, first in {first}" + (
-        f" of {model.rpartition(' ')[0]}" if model else ""
-    )
+    what = f"{_parted(ranks)} after {since} of the optimizer, first in {_first_apart(of, ranks)}"
     most = max(one.facts["reductions"] for one in ranks)
     ahead = [one for one in ranks if one.facts["reductions"] == most]
     places = [place for one in ranks for place in one.places]
@@ -263,11 +288,7 @@ def _uneven(job: Job) -> Iterator[Finding]:
 
 def ranks_apart(steps: Mapping[int, Sequence[Noted]]) -> list[ProcessLog]:
     """The ranks of which it is told already that their parameters differ."""
-    differ = any(
-        one.facts["hashes"] != other.facts["hashes"]
-        for ranks in steps.values()
-        for one, other in pairwise(ranks)
-    )
+    differ = any(map(_apart, steps.values()))
     return [one.log for ranks in steps.values() for one in ranks] if differ else []
 
 

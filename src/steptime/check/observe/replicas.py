@@ -13,6 +13,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from steptime.check.observe.alone import Alone
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Model, Models, is_sharded
@@ -25,7 +26,10 @@ from steptime.record.operations import Operation
 from steptime.record.places import site
 from steptime.world import compat
 
-UNREDUCED, HASHES, STEPS, LOOKED = "unreduced", "hashes", "steps", "looked"
+UNREDUCED, STEPS, LOOKED = "unreduced", "steps", "looked"
+BEFORE, HASHES = "hashes before", "hashes"
+"""What is noted of parameters that should be equal: before the first step, and after some."""
+
 TWICE = "reduced twice"
 """What is noted of a model whose gradients the script reduces after DDP has."""
 
@@ -82,6 +86,7 @@ class Replicas:
         self._steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
         self._optimizers = 0
         self._reduced = Reduced(models)
+        self._alone = Alone(log, models)
         self._noted: set[tuple[Any, ...]] = set()
 
     def issued(
@@ -96,6 +101,7 @@ class Replicas:
         """Count what is reduced, and remember whose gradients are."""
         del peer, asynchronous
         self._reduced.note(operation, group, arguments)
+        self._alone.note(operation, group, arguments)
 
     def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
         """Tell of models whose gradients were not reduced since the last step."""
@@ -107,8 +113,10 @@ class Replicas:
         reduced = self._reduced.nbytes - steps.reduced
         steps.reduced, steps.reductions = self._reduced.nbytes, self._reduced.calls
         self._see_gradients(optimizer, steps)
+        self._alone.stepping(steps.number, steps.made, optimizer)
         if not steps.made:
             self._see_left_out(optimizer, steps)
+            self._hash(BEFORE, optimizer, steps)
         owned = _ids(optimizer)
         for model in self._models.known:
             wrapped = model.wrapped()
@@ -189,20 +197,24 @@ class Replicas:
         """Hash the parameters that should be equal on all ranks, now and then."""
         steps = self._steps_of(optimizer)
         steps.made = step = steps.made + 1
-        due = step >= steps.due
-        if due:
+        if step >= steps.due:
             later = step // _SELDOM if step >= _FIRST else 1
             steps.due = step + min(later, self._every)
+            self._hash(HASHES, optimizer, steps)
+        self._reduced.clear()
+
+    def _hash(self, what: str, optimizer: Any, steps: Steps) -> None:
+        """Note a hash of each parameter that should be equal on some ranks."""
         kept = {f"{model.name} {model.number}": model.kept for model in self._models.known}
-        for name, ranks, parameters in self._sets(optimizer) if due else ():
+        for name, ranks, parameters in self._sets(optimizer):
             if not all(readable(parameter) for _, parameter in parameters):
                 continue
             self._log.note(
-                observed=HASHES,
+                observed=what,
                 optimizer=steps.number,
                 model=name,
                 ranks=list(ranks),
-                step=step,
+                step=steps.made,
                 reductions=self._reduced.calls,
                 kept=kept.get(name, 0),
                 at=site(self._log),
@@ -211,7 +223,6 @@ class Replicas:
                 names=[name for name, _ in parameters],
                 hashes=[hash_of([parameter]) for _, parameter in parameters],
             )
-        self._reduced.clear()
 
     def end(self) -> None:
         """Say how many steps each optimizer made, and what DDP looked for in vain.
@@ -228,6 +239,7 @@ class Replicas:
                     looking_ns=model.looking_ns,
                 )
         for steps in list(self._steps.values()):
+            self._alone.end(steps.number, steps.made)
             if not steps.joined:
                 self._log.note(
                     observed=STEPS,

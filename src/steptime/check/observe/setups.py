@@ -41,7 +41,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
             at=site(log),
             started=started,
             joins_as=joins_as,
-            launched_as=_number("RANK", -1),
+            launched_as=launchers_number("RANK", -1),
             at_ns=time.perf_counter_ns(),
         )
         yield
@@ -49,11 +49,11 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 
     def setting_up(init: Function) -> Function:
         def sets_up(*arguments: Any, **options: Any) -> Any:
-            started = _number("WORLD_SIZE", 0)
+            started = launchers_number("WORLD_SIZE", 0)
             named = given(init, *arguments, **options)
             world, rank = named.get("world_size", -1), named.get("rank", -1)
             world = world if world > 0 else started
-            rank = rank if rank >= 0 else _number("RANK", -1)
+            rank = rank if rank >= 0 else launchers_number("RANK", -1)
             with around("init_process_group", range(world), world, started, rank):
                 return init(*arguments, **options)
 
@@ -69,7 +69,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     return remove
 
 
-def _number(variable: str, otherwise: int) -> int:
+def launchers_number(variable: str, otherwise: int) -> int:
     """A number that the launcher has set; ``otherwise`` where it says nothing."""
     text = os.environ.get(variable, "")
     return int(text) if text.isdecimal() else otherwise

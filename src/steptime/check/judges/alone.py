@@ -1,0 +1,75 @@
+"""Alone: ranks that each train a model of their own on their part of the data."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judging import Judge
+from steptime.check.observed import Noted, facts_of, noted
+from steptime.record.read import ProcessLog
+
+_ALONE, _PASS = "alone", "pass"
+
+
+def _alone(job: Job) -> Iterator[Finding]:
+    """Optimizers of all ranks whose gradients go nowhere though the ranks are meant to be replicas.
+
+    They are where one DistributedSampler splits the data among all of them, or where all began with
+    the parameters that one of them had broadcast.
+    """
+    by_optimizer: dict[tuple[int, tuple[int, ...]], list[Noted]] = {}
+    for one in noted(job, _ALONE):
+        of = one.facts["optimizer"], tuple(one.facts["elements"])
+        by_optimizer.setdefault(of, []).append(one)
+    for ranks in by_optimizer.values():
+        world = ranks[0].facts["world"]
+        if not world and ranks[0].facts["started"] > 1:
+            yield _without_group(ranks[0])
+            return
+        why = _meant(ranks, world)
+        if len({one.rank for one in ranks}) == world and why:
+            yield Finding(
+                kind=FindingKind.DRIFT,
+                ranks=sorted(one.rank for one in ranks),
+                places=[place for one in ranks for place in one.places],
+                what=f"each rank trains a model of its own: in {ranks[0].facts['steps']} steps of "
+                f"the optimizer nothing as large as its gradients went between the ranks, though "
+                f"{why}",
+                mend="wrap the model in DistributedDataParallel and train what that returns, or "
+                "all_reduce every gradient before each step and divide it by the number of ranks",
+            )
+            return
+
+
+def _without_group(one: Noted) -> Finding:
+    """Several ranks were started and make no group: of a search over settings that is right."""
+    return Finding(
+        kind=FindingKind.DATA,
+        remark=True,
+        ranks=[one.rank],
+        places=one.places,
+        what=f"{one.facts['started']} ranks were started, and the script makes no group of them: "
+        "each trains a model of its own",
+        mend="call torch.distributed.init_process_group() and wrap the model in "
+        "DistributedDataParallel, or start one rank alone",
+    )
+
+
+def _meant(ranks: list[Noted], world: int) -> str:
+    """Why these ranks are taken for replicas; empty where nothing says so."""
+    passes = [_passes(one.log, world) for one in ranks]
+    if all(passes) and len({one["size"] for one in passes}) == 1:
+        where = ranks[0].log.sites.get(passes[0]["at"], "a DataLoader")
+        return f"the DistributedSampler of the loop at {where} gives each a part of the data"
+    if all(one.facts["given"] for one in ranks):
+        return "its parameters were broadcast before the first of them"
+    return ""
+
+
+def _passes(log: ProcessLog, world: int) -> Mapping[str, Any]:
+    """The first pass that a rank was trained on through a part of the data; empty without one."""
+    return next((one for one in facts_of(log, _PASS) if one["replicas"] == world), {})
+
+
+JUDGE = Judge(_alone)

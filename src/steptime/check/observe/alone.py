@@ -1,0 +1,130 @@
+"""Alone: whether anything as large as gradients goes between ranks while an optimizer steps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.models import Models, is_sharded
+from steptime.check.observe.setups import launchers_number
+from steptime.record.events import Log
+from steptime.record.operations import Operation
+from steptime.record.places import site
+
+ALONE = "alone"
+"""What is noted of an optimizer whose gradients went to no other rank."""
+
+_STEPS = 10
+"""So many steps an optimizer makes at least: those of an inner loop begin anew time and again."""
+
+_PART = 0.25
+"""The part of all steps in the process that are its own at least, of its parameters' bytes that go
+between ranks at most, and of the steps before which vectors do: metrics are summed up, too."""
+
+_LEAST_VECTOR = 8
+_MOST_REMEMBERED = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    """An optimizer by its tenth step: the elements and bytes of the parameters that it trains.
+
+    ``world``: the ranks that the script has made a group of, 0 where it has made none. ``given``:
+    they began with what one of them had broadcast. ``at``: where the optimizer steps.
+    """
+
+    elements: Sequence[int]
+    nbytes: int
+    world: int
+    given: bool
+    at: int
+
+
+class Alone:
+    """What the ranks exchange beside what DDP does, from the first step of any optimizer on."""
+
+    def __init__(self, log: Log, models: Models) -> None:
+        self._log = log
+        self._models = models
+        self._trained: dict[int, _Trained] = {}
+        self._given: set[int] = set()
+        self._broadcast: dict[int, StorageWeakRef] = {}
+        self._nbytes = self._steps = self._busy = 0
+        self._moved = self._shares = False
+
+    def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
+        """A call is made."""
+        if group.size() < 2 or (self._models.in_backward and self._models.known):
+            return  # DDP's own, most of all
+        vectors = [
+            one for one in tensors_in(operation.vector(arguments)) if one.numel() >= _LEAST_VECTOR
+        ]
+        if operation.kind == "broadcast" and len(self._broadcast) < _MOST_REMEMBERED:
+            for one in vectors:
+                storage = StorageWeakRef(one.untyped_storage())
+                self._broadcast[storage.cdata] = storage
+        self._moved |= any(one.is_floating_point() for one in vectors)
+        self._nbytes += sum(one.nbytes for one in vectors) if self._steps else 0
+        # Ranks that have parts of a model send its activations, or their gradients in a backward.
+        self._shares |= operation.is_message
+        self._shares |= self._models.in_backward and not operation.reduces
+
+    def stepping(self, number: int, made: int, optimizer: Any) -> None:
+        """The optimizer ``number`` is about to step, after so many steps."""
+        self._steps += 1
+        self._busy += self._moved
+        self._moved = False
+        if made not in (0, _STEPS - 1):
+            return
+        trained = [
+            one for group in optimizer.param_groups for one in group["params"] if _is_own(one)
+        ]
+        if not made and trained and all(map(self._was_broadcast, trained)):
+            self._given.add(number)
+        of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
+        if made and trained and not any(id(one) in of_models for one in trained):
+            self._trained[number] = _Trained(
+                elements=[one.numel() for one in trained],
+                nbytes=sum(one.nbytes for one in trained),
+                world=dist.get_world_size() if dist.is_initialized() else 0,
+                given=number in self._given,
+                at=site(self._log),
+            )
+
+    def _was_broadcast(self, parameter: torch.Tensor) -> bool:
+        storage = self._broadcast.get(memory_of(parameter))
+        small = parameter.numel() < _LEAST_VECTOR
+        return small or (storage is not None and not storage.expired())
+
+    def end(self, number: int, made: int) -> None:
+        """The process ends: note the optimizer ``number`` if nothing tells of its gradients."""
+        one = self._trained.get(number)
+        if one is None or self._shares or made < _PART * self._steps:
+            return
+        if self._nbytes < _PART * one.nbytes and self._busy < _PART * self._steps:
+            self._log.note(
+                observed=ALONE,
+                optimizer=number,
+                steps=made,
+                elements=list(one.elements),
+                world=one.world,
+                started=launchers_number("WORLD_SIZE", 1),
+                given=one.given,
+                at=one.at,
+            )
+
+
+def _is_own(parameter: torch.Tensor) -> bool:
+    """Whether a parameter is trained, and whole, and neither shared memory nor hooked."""
+    hooks: Any = parameter
+    return (
+        parameter.grad is not None
+        and not is_sharded(parameter)
+        and (parameter.is_cuda or not parameter.is_shared())
+        and not hooks._backward_hooks
+        and not getattr(hooks, "_post_accumulate_grad_hooks", None)
+    )
