@@ -119,6 +119,60 @@ def _orders(job: Job) -> Iterator[Finding]:
             )
 
 
+def _contents(job: Job) -> Iterator[Finding]:
+    """Ranks that take their parts of one dataset which is not the same on all of them."""
+    first: dict[tuple[str, int], dict[int, tuple[ProcessLog, Mapping[str, Any]]]] = {}
+    for log in job.logs:
+        for one in facts_of(log, _PASS):
+            if one["replicas"] > 1 and one.get("contents"):
+                by_rank = first.setdefault((_where(log, one), one["replicas"]), {})
+                by_rank.setdefault(log.rank, (log, one))
+    for (where, replicas), by_rank in first.items():
+        contents = [one["contents"] for _, one in by_rank.values()]
+        unlike = len(by_rank) == replicas and len({one["ordered"] for one in contents}) > 1
+        if unlike and (told := _unlike(where, replicas, contents)):
+            what, mend = told
+            yield Finding(
+                kind=FindingKind.DATA,
+                remark=True,
+                ranks=sorted(by_rank),
+                places=[at for log, one in by_rank.values() for at in places_of(log, one["at"])],
+                what=what,
+                mend=mend,
+            )
+
+
+def _unlike(
+    where: str, replicas: int, contents: Sequence[Mapping[str, Any]]
+) -> tuple[str, str] | None:
+    """How the datasets of the ranks differ, and the mend.
+
+    None where they may be drawn at random, as in a trial, and be the same in nothing.
+    """
+    if len({one["bag"] for one in contents}) == 1:
+        return (
+            f"the dataset of the loop at {where} has its samples in another order on each rank, as "
+            "those of a set or of a folder that is listed: of the parts that DistributedSampler "
+            "takes some samples are in several, and some in none",
+            "sort the samples, or shuffle them by a seed that is the same on every rank",
+        )
+    if not set.intersection(*(set(one["sketch"]) for one in contents)):
+        if any(one["drawn"] for one in contents):
+            return None
+        return (
+            f"the dataset of the loop at {where} holds other samples on each rank, and "
+            f"DistributedSampler takes one in {replicas} of them: the others are not trained on",
+            "give every rank the whole dataset, or leave DistributedSampler out",
+        )
+    return (
+        f"the dataset of the loop at {where} is not the same on all ranks, as where each splits it "
+        "by a seed of its own: some samples are trained on by several ranks, and what one holds "
+        "back others may train on",
+        "split it alike on every rank: random_split(dataset, lengths, "
+        "generator=torch.Generator().manual_seed(0))",
+    )
+
+
 def _series(log: ProcessLog) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
     """The shuffled passes of a rank that were trained on, by line and data."""
     series: dict[Any, list[Mapping[str, Any]]] = {}
@@ -136,6 +190,7 @@ def _batches(job: Job) -> Iterator[Finding]:
     yield from _alike(job)
     yield from _passes(job)
     yield from _orders(job)
+    yield from _contents(job)
 
 
 JUDGE = Judge(_batches)

@@ -12,6 +12,7 @@ from torch.utils.data import DistributedSampler
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
+from steptime.check.observe.datasets import Contents, contents_of
 from steptime.check.observe.forwards import watched_forwards
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, all_of, replaced
@@ -31,7 +32,8 @@ _MOST_PASSES = 20
 class Pass:
     """A pass of a DistributedSampler, which the line ``at`` asked for, through a dataset.
 
-    ``order``: what its shuffling is seeded by, the sum of seed and epoch.
+    ``order``: what its shuffling is seeded by, the sum of seed and epoch. ``contents``: what the
+    dataset consists of.
     """
 
     at: int
@@ -41,6 +43,7 @@ class Pass:
     shuffled: bool
     order: int
     epoch: int
+    contents: Contents | None
 
 
 class Batches:
@@ -52,6 +55,7 @@ class Batches:
         self._seen: dict[int, int] = {}
         self._latest: Pass | None = None
         self._noted: list[Pass] = []
+        self._contents: dict[int, Contents | None] = {}
 
     def given(
         self,
@@ -91,7 +95,14 @@ class Batches:
             shuffled=bool(sampler.shuffle),
             order=sampler.seed + sampler.epoch,
             epoch=sampler.epoch,
+            contents=self._contents_of(sampler.dataset),
         )
+
+    def _contents_of(self, dataset: Any) -> Contents | None:
+        """What a dataset consists of, looked at once."""
+        if id(dataset) not in self._contents:
+            self._contents[id(dataset)] = contents_of(dataset)
+        return self._contents[id(dataset)]
 
     def following(self, one: Pass | None, indices: Iterable[int]) -> Iterator[int]:
         """The indices of a pass: whichever is asked for an index last is the one trained on."""

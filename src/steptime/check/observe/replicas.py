@@ -14,6 +14,7 @@ from torch.optim.optimizer import (
 )
 
 from steptime.check.observe.alone import Alone
+from steptime.check.observe.by_hand import ByHand
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Model, Models, is_sharded
@@ -87,6 +88,7 @@ class Replicas:
         self._optimizers = 0
         self._reduced = Reduced(models)
         self._alone = Alone(log, models)
+        self._by_hand = ByHand(log, models)
         self._noted: set[tuple[Any, ...]] = set()
 
     def issued(
@@ -99,9 +101,10 @@ class Replicas:
         asynchronous: bool,
     ) -> None:
         """Count what is reduced, and remember whose gradients are."""
-        del peer, asynchronous
+        del asynchronous
         self._reduced.note(operation, group, arguments)
         self._alone.note(operation, group, arguments)
+        self._by_hand.note(operation, group, arguments, peer)
 
     def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
         """Tell of models whose gradients were not reduced since the last step."""
@@ -114,6 +117,7 @@ class Replicas:
         steps.reduced, steps.reductions = self._reduced.nbytes, self._reduced.calls
         self._see_gradients(optimizer, steps)
         self._alone.stepping(steps.number, steps.made, optimizer)
+        self._by_hand.stepping(steps.number, optimizer)
         if not steps.made:
             self._see_left_out(optimizer, steps)
             self._hash(BEFORE, optimizer, steps)
@@ -201,6 +205,7 @@ class Replicas:
             later = step // _SELDOM if step >= _FIRST else 1
             steps.due = step + min(later, self._every)
             self._hash(HASHES, optimizer, steps)
+        self._by_hand.stepped(steps.number, optimizer)
         self._reduced.clear()
 
     def _hash(self, what: str, optimizer: Any, steps: Steps) -> None:

@@ -1,0 +1,119 @@
+"""By hand: gradients that a script itself sends between ranks, and what they are by the step."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.models import Models, is_sharded
+from steptime.record.events import Log
+from steptime.record.operations import Operation
+from steptime.record.places import site
+from steptime.world import compat
+
+BY_HAND = "by hand"
+"""What is noted of a step by gradients that other ranks have no part in, though they are sent."""
+
+LATE, TO_ONE, OF_ONE = "late", "to one", "of one"
+"""Why: they are reduced after their step, on one rank alone, or those of one rank go to all."""
+
+_SENDING = ("all_reduce", "reduce", "broadcast")
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(eq=False)
+class _Sent:
+    """What calls a tensor was given to since the last step; ``root`` and ``at``: of the last."""
+
+    storage: StorageWeakRef
+    kinds: set[str] = field(default_factory=set)
+    root: int = -1
+    at: int = 0
+
+    @property
+    def of_all(self) -> bool:
+        """Whether it is the sum over all ranks by now, on every rank."""
+        return "all_reduce" in self.kinds or {"reduce", "broadcast"} <= self.kinds
+
+
+class ByHand:
+    """Gradients of no model under DDP: whether those of a step are sums, or ever become such."""
+
+    def __init__(self, log: Log, models: Models) -> None:
+        self._log = log
+        self._models = models
+        self._sent: dict[int, _Sent] = {}
+        self._of_steps: dict[int, dict[int, StorageWeakRef]] = {}
+        self._late: dict[int, tuple[int, int]] = {}
+        self._to_one: dict[int, tuple[_Sent, int]] = {}
+        self._noted: set[tuple[str, int]] = set()
+
+    def note(self, operation: Operation, group: Any, arguments: Sequence[Any], peer: int) -> None:
+        """A call is made."""
+        if operation.kind not in _SENDING or group.size() < 2 or self._models.in_backward:
+            return
+        if len(self._sent) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
+            self._sent.clear()
+        for tensor in tensors_in(operation.vector(arguments)):
+            storage = StorageWeakRef(tensor.untyped_storage())
+            one = self._sent.setdefault(storage.cdata, _Sent(storage))
+            one.kinds.add(operation.kind)
+            one.at = site(self._log)
+            if operation.kind != "all_reduce":
+                one.root = compat.ranks_of(group)[peer]
+            for number, of_step in self._of_steps.items():
+                if operation.kind == "all_reduce" and storage.cdata in of_step:
+                    nbytes, _ = self._late.get(number, (0, 0))
+                    self._late[number] = nbytes + tensor.nbytes, one.at
+
+    def stepping(self, number: int, optimizer: Any) -> None:
+        """The optimizer ``number`` is about to step."""
+        trained = self._trained(optimizer)
+        if number in self._to_one:
+            summed, step_at = self._to_one.pop(number)
+            if not any(self._known(parameter) for parameter in trained):
+                self._tell(TO_ONE, summed.at, step_at, summed.root)
+        gradients = [one.grad for one in trained if one.grad is not None]
+        sent = [(one, gradient.nbytes) for gradient in gradients if (one := self._known(gradient))]
+        if not gradients or any(one.of_all for one, _ in sent):
+            return
+        most = sum(gradient.nbytes for gradient in gradients) / 2
+        late, late_at = self._late.get(number, (0, 0))
+        for kind, fault in (("reduce", TO_ONE), ("broadcast", OF_ONE)):
+            of_kind = [(one, nbytes) for one, nbytes in sent if kind in one.kinds]
+            if sum(nbytes for _, nbytes in of_kind) > most:
+                one, here = of_kind[0][0], site(self._log)
+                if fault == TO_ONE:  # whose parameters may be broadcast next
+                    self._to_one[number] = one, here
+                else:
+                    self._tell(fault, one.at, here, one.root)
+                return
+        if late > most:
+            self._tell(LATE, late_at, site(self._log), -1)
+
+    def stepped(self, number: int, optimizer: Any) -> None:
+        """It has stepped: its gradients are of a step that is made."""
+        gradients = [one.grad for one in self._trained(optimizer) if one.grad is not None]
+        storages = [StorageWeakRef(one.untyped_storage()) for one in gradients]
+        self._of_steps[number] = {one.cdata: one for one in storages}
+        self._late.pop(number, None)
+        self._sent.clear()
+
+    def _trained(self, optimizer: Any) -> list[torch.Tensor]:
+        of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
+        parameters: Iterable[torch.Tensor] = (
+            one for group in optimizer.param_groups for one in group["params"]
+        )
+        return [one for one in parameters if id(one) not in of_models and not is_sharded(one)]
+
+    def _known(self, tensor: torch.Tensor) -> _Sent | None:
+        one = self._sent.get(memory_of(tensor))
+        return None if one is None or one.storage.expired() else one
+
+    def _tell(self, fault: str, at: int, step_at: int, root: int) -> None:
+        if (fault, step_at) not in self._noted:
+            self._noted.add((fault, step_at))
+            self._log.note(observed=BY_HAND, fault=fault, at=at, step_at=step_at, root=root)

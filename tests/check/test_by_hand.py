@@ -1,0 +1,71 @@
+"""Gradients that a script sends between ranks itself: told where the steps are not made of them."""
+
+from pathlib import Path
+
+import pytest
+
+from observed_scripts import findings_of, marked
+from steptime.check.finding import FindingKind
+
+TRAINING = """
+from torch import nn
+way = {way!r}
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+torch.manual_seed(1 + rank)
+
+def exchange():
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            return
+        if way in ("to one", "a server", "in two"):
+            dist.reduce(parameter.grad, 0)  # sends
+        if way in ("of one", "in two"):
+            dist.broadcast(parameter.grad, 0)  # sends
+        if way in ("after", "before", "rightly"):
+            dist.all_reduce(parameter.grad)  # sends
+        parameter.grad /= size
+
+for step in range(6):
+    if way == "before":
+        exchange()
+    rows = torch.randn(8, 32)
+    optimizer.zero_grad()
+    (model(rows) - rows).square().mean().backward()
+    if way not in ("after", "before"):
+        exchange()
+    optimizer.step()  # steps
+    if way == "after":
+        exchange()
+    if way == "a server":
+        for parameter in model.parameters():
+            dist.broadcast(parameter.data, 0)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+LATE = "are gradients by which the optimizer has stepped already"
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("after", LATE),
+        pytest.param("before", LATE, marks=pytest.mark.slow),
+        pytest.param("to one", "on rank 0 alone, and every rank steps", marks=pytest.mark.slow),
+        pytest.param("of one", "The gradients of rank 0 are broadcast", marks=pytest.mark.slow),
+    ],
+)
+def test_steps_by_gradients_of_one_rank_are_told(way: str, words: str, tmp_path: Path) -> None:
+    (found,) = findings_of(tmp_path, TRAINING.format(way=way))
+    assert found.kind is FindingKind.DRIFT
+    assert words in found.what
+    assert sorted(found.ranks) == [0, 1]
+    assert marked(found) == {"sends", "steps"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["rightly", "a server", "in two"])
+def test_steps_by_sums_or_of_a_server_are_left_alone(way: str, tmp_path: Path) -> None:
+    assert findings_of(tmp_path, TRAINING.format(way=way)) == []
