@@ -75,7 +75,8 @@ dist.destroy_process_group()
     ],
 )
 def test_ranks_that_are_meant_to_be_replicas_are_told(way: str, words: str, tmp_path: Path) -> None:
-    (found,) = findings_of(tmp_path, TRAINING.format(way=way))
+    told = findings_of(tmp_path, TRAINING.format(way=way))
+    (found,) = (one for one in told if one.kind is not FindingKind.SLOW)
     assert found.kind is FindingKind.DRIFT
     assert words in found.what
     assert sorted(found.ranks) == [0, 1]

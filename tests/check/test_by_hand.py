@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from observed_scripts import findings_of, marked
-from steptime.check.finding import FindingKind
+from steptime.check.finding import Finding, FindingKind
 
 TRAINING = """
 from torch import nn
@@ -45,6 +45,13 @@ dist.barrier()
 dist.destroy_process_group()
 """
 
+
+def _silent(folder: Path, way: str) -> list[Finding]:
+    """What is found but for what is slow: the model is too small for anything else."""
+    found = findings_of(folder, TRAINING.format(way=way))
+    return [one for one in found if one.kind is not FindingKind.SLOW]
+
+
 LATE = "are gradients by which the optimizer has stepped already"
 
 
@@ -58,7 +65,7 @@ LATE = "are gradients by which the optimizer has stepped already"
     ],
 )
 def test_steps_by_gradients_of_one_rank_are_told(way: str, words: str, tmp_path: Path) -> None:
-    (found,) = findings_of(tmp_path, TRAINING.format(way=way))
+    (found,) = _silent(tmp_path, way)
     assert found.kind is FindingKind.DRIFT
     assert words in found.what
     assert sorted(found.ranks) == [0, 1]
@@ -68,4 +75,4 @@ def test_steps_by_gradients_of_one_rank_are_told(way: str, words: str, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["rightly", "a server", "in two"])
 def test_steps_by_sums_or_of_a_server_are_left_alone(way: str, tmp_path: Path) -> None:
-    assert findings_of(tmp_path, TRAINING.format(way=way)) == []
+    assert _silent(tmp_path, way) == []

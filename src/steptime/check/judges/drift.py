@@ -26,6 +26,14 @@ _ALIKE = (
     "from rank 0), reduce every gradient before the step, and change parameters on all ranks alike"
 )
 
+_WHOLE = {
+    "DistributedDataParallel": "wrap the whole model in DistributedDataParallel, with all that is "
+    "trained of it",
+    "fully_shard": "call fully_shard on the whole model last, which shards what its parts have "
+    "left over",
+}
+"""The mend by who reduces the gradients of all other parameters."""
+
 _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
 """An optimizer's number, a model's name, the ranks that hold it, the names of its parameters."""
 
@@ -84,11 +92,12 @@ def _of_others(job: Job) -> Iterator[Finding]:
 
 def _left_out(job: Job) -> Iterator[Finding]:
     """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
-    left_out: dict[tuple[int, tuple[int, ...], tuple[str, ...]], list[Noted]] = {}
+    left_out: dict[tuple[int, str, tuple[int, ...], tuple[str, ...]], list[Noted]] = {}
     for one in noted(job, _LEFT_OUT):
-        of = one.facts["optimizer"], tuple(one.facts["ranks"]), tuple(one.facts["names"])
-        left_out.setdefault(of, []).append(one)
-    for (_, ranks, names), hashed in left_out.items():
+        facts = one.facts
+        by, ranks, names = facts.get("by", ""), tuple(facts["ranks"]), tuple(facts["names"])
+        left_out.setdefault((facts["optimizer"], by, ranks, names), []).append(one)
+    for (_, by, ranks, names), hashed in left_out.items():
         values = zip(*(one.facts["values"] for one in hashed), strict=True)
         gradients = zip(*(one.facts["gradients"] for one in hashed), strict=True)
         apart = [
@@ -104,7 +113,7 @@ def _left_out(job: Job) -> Iterator[Finding]:
                 what=f"{_some(apart)} of the optimizer {'is' if len(apart) == 1 else 'are'} "
                 "trained but not reduced, where the gradients of all others are: each rank steps "
                 "by a gradient of its own",
-                mend=_ALIKE,
+                mend=_WHOLE.get(by, _ALIKE),
             )
 
 

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from steptime.check.observe.buffers import memory_of, tensors_in
-from steptime.check.observe.models import Models, is_sharded
+from steptime.check.observe.models import Models, is_hooked, is_sharded
 from steptime.check.observe.setups import launchers_number
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -51,6 +51,7 @@ class Alone:
         self._log = log
         self._models = models
         self._trained: dict[int, _Trained] = {}
+        self._made: dict[int, int] = {}
         self._given: set[int] = set()
         self._broadcast: dict[int, StorageWeakRef] = {}
         self._nbytes = self._steps = self._busy = 0
@@ -78,6 +79,8 @@ class Alone:
         self._steps += 1
         self._busy += self._moved
         self._moved = False
+        if number in self._trained:
+            self._made[number] = made + 1
         if made not in (0, _STEPS - 1):
             return
         trained = [
@@ -94,37 +97,37 @@ class Alone:
                 given=number in self._given,
                 at=site(self._log),
             )
+            self._made[number] = made + 1
 
     def _was_broadcast(self, parameter: torch.Tensor) -> bool:
         storage = self._broadcast.get(memory_of(parameter))
         small = parameter.numel() < _LEAST_VECTOR
         return small or (storage is not None and not storage.expired())
 
-    def end(self, number: int, made: int) -> None:
-        """The process ends: note the optimizer ``number`` if nothing tells of its gradients."""
-        one = self._trained.get(number)
-        if one is None or self._shares or made < _PART * self._steps:
+    def end(self) -> None:
+        """The process ends: note the optimizers of which nothing tells that gradients went away."""
+        if self._shares or self._busy >= _PART * self._steps:
             return
-        if self._nbytes < _PART * one.nbytes and self._busy < _PART * self._steps:
-            self._log.note(
-                observed=ALONE,
-                optimizer=number,
-                steps=made,
-                elements=list(one.elements),
-                world=one.world,
-                started=launchers_number("WORLD_SIZE", 1),
-                given=one.given,
-                at=one.at,
-            )
+        for number, one in self._trained.items():
+            made = self._made[number]
+            if made >= _PART * self._steps and self._nbytes < _PART * one.nbytes:
+                self._log.note(
+                    observed=ALONE,
+                    optimizer=number,
+                    steps=made,
+                    elements=list(one.elements),
+                    world=one.world,
+                    started=launchers_number("WORLD_SIZE", 1),
+                    given=one.given,
+                    at=one.at,
+                )
 
 
 def _is_own(parameter: torch.Tensor) -> bool:
     """Whether a parameter is trained, and whole, and neither shared memory nor hooked."""
-    hooks: Any = parameter
     return (
         parameter.grad is not None
         and not is_sharded(parameter)
         and (parameter.is_cuda or not parameter.is_shared())
-        and not hooks._backward_hooks
-        and not getattr(hooks, "_post_accumulate_grad_hooks", None)
+        and not is_hooked(parameter)
     )

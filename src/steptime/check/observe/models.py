@@ -72,6 +72,11 @@ class Model:
                 if name not in ignored:
                     yield name, parameter
 
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """All of them, those too that DDP is told to ignore."""
+        wrapped = self.wrapped()
+        return iter(()) if wrapped is None else wrapped.module.parameters()
+
     def unused(self) -> str:
         """The first parameter that was given no gradient though DDP waits for one; "": none."""
         wrapped = self.wrapped()
@@ -101,7 +106,9 @@ class Model:
 class Models:
     """All models under DDP in this process, from ``install`` to what it returns.
 
-    ``backwards``: how many the script has made, of whatever.
+    ``backwards``: how many the script has made, of whatever. ``in_backward``, ``wrapping``: it is
+    within one, or DDP wraps a model, which asks the ranks for its shapes. ``shard_ranks``: the
+    ranks of each mesh over which ``fully_shard`` has sharded a model that has run.
     """
 
     def __init__(self, log: Log) -> None:
@@ -111,9 +118,10 @@ class Models:
             weakref.WeakKeyDictionary()
         )
         self._wrapped: Counter[tuple[int, ...]] = Counter()
-        self.in_backward = False
+        self.in_backward = self.wrapping = False
         self.backwards = 0
         self.evaluations = Evaluations(log)
+        self.shard_ranks: set[tuple[int, ...]] = set()
         self._sharded: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 
     def install(self) -> Callable[[], None]:
@@ -150,7 +158,11 @@ class Models:
         @wraps(init)
         def wrapping(wrapped: Any, *arguments: Any, **options: Any) -> None:
             self._note(given(init, wrapped, *arguments, **options))
-            init(wrapped, *arguments, **options)
+            self.wrapping = True
+            try:
+                init(wrapped, *arguments, **options)
+            finally:
+                self.wrapping = False
             model = Model(wrapped, len(self.known))
             self.known.append(model)
             model.wrapped_at = site(self._log)
@@ -280,6 +292,7 @@ class Models:
         options: Mapping[str, Any],
     ) -> None:
         """A model under ``fully_shard`` begins a forward: without gradients it is evaluated."""
+        self.shard_ranks.add(compat.ranks_of_shards(state))
         if not torch.is_grad_enabled():
             number = self._sharded.setdefault(module, -1 - len(self._sharded))
             ranks, named = compat.ranks_of_shards(state), [*options.values()]
@@ -313,6 +326,12 @@ class Models:
 def is_sharded(tensor: torch.Tensor) -> bool:
     """Whether a tensor is spread over ranks, as FSDP2's and tensor parallelism's are."""
     return hasattr(tensor, "placements")
+
+
+def is_hooked(parameter: Any) -> bool:
+    """Whether a hook may do something with the gradient of a parameter."""
+    after = getattr(parameter, "_post_accumulate_grad_hooks", None)
+    return bool(parameter._backward_hooks or after)
 
 
 def _is_constant(tensor: torch.Tensor) -> bool:

@@ -1,5 +1,6 @@
 """Reduced: what a process has reduced since the last step of its optimizer, and whose gradients."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from steptime.world import compat
 _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 _SHARING = ("all_gather", "all_to_all", "recv", "send")
+_FSDP, _DEEPEST = "/distributed/fsdp/", 16
 _LEAST_VECTOR = 8
 """A vector of fewer elements may be anything: metrics are summed up, too."""
 
@@ -30,7 +32,8 @@ class Reduced:
     """The reductions of this process: ``calls`` of them and ``nbytes`` in all, of any tensors.
 
     Which tensors is remembered until ``clear``, of what is reduced among all ranks of a group.
-    ``shares``: a call was made by which ranks may have parts of a model of their own.
+    ``shares``: a call was made by which ranks may have parts of a model of their own, other than
+    those by which ``fully_shard`` gathers parameters.
     """
 
     def __init__(self, models: Models) -> None:
@@ -45,7 +48,8 @@ class Reduced:
         if group.size() < 2:
             return
         if operation.kind not in _REDUCING:
-            self.shares |= operation.kind in _SHARING
+            shares = operation.kind in _SHARING and not self._models.wrapping
+            self.shares |= shares and not _is_of_shards()
             return
         tensors = list(tensors_in(operation.vector(arguments)))
         self.calls += 1
@@ -110,3 +114,13 @@ class Reduced:
         of_all = {(parameters[0].dtype, sum(one.numel() for one in parameters))}
         before = {size for size, (at, _) in self._vectors.items() if at != self._models.backwards}
         return of_all <= before or sizes <= before
+
+
+def _is_of_shards() -> bool:
+    """Whether ``fully_shard`` makes the call that is looked at."""
+    frame, seen = sys._getframe(2), 0
+    while frame is not None and seen < _DEEPEST:
+        if _FSDP in frame.f_code.co_filename:
+            return True
+        frame, seen = frame.f_back, seen + 1  # type: ignore[assignment]
+    return False

@@ -17,7 +17,9 @@ from steptime.check.observe.alone import Alone
 from steptime.check.observe.by_hand import ByHand
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
-from steptime.check.observe.models import Model, Models, is_sharded
+from steptime.check.observe.idle import Idle
+from steptime.check.observe.left_out import LeftOut
+from steptime.check.observe.models import Model, Models, is_hooked, is_sharded
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.reduced import Reduced
 from steptime.record.calls import Calls
@@ -46,10 +48,8 @@ IN_VAIN = "in vain"
 """What is noted of an optimizer whose parameters get no gradient by any backward."""
 _IN_VAIN = 3  # steps
 
-LEFT_OUT = "left out"
-"""What is noted of parameters whose gradients a script does not reduce, though it does others'."""
-_FEW = 0.5
-"""The part of all elements that they may be: of a model that ranks share most is not reduced."""
+_OWN = 0.25
+"""The part of all steps that an optimizer makes at least whose loop is over when the rank ends."""
 
 _ENOUGH = 0.25
 """The part of a step's gradients, by bytes, that must have been reduced: some are compressed."""
@@ -85,10 +85,12 @@ class Replicas:
         self._models = models
         self._every = max(1, int(os.environ.get(EVERY_VARIABLE, _EVERY)))
         self._steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
-        self._optimizers = 0
+        self._all: list[Steps] = []
         self._reduced = Reduced(models)
+        self._left_out = LeftOut(log, models, self._reduced)
         self._alone = Alone(log, models)
         self._by_hand = ByHand(log, models)
+        self.idle = Idle(log, models)
         self._noted: set[tuple[Any, ...]] = set()
 
     def issued(
@@ -105,6 +107,7 @@ class Replicas:
         self._reduced.note(operation, group, arguments)
         self._alone.note(operation, group, arguments)
         self._by_hand.note(operation, group, arguments, peer)
+        self.idle.note(operation, group, arguments)
 
     def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
         """Tell of models whose gradients were not reduced since the last step."""
@@ -118,8 +121,9 @@ class Replicas:
         self._see_gradients(optimizer, steps)
         self._alone.stepping(steps.number, steps.made, optimizer)
         self._by_hand.stepping(steps.number, optimizer)
+        self.idle.stepping(optimizer)
         if not steps.made:
-            self._see_left_out(optimizer, steps)
+            self._left_out.see(steps.number, optimizer)
             self._hash(BEFORE, optimizer, steps)
         owned = _ids(optimizer)
         for model in self._models.known:
@@ -169,33 +173,12 @@ class Replicas:
         elif not steps.trains and self._models.backwards > backwards:
             steps.in_vain += 1
             if steps.in_vain == _IN_VAIN:
-                name = type(optimizer).__name__
-                self._log.note(observed=IN_VAIN, optimizer=name, at=site(self._log))
-
-    def _see_left_out(self, optimizer: Any, steps: Steps) -> None:
-        """Note the parameters that are not reduced where the script reduces the others by hand."""
-        of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
-        trained = [
-            (number, one, one.grad)
-            for number, one in enumerate(_parameters(optimizer))
-            if one.grad is not None and id(one) not in of_models and not is_sharded(one)
-        ]
-        reduced = [of for *_, grad in trained if (of := self._reduced.ranks_of(grad))]
-        left = [each for each in trained if not self._reduced.ranks_of(each[2])]
-        if not left or len(set(reduced)) != 1 or self._reduced.shares:
-            return
-        size, of_all = (sum(one.numel() for _, one, _ in each) for each in (left, trained))
-        alone = self._reduced.only([grad for *_, grad in trained])
-        if alone and size <= _FEW * of_all and all(readable(one) for _, one, _ in left):
-            self._log.note(
-                observed=LEFT_OUT,
-                optimizer=steps.number,
-                ranks=list(reduced[0]),
-                at=site(self._log),
-                names=[f"parameter {number}" for number, *_ in left],
-                values=[hash_of([one]) for _, one, _ in left],
-                gradients=[hash_of([grad]) for *_, grad in left],
-            )
+                self._log.note(
+                    observed=IN_VAIN,
+                    optimizer=type(optimizer).__name__,
+                    cleared=self.idle.was_cleared(optimizer),
+                    at=site(self._log),
+                )
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Hash the parameters that should be equal on all ranks, now and then."""
@@ -235,6 +218,7 @@ class Replicas:
         Under ``Join`` a rank may make fewer: in the end it is given the parameters of another.
         """
         self._models.evaluations.end()
+        self._alone.end()
         for model in self._models.known:
             if model.looks and not model.has_unused:
                 self._log.note(
@@ -243,9 +227,11 @@ class Replicas:
                     at=model.wrapped_at,
                     looking_ns=model.looking_ns,
                 )
-        for steps in list(self._steps.values()):
-            self._alone.end(steps.number, steps.made)
-            if not steps.joined:
+        made = sum(steps.made for steps in self._all)
+        alive = set(self._steps.values())
+        for steps in self._all:
+            # One of an inner loop is gone after a few steps, and another comes.
+            if not steps.joined and (steps in alive or steps.made >= _OWN * made):
                 self._log.note(
                     observed=STEPS,
                     optimizer=steps.number,
@@ -258,8 +244,8 @@ class Replicas:
         steps = self._steps.get(optimizer)
         if steps is None:
             # Not how many there are: one that is gone had its number, too.
-            steps = self._steps[optimizer] = Steps(self._optimizers)
-            self._optimizers += 1
+            steps = self._steps[optimizer] = Steps(len(self._all))
+            self._all.append(steps)
         return steps
 
     def _sets(
@@ -285,7 +271,11 @@ class Replicas:
         left = [
             (number, one, one.grad)
             for number, one in enumerate(_parameters(optimizer))
-            if id(one) in owned and one.grad is not None and not is_sharded(one)
+            if id(one) in owned
+            and one.grad is not None
+            and not is_sharded(one)
+            # What a hook reduces is the gradient's memory, or a copy's, as it happens.
+            and not is_hooked(one)
         ]
         in_one = self._reduced.in_one([gradient for *_, gradient in left])
         for number, one, gradient in left:
@@ -368,6 +358,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     calls.watchers.append(watcher)
     ends = [
         models.install(),
+        replicas.idle.install(contained),
         register_optimizer_step_pre_hook(contained.of(replicas.before_step)).remove,
         register_optimizer_step_post_hook(contained.of(replicas.after_step)).remove,
     ]

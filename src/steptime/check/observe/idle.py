@@ -1,0 +1,128 @@
+"""Idle: optimizers that a rank makes and never steps, and gradients cleared before their step."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.contained import Contained
+from steptime.check.observe.models import Models
+from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.record.events import Log
+from steptime.record.operations import Operation
+from steptime.record.places import site
+
+IDLE, STEPPED = "idle", "stepped"
+"""What is noted of an optimizer that has gradients again and again and no step, and of another's
+third step."""
+
+_OFTEN = 3
+_WRITING = ("broadcast", "recv", "scatter", "all_reduce", "all_gather")
+
+
+@dataclass(eq=False)
+class _Optimizer:
+    """An optimizer by the order in which the rank makes them, and the line that made it.
+
+    ``cleared``: how often its gradients were, unused; ``versions``: those of its parameters when
+    they first were; ``cleared_after``: so many backwards, the last time; ``elements``: of its
+    parameters.
+    """
+
+    number: int
+    at: int
+    elements: Sequence[int] = field(default=())
+    steps: int = 0
+    cleared: int = 0
+    versions: int = 0
+    cleared_after: int = -1
+
+
+class Idle:
+    """The optimizers of this process, whether they step or not."""
+
+    def __init__(self, log: Log, models: Models) -> None:
+        self._log = log
+        self._models = models
+        self._of: weakref.WeakKeyDictionary[Any, _Optimizer] = weakref.WeakKeyDictionary()
+        self._made = 0
+        self._written: dict[int, int] = {}
+
+    def install(self, contained: Contained) -> Callable[[], None]:
+        """See optimizers as they are made and as their gradients are cleared."""
+
+        def after(function: Function, seen: Callable[..., Any]) -> Function:
+            def does(optimizer: Any, *arguments: Any, **options: Any) -> Any:
+                result = function(optimizer, *arguments, **options)
+                seen(optimizer)
+                return result
+
+            return does
+
+        def before(function: Function, seen: Callable[..., Any]) -> Function:
+            def does(optimizer: Any, *arguments: Any, **options: Any) -> Any:
+                seen(optimizer)
+                return function(optimizer, *arguments, **options)
+
+            return does
+
+        made, cleared = contained.of(self._is_made), contained.of(self._is_cleared)
+        owners = [torch.optim.Optimizer]
+        return all_of(
+            [
+                replaced(owners, "__init__", lambda init: after(init, made)),
+                replaced(owners, "zero_grad", lambda clear: before(clear, cleared)),
+            ]
+        )
+
+    def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
+        """A call is made: what it writes may be parameters, as of a server's workers."""
+        if operation.kind in _WRITING and group.size() > 1 and not self._models.in_backward:
+            for tensor in tensors_in(operation.vector(arguments)):
+                self._written[memory_of(tensor)] = self._models.backwards
+
+    def stepping(self, optimizer: Any) -> None:
+        """An optimizer is about to step."""
+        one = self._of.get(optimizer)
+        if one is None:
+            return
+        one.steps += 1
+        if one.steps == _OFTEN:
+            self._tell(STEPPED, one, site(self._log))
+
+    def was_cleared(self, optimizer: Any) -> bool:
+        """Whether its gradients were cleared after the last backward."""
+        one = self._of.get(optimizer)
+        return one is not None and one.cleared_after == self._models.backwards
+
+    def _is_made(self, optimizer: Any) -> None:
+        elements = [one.numel() for one in _parameters(optimizer)]
+        self._of[optimizer] = _Optimizer(self._made, site(self._log), elements)
+        self._made += 1
+
+    def _is_cleared(self, optimizer: Any) -> None:
+        """Gradients are about to be cleared: used by now, but where there was no step."""
+        one = self._of.get(optimizer)
+        trained = [each for each in _parameters(optimizer) if each.grad is not None]
+        if one is None or not trained:
+            return
+        one.cleared_after = self._models.backwards
+        if one.steps:
+            return
+        versions = sum(each._version for each in trained)
+        if not one.cleared:
+            one.versions = versions
+        one.cleared += 1
+        written = [self._written.get(memory_of(each), 0) for each in trained]
+        if one.cleared == _OFTEN and versions == one.versions and not any(written):
+            self._tell(IDLE, one, one.at)
+
+    def _tell(self, what: str, one: _Optimizer, at: int) -> None:
+        self._log.note(observed=what, number=one.number, elements=list(one.elements), at=at)
+
+
+def _parameters(optimizer: Any) -> list[torch.Tensor]:
+    return [one for group in optimizer.param_groups for one in group["params"]]

@@ -1,0 +1,81 @@
+"""Left out: parameters whose gradients nobody reduces, where those of the others are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from steptime.check.observe.contents import hash_of, readable
+from steptime.check.observe.models import Models, is_hooked, is_sharded
+from steptime.check.observe.reduced import Reduced
+from steptime.record.events import Log
+from steptime.record.places import site
+from steptime.world import compat
+
+LEFT_OUT = "left out"
+"""What is noted of parameters whose gradients are not reduced, though others' are."""
+
+BY_HAND, BY_DDP, BY_FSDP = "the script", "DistributedDataParallel", "fully_shard"
+"""Who reduces those of the others."""
+
+_FEW = 0.5
+"""The part of all elements that they may be: of a model that ranks share most is not reduced."""
+
+
+class LeftOut:
+    """What an optimizer trains before its first step, and what of it was reduced until then."""
+
+    def __init__(self, log: Log, models: Models, reduced: Reduced) -> None:
+        self._log = log
+        self._models = models
+        self._reduced = reduced
+
+    def see(self, number: int, optimizer: Any) -> None:
+        """Note the parameters of the optimizer ``number`` whose gradients are not reduced."""
+        every = [one for group in optimizer.param_groups for one in group["params"]]
+        of_models = {id(one) for model in self._models.known for one in model.parameters()}
+        trained = [
+            (number, one, one.grad)
+            for number, one in enumerate(every)
+            if one.grad is not None and id(one) not in of_models and not is_sharded(one)
+        ]
+        gradients = [grad for *_, grad in trained]
+        left = [each for each in trained if not self._reduced.ranks_of(each[2])]
+        by, ranks = self._who(every, gradients)
+        if not left or not ranks or self._reduced.shares:
+            return
+        own = {id(one) for _, one, _ in left}
+        of_all = sum(one.numel() for one in every if one.grad is not None)
+        size = sum(one.numel() for one in every if id(one) in own)
+        plain = all(readable(one) and not is_hooked(one) for _, one, _ in left)
+        if self._reduced.only(gradients) and size <= _FEW * of_all and plain:
+            self._log.note(
+                observed=LEFT_OUT,
+                optimizer=number,
+                by=by,
+                ranks=list(ranks),
+                at=site(self._log),
+                names=[f"parameter {number}" for number, *_ in left],
+                values=[hash_of([one]) for _, one, _ in left],
+                gradients=[hash_of([grad]) for *_, grad in left],
+            )
+
+    def _who(
+        self, every: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]
+    ) -> tuple[str, tuple[int, ...]]:
+        """Who reduces other gradients of the optimizer, and among which ranks; none: nobody."""
+        by_hand = {of for grad in gradients if (of := self._reduced.ranks_of(grad))}
+        if by_hand:
+            return BY_HAND, by_hand.pop() if len(by_hand) == 1 else ()
+        world = tuple(range(dist.get_world_size())) if dist.is_initialized() else ()
+        if len(world) < 2:
+            return "", ()
+        owned = {id(one) for one in every if one.grad is not None}
+        for model in self._models.known:
+            wrapped = model.wrapped()
+            if wrapped is not None and any(id(one) in owned for _, one in model.replicated()):
+                of_all = compat.ranks_of(wrapped.process_group) == world
+                return BY_DDP, world if of_all and model.armed else ()
+        sharded = any(is_sharded(one) and one.grad is not None for one in every)
+        return BY_FSDP, world if sharded and self._models.shard_ranks == {world} else ()
