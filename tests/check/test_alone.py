@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 way = {way!r}
 torch.manual_seed(0)
 data = TensorDataset(torch.randn(192, 32))
-split = None if way in ("folds", "broadcast") else DistributedSampler(data)
+split = None if way in ("folds", "broadcast", "by hand") else DistributedSampler(data)
 model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
 table = nn.Embedding(4096, 32)
 for parameter in model.parameters() if way == "broadcast" else ():
@@ -81,6 +81,14 @@ def test_ranks_that_are_meant_to_be_replicas_are_told(way: str, words: str, tmp_
     assert words in found.what
     assert sorted(found.ranks) == [0, 1]
     assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+def test_ranks_that_only_begin_and_step_alike_are_a_remark(tmp_path: Path) -> None:
+    told = findings_of(tmp_path, TRAINING.format(way="by hand"))
+    (found,) = (one for one in told if one.kind is not FindingKind.SLOW)
+    assert found.remark
+    assert "and all began with the same parameters" in found.what
 
 
 @pytest.mark.parametrize(

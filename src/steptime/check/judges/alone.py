@@ -1,6 +1,6 @@
 """Alone: ranks that each train a model of their own on their part of the data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from steptime.check.finding import Finding, FindingKind
@@ -16,7 +16,8 @@ def _alone(job: Job) -> Iterator[Finding]:
     """Optimizers of all ranks whose gradients go nowhere though the ranks are meant to be replicas.
 
     They are where one DistributedSampler splits the data among all of them, or where all began with
-    the parameters that one of them had broadcast.
+    the parameters that one of them had broadcast. Where they only began alike they may be folds of
+    a cross-validation, and it is a remark.
     """
     by_optimizer: dict[tuple[int, tuple[int, ...]], list[Noted]] = {}
     for one in noted(job, _ALONE):
@@ -27,19 +28,36 @@ def _alone(job: Job) -> Iterator[Finding]:
         if not world and ranks[0].facts["started"] > 1:
             yield _without_group(ranks[0])
             return
-        why = _meant(ranks, world)
-        if len({one.rank for one in ranks}) == world and why:
-            yield Finding(
-                kind=FindingKind.DRIFT,
-                ranks=sorted(one.rank for one in ranks),
-                places=[place for one in ranks for place in one.places],
-                what=f"each rank trains a model of its own: in {ranks[0].facts['steps']} steps of "
-                f"the optimizer nothing as large as its gradients went between the ranks, though "
-                f"{why}",
-                mend="wrap the model in DistributedDataParallel and train what that returns, or "
-                "all_reduce every gradient before each step and divide it by the number of ranks",
-            )
+        if len({one.rank for one in ranks}) < world:
+            continue
+        if why := _meant(ranks, world):
+            yield _apart(FindingKind.DRIFT, ranks, f"though {why}")
             return
+        if _alike(ranks):
+            yield _apart(FindingKind.DATA, ranks, "and all began with the same parameters")
+            return
+
+
+def _apart(kind: FindingKind, ranks: Sequence[Noted], why: str) -> Finding:
+    return Finding(
+        kind=kind,
+        remark=kind is FindingKind.DATA,
+        ranks=sorted(one.rank for one in ranks),
+        places=[place for one in ranks for place in one.places],
+        what=f"each rank trains a model of its own: in {ranks[0].facts['steps']} steps of the "
+        f"optimizer nothing as large as its gradients went between the ranks, {why}",
+        mend="wrap the model in DistributedDataParallel and train what that returns, or "
+        "all_reduce every gradient before each step and divide it by the number of ranks",
+    )
+
+
+def _alike(ranks: Sequence[Noted]) -> bool:
+    """Whether they began alike and step alike, as no search over settings does."""
+    first = ranks[0].facts
+    return all(
+        one.facts["begun"] == first["begun"] and one.facts["settings"] == first["settings"]
+        for one in ranks
+    )
 
 
 def _without_group(one: Noted) -> Finding:
@@ -56,7 +74,7 @@ def _without_group(one: Noted) -> Finding:
     )
 
 
-def _meant(ranks: list[Noted], world: int) -> str:
+def _meant(ranks: Sequence[Noted], world: int) -> str:
     """Why these ranks are taken for replicas; empty where nothing says so."""
     passes = [_passes(one.log, world) for one in ranks]
     if all(passes) and len({one["size"] for one in passes}) == 1:

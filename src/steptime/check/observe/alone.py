@@ -1,6 +1,6 @@
 """Alone: whether anything as large as gradients goes between ranks while an optimizer steps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,9 @@ import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Models, is_hooked, is_sharded
+from steptime.check.observe.settings import settings_of
 from steptime.check.observe.setups import launchers_number
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -27,6 +29,7 @@ between ranks at most, and of the steps before which vectors do: metrics are sum
 
 _LEAST_VECTOR = 8
 _MOST_REMEMBERED = 100_000
+_MOST_HASHED = 16  # optimizers: an inner loop makes a new one each time
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +37,16 @@ class _Trained:
     """An optimizer by its tenth step: the elements and bytes of the parameters that it trains.
 
     ``world``: the ranks that the script has made a group of, 0 where it has made none. ``given``:
-    they began with what one of them had broadcast. ``at``: where the optimizer steps.
+    they began with what one of them had broadcast. ``begun``: a hash of what it began with;
+    ``settings``: the numbers by which it steps. ``at``: where.
     """
 
     elements: Sequence[int]
     nbytes: int
     world: int
     given: bool
+    begun: int
+    settings: Sequence[Mapping[str, float]]
     at: int
 
 
@@ -53,6 +59,7 @@ class Alone:
         self._trained: dict[int, _Trained] = {}
         self._made: dict[int, int] = {}
         self._given: set[int] = set()
+        self._begun: dict[int, int] = {}
         self._broadcast: dict[int, StorageWeakRef] = {}
         self._nbytes = self._steps = self._busy = 0
         self._moved = self._shares = False
@@ -88,6 +95,8 @@ class Alone:
         ]
         if not made and trained and all(map(self._was_broadcast, trained)):
             self._given.add(number)
+        if not made and all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
+            self._begun[number] = hash_of(trained)
         of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
         if made and trained and not any(id(one) in of_models for one in trained):
             self._trained[number] = _Trained(
@@ -95,6 +104,8 @@ class Alone:
                 nbytes=sum(one.nbytes for one in trained),
                 world=dist.get_world_size() if dist.is_initialized() else 0,
                 given=number in self._given,
+                begun=self._begun.get(number, 0),
+                settings=settings_of(optimizer),
                 at=site(self._log),
             )
             self._made[number] = made + 1
@@ -119,6 +130,8 @@ class Alone:
                     world=one.world,
                     started=launchers_number("WORLD_SIZE", 1),
                     given=one.given,
+                    begun=one.begun,
+                    settings=list(one.settings),
                     at=one.at,
                 )
 

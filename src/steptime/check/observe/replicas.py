@@ -1,6 +1,5 @@
 """Replicas: whether gradients were reduced before a step, and whether parameters stay equal."""
 
-import math
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.models import Model, Models, is_hooked, is_sharded
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.reduced import Reduced
+from steptime.check.observe.settings import settings_of
 from steptime.record.calls import Calls
 from steptime.record.closures import Given, once_made
 from steptime.record.events import Log
@@ -206,7 +206,7 @@ class Replicas:
                 reductions=self._reduced.calls,
                 kept=kept.get(name, 0),
                 at=site(self._log),
-                settings=_settings(optimizer),
+                settings=settings_of(optimizer),
                 order=[] if name else self._reduced.order_of(parameters),
                 names=[name for name, _ in parameters],
                 hashes=[hash_of([parameter]) for _, parameter in parameters],
@@ -323,21 +323,6 @@ class Replicas:
 
 def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [one for group in optimizer.param_groups for one in group["params"]]
-
-
-def _settings(optimizer: Any) -> list[dict[str, float]]:
-    """The numbers by which an optimizer steps, of each of its groups of parameters."""
-    return [
-        {name: float(value) for name, value in group.items() if _is_number(value)}
-        for group in optimizer.param_groups
-    ]
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is one that the notes can hold, and that needs no GPU to be asked for."""
-    if isinstance(value, torch.Tensor):
-        return value.numel() == 1 and not value.is_cuda and bool(value.isfinite())
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _ids(optimizer: Any) -> set[int]:
