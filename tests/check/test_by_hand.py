@@ -21,7 +21,12 @@ def exchange():
             return
         if way in ("to one", "a server", "in two"):
             dist.reduce(parameter.grad, 0)  # sends
-        if way in ("of one", "in two"):
+        if way == "gathered":
+            parts = [torch.empty_like(parameter.grad) for _ in range(size)]
+            dist.gather(parameter.grad.clone(), parts if rank == 0 else None)
+            if rank == 0:
+                parameter.grad = sum(parts)
+        if way in ("of one", "in two", "gathered"):
             dist.broadcast(parameter.grad, 0)  # sends
         if way in ("after", "before", "rightly"):
             dist.all_reduce(parameter.grad)  # sends
@@ -73,6 +78,6 @@ def test_steps_by_gradients_of_one_rank_are_told(way: str, words: str, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["rightly", "a server", "in two"])
+@pytest.mark.parametrize("way", ["rightly", "a server", "in two", "gathered"])
 def test_steps_by_sums_or_of_a_server_are_left_alone(way: str, tmp_path: Path) -> None:
     assert _silent(tmp_path, way) == []

@@ -22,6 +22,8 @@ LATE, TO_ONE, OF_ONE = "late", "to one", "of one"
 
 _SENDING = ("all_reduce", "reduce", "broadcast")
 _MOST_REMEMBERED = 10_000
+_MOST_OPTIMIZERS = 16
+"""Those that have stepped last: an inner loop makes a new one each time."""
 
 
 @dataclass(eq=False)
@@ -49,11 +51,17 @@ class ByHand:
         self._of_steps: dict[int, dict[int, StorageWeakRef]] = {}
         self._late: dict[int, tuple[int, int]] = {}
         self._to_one: dict[int, tuple[_Sent, int]] = {}
+        self._otherwise = 0  # bytes since the last step that were not broadcast
         self._noted: set[tuple[str, int]] = set()
 
     def note(self, operation: Operation, group: Any, arguments: Sequence[Any], peer: int) -> None:
         """A call is made."""
-        if operation.kind not in _SENDING or group.size() < 2 or self._models.in_backward:
+        if group.size() < 2 or self._models.in_backward:
+            return
+        if operation.kind != "broadcast":
+            vectors = tensors_in(operation.vector(arguments))
+            self._otherwise += sum(one.nbytes for one in vectors)
+        if operation.kind not in _SENDING:
             return
         if len(self._sent) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
             self._sent.clear()
@@ -88,7 +96,7 @@ class ByHand:
                 one, here = of_kind[0][0], site(self._log)
                 if fault == TO_ONE:  # whose parameters may be broadcast next
                     self._to_one[number] = one, here
-                else:
+                elif self._otherwise < most / 2:  # else they may have been gathered first
                     self._tell(fault, one.at, here, one.root)
                 return
         if late > most:
@@ -98,9 +106,13 @@ class ByHand:
         """It has stepped: its gradients are of a step that is made."""
         gradients = [one.grad for one in self._trained(optimizer) if one.grad is not None]
         storages = [StorageWeakRef(one.untyped_storage()) for one in gradients]
+        self._of_steps.pop(number, None)
         self._of_steps[number] = {one.cdata: one for one in storages}
+        if len(self._of_steps) > _MOST_OPTIMIZERS:
+            del self._of_steps[next(iter(self._of_steps))]
         self._late.pop(number, None)
         self._sent.clear()
+        self._otherwise = 0
 
     def _trained(self, optimizer: Any) -> list[torch.Tensor]:
         of_models = {id(one) for model in self._models.known for _, one in model.replicated()}

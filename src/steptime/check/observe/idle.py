@@ -20,6 +20,7 @@ IDLE, STEPPED = "idle", "stepped"
 third step."""
 
 _OFTEN = 3
+_MOST_REMEMBERED = 10_000
 _WRITING = ("broadcast", "recv", "scatter", "all_reduce", "all_gather")
 
 
@@ -81,6 +82,8 @@ class Idle:
     def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
         """A call is made: what it writes may be parameters, as of a server's workers."""
         if operation.kind in _WRITING and group.size() > 1 and not self._models.in_backward:
+            if len(self._written) > _MOST_REMEMBERED:  # of memory that is there no more, mostly
+                self._written.clear()
             for tensor in tensors_in(operation.vector(arguments)):
                 self._written[memory_of(tensor)] = self._models.backwards
 
