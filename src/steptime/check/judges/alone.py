@@ -1,15 +1,14 @@
 """Alone: ranks that each train a model of their own on their part of the data."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, facts_of, noted
-from steptime.record.read import ProcessLog
+from steptime.check.observed import Noted, noted
+from steptime.check.samplers import pass_among
 
-_ALONE, _PASS = "alone", "pass"
+_ALONE = "alone"
 
 
 def _alone(job: Job) -> Iterator[Finding]:
@@ -25,7 +24,7 @@ def _alone(job: Job) -> Iterator[Finding]:
         by_optimizer.setdefault(of, []).append(one)
     for ranks in by_optimizer.values():
         world = ranks[0].facts["world"]
-        if not world and ranks[0].facts["started"] > 1:
+        if world < 2 <= ranks[0].facts["started"]:
             yield _without_group(ranks[0])
             return
         if len({one.rank for one in ranks}) < world:
@@ -67,27 +66,23 @@ def _without_group(one: Noted) -> Finding:
         remark=True,
         ranks=[one.rank],
         places=one.places,
-        what=f"{one.facts['started']} ranks were started, and the script makes no group of them: "
-        "each trains a model of its own",
-        mend="call torch.distributed.init_process_group() and wrap the model in "
-        "DistributedDataParallel, or start one rank alone",
+        what=f"{one.facts['started']} ranks were started, and the script makes "
+        f"{'a group of each alone' if one.facts['world'] else 'no group of them'}: each trains a "
+        "model of its own",
+        mend="call torch.distributed.init_process_group(), which takes rank and world size from "
+        "the launcher, and wrap the model in DistributedDataParallel, or start one rank alone",
     )
 
 
 def _meant(ranks: Sequence[Noted], world: int) -> str:
     """Why these ranks are taken for replicas; empty where nothing says so."""
-    passes = [_passes(one.log, world) for one in ranks]
+    passes = [pass_among(one.log, world) for one in ranks]
     if all(passes) and len({one["size"] for one in passes}) == 1:
         where = ranks[0].log.sites.get(passes[0]["at"], "a DataLoader")
         return f"the DistributedSampler of the loop at {where} gives each a part of the data"
     if all(one.facts["given"] for one in ranks):
         return "its parameters were broadcast before the first of them"
     return ""
-
-
-def _passes(log: ProcessLog, world: int) -> Mapping[str, Any]:
-    """The first pass that a rank was trained on through a part of the data; empty without one."""
-    return next((one for one in facts_of(log, _PASS) if one["replicas"] == world), {})
 
 
 JUDGE = Judge(_alone)

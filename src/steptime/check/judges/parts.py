@@ -8,6 +8,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import facts_of, places_of
+from steptime.check.samplers import pass_among
 from steptime.check.steps import RankSteps, steps_of, work_alike
 from steptime.check.words import ranks_named
 from steptime.record.read import ProcessLog
@@ -56,7 +57,7 @@ def _parts(job: Job) -> Iterator[Finding]:
             and begun[0].hashes
             and begin_alike
             and _go_apart(begun, model)
-            and all(_call_beyond(one, parts) for one in ranks)
+            and (all(_call_beyond(one, parts) for one in ranks) or _share_data(begun))
         ):
             yield _finding(model, begun, parts)
 
@@ -84,6 +85,11 @@ def _go_apart(begun: Sequence[_Begun], model: str) -> bool:
         for of_parts in compared
         for name in names
     )
+
+
+def _share_data(begun: Sequence[_Begun]) -> bool:
+    """Whether one DistributedSampler gives all of them their parts of the data."""
+    return all(pass_among(one.log, len(begun)) for one in begun)
 
 
 def _call_beyond(steps: RankSteps, parts: Sequence[tuple[int, ...]]) -> bool:

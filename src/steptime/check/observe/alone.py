@@ -20,7 +20,7 @@ from steptime.record.places import site
 ALONE = "alone"
 """What is noted of an optimizer whose gradients went to no other rank."""
 
-_STEPS = 10
+_STEPS = 4
 """So many steps an optimizer makes at least: those of an inner loop begin anew time and again."""
 
 _PART = 0.25
@@ -34,7 +34,7 @@ _MOST_HASHED = 16  # optimizers: an inner loop makes a new one each time
 
 @dataclass(frozen=True, eq=False)
 class _Trained:
-    """An optimizer by its tenth step: the elements and bytes of the parameters that it trains.
+    """An optimizer by its fourth step: the elements and bytes of the parameters that it trains.
 
     ``world``: the ranks that the script has made a group of, 0 where it has made none. ``given``:
     they began with what one of them had broadcast. ``begun``: a hash of what it began with;
@@ -97,12 +97,14 @@ class Alone:
             self._given.add(number)
         if not made and all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
             self._begun[number] = hash_of(trained)
+        world = dist.get_world_size() if dist.is_initialized() else 0
         of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
-        if made and trained and not any(id(one) in of_models for one in trained):
+        replicated = world > 1 and any(id(one) in of_models for one in trained)
+        if made and trained and not replicated:
             self._trained[number] = _Trained(
                 elements=[one.numel() for one in trained],
                 nbytes=sum(one.nbytes for one in trained),
-                world=dist.get_world_size() if dist.is_initialized() else 0,
+                world=world,
                 given=number in self._given,
                 begun=self._begun.get(number, 0),
                 settings=settings_of(optimizer),
