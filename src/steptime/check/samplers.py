@@ -6,9 +6,7 @@ from typing import Any
 from steptime.check.observed import facts_of
 from steptime.record.read import ProcessLog
 
-_PASS = "pass"
-
 
 def pass_among(log: ProcessLog, ranks: int) -> Mapping[str, Any]:
     """The first pass that a rank was trained on through its part of so many; empty without one."""
-    return next((one for one in facts_of(log, _PASS) if one["replicas"] == ranks), {})
+    return next((one for one in facts_of(log, "pass") if one["replicas"] == ranks), {})

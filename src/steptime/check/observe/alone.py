@@ -8,13 +8,13 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Models, is_hooked, is_sharded
+from steptime.check.observe.moved import Moved
 from steptime.check.observe.settings import settings_of
 from steptime.check.observe.setups import launchers_number
 from steptime.record.events import Log
-from steptime.record.operations import Operation
 from steptime.record.places import site
 
 ALONE = "alone"
@@ -64,22 +64,20 @@ class Alone:
         self._nbytes = self._steps = self._busy = 0
         self._moved = self._shares = False
 
-    def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
+    def note(self, moved: Moved) -> None:
         """A call is made."""
-        if group.size() < 2 or (self._models.in_backward and self._models.known):
+        if self._shares or (self._models.in_backward and self._models.known):
             return  # DDP's own, most of all
-        vectors = [
-            one for one in tensors_in(operation.vector(arguments)) if one.numel() >= _LEAST_VECTOR
-        ]
-        if operation.kind == "broadcast" and len(self._broadcast) < _MOST_REMEMBERED:
-            for one in vectors:
-                storage = StorageWeakRef(one.untyped_storage())
-                self._broadcast[storage.cdata] = storage
-        self._moved |= any(one.is_floating_point() for one in vectors)
-        self._nbytes += sum(one.nbytes for one in vectors) if self._steps else 0
         # Ranks that have parts of a model send its activations, or their gradients in a backward.
-        self._shares |= operation.is_message
-        self._shares |= self._models.in_backward and not operation.reduces
+        self._shares = moved.operation.is_message or (
+            self._models.in_backward and not moved.operation.reduces
+        )
+        vectors = [one for one in moved.tensors if one.numel() >= _LEAST_VECTOR]
+        if moved.kind == "broadcast" and len(self._broadcast) < _MOST_REMEMBERED:
+            self._broadcast |= {storage.cdata: storage for storage in moved.storages}
+        if self._steps:
+            self._nbytes += sum(one.nbytes for one in vectors)
+            self._moved = self._moved or any(one.is_floating_point() for one in vectors)
 
     def stepping(self, number: int, made: int, optimizer: Any) -> None:
         """The optimizer ``number`` is about to step, after so many steps."""

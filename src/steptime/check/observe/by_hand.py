@@ -1,18 +1,17 @@
 """By hand: gradients that a script itself sends between ranks, and what they are by the step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.models import Models, is_sharded
+from steptime.check.observe.moved import Moved
 from steptime.record.events import Log
-from steptime.record.operations import Operation
 from steptime.record.places import site
-from steptime.world import compat
 
 BY_HAND = "by hand"
 """What is noted of a step by gradients that other ranks have no part in, though they are sent."""
@@ -54,28 +53,27 @@ class ByHand:
         self._otherwise = 0  # bytes since the last step that were not broadcast
         self._noted: set[tuple[str, int]] = set()
 
-    def note(self, operation: Operation, group: Any, arguments: Sequence[Any], peer: int) -> None:
+    def note(self, moved: Moved) -> None:
         """A call is made."""
-        if group.size() < 2 or self._models.in_backward:
+        if self._models.in_backward:
             return
-        if operation.kind != "broadcast":
-            vectors = tensors_in(operation.vector(arguments))
-            self._otherwise += sum(one.nbytes for one in vectors)
-        if operation.kind not in _SENDING:
+        self._otherwise += moved.nbytes if moved.kind != "broadcast" else 0
+        if moved.kind not in _SENDING:
             return
         if len(self._sent) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
             self._sent.clear()
-        for tensor in tensors_in(operation.vector(arguments)):
-            storage = StorageWeakRef(tensor.untyped_storage())
+        to_all = moved.kind == "all_reduce"
+        at = 0 if to_all else site(self._log)
+        for tensor, storage in zip(moved.tensors, moved.storages, strict=True):
             one = self._sent.setdefault(storage.cdata, _Sent(storage))
-            one.kinds.add(operation.kind)
-            one.at = site(self._log)
-            if operation.kind != "all_reduce":
-                one.root = compat.ranks_of(group)[peer]
+            one.kinds.add(moved.kind)
+            if not to_all:
+                one.root, one.at = moved.root, at
+                continue
             for number, of_step in self._of_steps.items():
-                if operation.kind == "all_reduce" and storage.cdata in of_step:
+                if storage.cdata in of_step:
                     nbytes, _ = self._late.get(number, (0, 0))
-                    self._late[number] = nbytes + tensor.nbytes, one.at
+                    self._late[number] = nbytes + tensor.nbytes, site(self._log)
 
     def stepping(self, number: int, optimizer: Any) -> None:
         """The optimizer ``number`` is about to step."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.models import Models
+from steptime.check.observe.moved import Moved
 from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.events import Log
-from steptime.record.operations import Operation
 from steptime.record.places import site
 
 IDLE, STEPPED = "idle", "stepped"
@@ -49,7 +49,7 @@ class Idle:
         self._log = log
         self._models = models
         self._of: weakref.WeakKeyDictionary[Any, _Optimizer] = weakref.WeakKeyDictionary()
-        self._made = 0
+        self._made = self._stepped = 0
         self._written: dict[int, int] = {}
 
     def install(self, contained: Contained) -> Callable[[], None]:
@@ -79,19 +79,21 @@ class Idle:
             ]
         )
 
-    def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
+    def note(self, moved: Moved) -> None:
         """A call is made: what it writes may be parameters, as of a server's workers."""
-        if operation.kind in _WRITING and group.size() > 1 and not self._models.in_backward:
+        waiting = self._made > self._stepped
+        if waiting and moved.kind in _WRITING and not self._models.in_backward:
             if len(self._written) > _MOST_REMEMBERED:  # of memory that is there no more, mostly
                 self._written.clear()
-            for tensor in tensors_in(operation.vector(arguments)):
-                self._written[memory_of(tensor)] = self._models.backwards
+            for storage in moved.storages:
+                self._written[storage.cdata] = self._models.backwards
 
     def stepping(self, optimizer: Any) -> None:
         """An optimizer is about to step."""
         one = self._of.get(optimizer)
         if one is None:
             return
+        self._stepped += not one.steps
         one.steps += 1
         if one.steps == _OFTEN:
             self._tell(STEPPED, one, site(self._log))

@@ -2,15 +2,14 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import memory_of, tensors_in
+from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.models import Models
-from steptime.record.operations import Operation
-from steptime.world import compat
+from steptime.check.observe.moved import Moved
 
 _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
@@ -43,27 +42,23 @@ class Reduced:
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
 
-    def note(self, operation: Operation, group: Any, arguments: Sequence[Any]) -> None:
+    def note(self, moved: Moved) -> None:
         """A call is made."""
-        if group.size() < 2:
-            return
-        if operation.kind not in _REDUCING:
-            shares = operation.kind in _SHARING and not self._models.wrapping
+        if moved.kind not in _REDUCING:
+            shares = moved.kind in _SHARING and not self._models.wrapping
             self.shares |= shares and not _is_of_shards()
             return
-        tensors = list(tensors_in(operation.vector(arguments)))
         self.calls += 1
-        self.nbytes += sum(tensor.nbytes for tensor in tensors)
-        if operation.kind == "all_reduce":
-            ranks = compat.ranks_of(group)
+        self.nbytes += moved.nbytes
+        if moved.kind == "all_reduce":
             if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
                 self.clear()
-            for tensor in tensors:
-                storage = StorageWeakRef(tensor.untyped_storage())
-                later = not self._models.in_backward  # in it, DDP reduces its own
-                self._by_hand[storage.cdata] = _ByHand(storage, ranks, later)
+            later = not self._models.in_backward  # in it, DDP reduces its own
+            for tensor, storage in zip(moved.tensors, moved.storages, strict=True):
+                self._by_hand[storage.cdata] = _ByHand(storage, moved.ranks, later)
                 if later:
-                    self._vectors[tensor.dtype, tensor.numel()] = self._models.backwards, ranks
+                    at = self._models.backwards, moved.ranks
+                    self._vectors[tensor.dtype, tensor.numel()] = at
 
     def clear(self) -> None:
         """A step is made of what was reduced."""

@@ -19,6 +19,7 @@ from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.idle import Idle
 from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.models import Model, Models, is_hooked, is_sharded
+from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.reduced import Reduced
 from steptime.check.observe.settings import settings_of
@@ -104,10 +105,10 @@ class Replicas:
     ) -> None:
         """Count what is reduced, and remember whose gradients are."""
         del asynchronous
-        self._reduced.note(operation, group, arguments)
-        self._alone.note(operation, group, arguments)
-        self._by_hand.note(operation, group, arguments, peer)
-        self.idle.note(operation, group, arguments)
+        if group.size() > 1:
+            moved = Moved(operation, group, arguments, peer)
+            for follower in (self._reduced, self._alone, self._by_hand, self.idle):
+                follower.note(moved)
 
     def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
         """Tell of models whose gradients were not reduced since the last step."""

@@ -1,0 +1,43 @@
+"""Moved: a call as those are told of it who follow gradients and parameters."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from steptime.check.observe.buffers import tensors_in
+from steptime.record.operations import Operation
+from steptime.world import compat
+
+
+class Moved:
+    """A call of c10d among two ranks or more: its kind, and the tensors whose bytes count.
+
+    What costs to be told is told once, to whoever asks first.
+    """
+
+    def __init__(self, operation: Operation, group: Any, arguments: Sequence[Any], peer: int):
+        self.operation, self.kind = operation, operation.kind
+        self.tensors = list(tensors_in(operation.vector(arguments)))
+        self._group, self._peer = group, peer
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Of all its tensors."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
+    @cached_property
+    def storages(self) -> list[StorageWeakRef]:
+        """The storage of each tensor, which is not kept."""
+        return [StorageWeakRef(tensor.untyped_storage()) for tensor in self.tensors]
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of the group."""
+        return compat.ranks_of(self._group)
+
+    @property
+    def root(self) -> int:
+        """The rank of the world that a call with a root has for it."""
+        return self.ranks[self._peer]
