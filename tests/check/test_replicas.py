@@ -433,3 +433,48 @@ def test_gradients_that_are_cleared_before_their_step_are_told(tmp_path: Path) -
     (told,) = (one for one in found if one.kind is FindingKind.RACE)
     assert "after its gradients were cleared" in told.what
     assert marked(told) == {"steps"}
+
+
+NORMS = """
+import torch.distributed.nn.functional as differentiable
+from torch import nn
+way = {way!r}
+torch.manual_seed(0)
+norm = nn.LayerNorm(32)
+torch.manual_seed(1 + rank)
+first, second = nn.Linear(32, 128 // size, bias=False), nn.Linear(128 // size, 32, bias=False)
+parameters = [*norm.parameters(), *first.parameters(), *second.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+torch.manual_seed(0)
+for step in range(4):
+    whole = torch.randn(16, 32)
+    if way == "whole tokens":
+        hidden = norm(whole)
+        hidden.register_hook(lambda gradient: (dist.all_reduce(gradient), gradient)[1])
+        out = differentiable.all_reduce(second(torch.relu(first(hidden)))) / size
+    else:
+        own = whole.chunk(size)[rank]
+        hidden = torch.cat(differentiable.all_gather(norm(own)))
+        out = differentiable.all_reduce(second(torch.relu(first(hidden)))).chunk(size)[rank]
+    out.square().mean().backward()
+    for parameter in norm.parameters() if way == "reduced" else ():
+        dist.all_reduce(parameter.grad)
+    optimizer.step()  # steps
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+def test_norms_of_a_part_of_the_tokens_are_told(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, NORMS.format(way=""))
+    (told,) = (one for one in found if one.kind is FindingKind.DRIFT)
+    assert "Parameters 0 and 1" in told.what
+    assert "norms that the ranks share each layer around" in told.what
+    assert marked(told) == {"steps"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["reduced", "whole tokens"])
+def test_norms_that_are_reduced_or_see_all_tokens_are_left_alone(way: str, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, NORMS.format(way=way))
+    assert not [one for one in found if one.kind is FindingKind.DRIFT]

@@ -31,8 +31,15 @@ _WHOLE = {
     "trained of it",
     "fully_shard": "call fully_shard on the whole model last, which shards what its parts have "
     "left over",
+    "norms": "all_reduce the gradients of what each rank has whole, as norms of its part of the "
+    "tokens, among the ranks that share the layers, before each step",
 }
 """The mend by who reduces the gradients of all other parameters."""
+
+_OTHERS = {
+    "": "where the gradients of all others are",
+    "norms": "norms that the ranks share each layer around, and begin alike",
+}
 
 _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
 """An optimizer's number, a model's name, the ranks that hold it, the names of its parameters."""
@@ -111,8 +118,8 @@ def _left_out(job: Job) -> Iterator[Finding]:
                 ranks=sorted(ranks),
                 places=[place for one in hashed for place in one.places],
                 what=f"{_some(apart)} of the optimizer {'is' if len(apart) == 1 else 'are'} "
-                "trained but not reduced, where the gradients of all others are: each rank steps "
-                "by a gradient of its own",
+                f"trained but not reduced, {_OTHERS.get(by, _OTHERS[''])}: each rank steps by a "
+                "gradient of its own",
                 mend=_WHOLE.get(by, _ALIKE),
             )
 

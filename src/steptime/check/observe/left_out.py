@@ -19,6 +19,9 @@ LEFT_OUT = "left out"
 BY_HAND, BY_DDP, BY_FSDP = "the script", "DistributedDataParallel", "fully_shard"
 """Who reduces those of the others."""
 
+OF_NORMS = "norms"
+"""They are of norms, which ranks have whole where they share layers; nobody reduces any."""
+
 _FEW = 0.5
 """The part of all elements that they may be: of a model that ranks share most is not reduced."""
 
@@ -43,13 +46,20 @@ class LeftOut:
         gradients = [grad for *_, grad in trained]
         left = [each for each in trained if not self._reduced.ranks_of(each[2])]
         by, ranks = self._who(every, gradients)
-        if not left or not ranks or self._reduced.shares:
+        shares = self._reduced.shares
+        if not by and self._reduced.splits_layers and dist.is_initialized():
+            norms = {id(one) for norm in self._models.norms for one in norm.parameters()}
+            left = [each for each in left if id(each[1]) in norms]
+            by, ranks = OF_NORMS, tuple(range(dist.get_world_size()))
+            shares = self._reduced.sends or self._reduced.since_backward()
+        if not left or not ranks or shares:
             return
         own = {id(one) for _, one, _ in left}
         of_all = sum(one.numel() for one in every if one.grad is not None)
         size = sum(one.numel() for one in every if id(one) in own)
         plain = all(readable(one) and not is_hooked(one) for _, one, _ in left)
-        if self._reduced.only(gradients) and size <= _FEW * of_all and plain:
+        only = by == OF_NORMS or self._reduced.only(gradients)
+        if only and size <= _FEW * of_all and plain:
             self._log.note(
                 observed=LEFT_OUT,
                 optimizer=number,
@@ -78,4 +88,6 @@ class LeftOut:
                 of_all = compat.ranks_of(wrapped.process_group) == world
                 return BY_DDP, world if of_all and model.armed else ()
         sharded = any(is_sharded(one) and one.grad is not None for one in every)
-        return BY_FSDP, world if sharded and self._models.shard_ranks == {world} else ()
+        if not sharded:
+            return "", ()
+        return BY_FSDP, world if self._models.shard_ranks == {world} else ()

@@ -28,6 +28,9 @@ WRAPPED = "wrapped"
 BEGUN = "begun"
 """What is noted of a model that DDP reduces among some of the ranks alone, as it begins."""
 
+_NORMS = ("LayerNorm", "RMSNorm")
+"""How the names of classes end whose modules normalise each token by itself."""
+
 CLEARED = "cleared"
 """What is noted once of a model whose gradients are used, and cleared, between two backwards of a
 step."""
@@ -108,7 +111,8 @@ class Models:
 
     ``backwards``: how many the script has made, of whatever. ``in_backward``, ``wrapping``: it is
     within one, or DDP wraps a model, which asks the ranks for its shapes. ``shard_ranks``: the
-    ranks of each mesh over which ``fully_shard`` has sharded a model that has run.
+    ranks of each mesh over which ``fully_shard`` has sharded a model that has run. ``norms``: those
+    modules that have run and normalise each token by itself.
     """
 
     def __init__(self, log: Log) -> None:
@@ -121,6 +125,7 @@ class Models:
         self.in_backward = self.wrapping = False
         self.backwards = 0
         self.evaluations = Evaluations(log)
+        self.norms: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.shard_ranks: set[tuple[int, ...]] = set()
         self._sharded: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 
@@ -264,6 +269,8 @@ class Models:
         """
         if torch.compiler.is_compiling():
             return
+        if type(module).__name__.endswith(_NORMS):
+            self.norms.add(module)
         model = self._of_module.get(module)
         if model is None or model.inside or self.in_backward or model.bypassed_at:
             return

@@ -13,6 +13,8 @@ from steptime.check.observe.moved import Moved
 
 _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+_SENDING = ("send", "recv", "all_to_all")
+_SPLITTING = ("all_reduce", "all_gather", "reduce_scatter")
 _SHARING = ("all_gather", "all_to_all", "recv", "send")
 _FSDP, _DEEPEST = "/distributed/fsdp/", 16
 _LEAST_VECTOR = 8
@@ -32,18 +34,22 @@ class Reduced:
 
     Which tensors is remembered until ``clear``, of what is reduced among all ranks of a group.
     ``shares``: a call was made by which ranks may have parts of a model of their own, other than
-    those by which ``fully_shard`` gathers parameters.
+    those by which ``fully_shard`` gathers parameters. ``splits_layers``: in a backward, without DDP
+    or ``fully_shard``, as where ranks share each layer; ``sends``: what stages or experts send.
     """
 
     def __init__(self, models: Models) -> None:
         self.calls = self.nbytes = 0
-        self.shares = False
+        self.shares = self.splits_layers = self.sends = False
         self._models = models
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
+        self.sends |= moved.kind in _SENDING
+        if self._models.in_backward and not (self._models.known or self.splits_layers):
+            self.splits_layers = moved.kind in _SPLITTING and not _is_of_shards()
         if moved.kind not in _REDUCING:
             shares = moved.kind in _SHARING and not self._models.wrapping
             self.shares |= shares and not _is_of_shards()
@@ -94,6 +100,13 @@ class Reduced:
         """Whether nothing as long as a vector but some of these, one by one, was reduced."""
         sizes = {one.numel() for one in gradients}
         return all(size in sizes for _, size in self._vectors if size >= _LEAST_VECTOR)
+
+    def since_backward(self) -> bool:
+        """Whether the script has reduced any vector after the last backward."""
+        return any(
+            at == self._models.backwards and size >= _LEAST_VECTOR
+            for (_, size), (at, _) in self._vectors.items()
+        )
 
     def order_of(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> list[str]:
         """The order in which the script has reduced the gradients of parameters, one by one."""
