@@ -1,5 +1,5 @@
-# Silent: each rank seeds its own, and holds back other samples for the validation than the rest do.
-# What one validates on the others train on.
+# pytorch/examples 77f55b9, minGPT-ddp: each rank splits the data by a seed of its own, and holds
+# back other samples than the rest do. What one validates on the others train on.
 # run: torchrun --nproc-per-node 2 examples/broken/112-split-by-chance.py
 # finds: data at line 27 on ranks 0,1; ranks 0,1
 
