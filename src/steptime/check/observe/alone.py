@@ -91,14 +91,16 @@ class Alone:
         trained = [
             one for group in optimizer.param_groups for one in group["params"] if _is_own(one)
         ]
-        if not made and trained and all(map(self._was_broadcast, trained)):
-            self._given.add(number)
-        if not made and all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
-            self._begun[number] = hash_of(trained)
         world = dist.get_world_size() if dist.is_initialized() else 0
         of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
-        replicated = world > 1 and any(id(one) in of_models for one in trained)
-        if made and trained and not replicated:
+        if not trained or (world > 1 and any(id(one) in of_models for one in trained)):
+            return
+        if not made:
+            if all(map(self._was_broadcast, trained)):
+                self._given.add(number)
+            if all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
+                self._begun[number] = hash_of(trained)
+        else:
             self._trained[number] = _Trained(
                 elements=[one.numel() for one in trained],
                 nbytes=sum(one.nbytes for one in trained),
