@@ -162,10 +162,11 @@ import torch.distributed.nn.functional as differentiable
 from torch import nn
 way = {way!r}
 torch.manual_seed(0)
-norm = nn.LayerNorm(32)
+norm, gate = nn.LayerNorm(32), nn.Linear(32, 32)
 torch.manual_seed(1 + rank)
 first, second = nn.Linear(32, 128 // size, bias=False), nn.Linear(128 // size, 32, bias=False)
-parameters = [*norm.parameters(), *first.parameters(), *second.parameters()]
+gates = [*gate.parameters()] if way == "experts" else []
+parameters = [*norm.parameters(), *gates, *first.parameters(), *second.parameters()]
 optimizer = torch.optim.SGD(parameters, lr=0.1)
 torch.manual_seed(0)
 for step in range(4):
@@ -174,11 +175,19 @@ for step in range(4):
         hidden = norm(whole)
         hidden.register_hook(lambda gradient: (dist.all_reduce(gradient), gradient)[1])
         out = differentiable.all_reduce(second(torch.relu(first(hidden)))) / size
+    elif way in ("exchanged", "experts"):
+        own = whole.chunk(size)[rank]
+        own = norm(gate(own) if way == "experts" else own)
+        parts = [one.contiguous() for one in own.chunk(size)]
+        got = differentiable.all_to_all([torch.empty_like(one) for one in parts], parts)
+        out = second(torch.relu(first(torch.cat(list(got)))))
     else:
         own = whole.chunk(size)[rank]
         hidden = torch.cat(differentiable.all_gather(norm(own)))
         out = differentiable.all_reduce(second(torch.relu(first(hidden)))).chunk(size)[rank]
     out.square().mean().backward()
+    for parameter in gates:
+        dist.all_reduce(parameter.grad)
     for parameter in norm.parameters() if way == "reduced" else ():
         dist.all_reduce(parameter.grad)
     optimizer.step()  # steps
@@ -187,8 +196,9 @@ dist.destroy_process_group()
 """
 
 
-def test_norms_of_a_part_of_the_tokens_are_told(tmp_path: Path) -> None:
-    found = findings_of(tmp_path, NORMS.format(way=""))
+@pytest.mark.parametrize("way", ["", pytest.param("exchanged", marks=pytest.mark.slow)])
+def test_norms_of_a_part_of_the_tokens_are_told(way: str, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, NORMS.format(way=way))
     (told,) = (one for one in found if one.kind is FindingKind.DRIFT)
     assert "Parameters 0 and 1" in told.what
     assert "norms that the ranks share each layer around" in told.what
@@ -196,7 +206,7 @@ def test_norms_of_a_part_of_the_tokens_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["reduced", "whole tokens"])
+@pytest.mark.parametrize("way", ["reduced", "whole tokens", "experts"])
 def test_norms_that_are_reduced_or_see_all_tokens_are_left_alone(way: str, tmp_path: Path) -> None:
     found = findings_of(tmp_path, NORMS.format(way=way))
     assert not [one for one in found if one.kind is FindingKind.DRIFT]

@@ -51,7 +51,7 @@ class LeftOut:
             norms = {id(one) for norm in self._models.norms for one in norm.parameters()}
             left = [each for each in left if id(each[1]) in norms]
             by, ranks = OF_NORMS, tuple(range(dist.get_world_size()))
-            shares = self._reduced.sends or self._reduced.since_backward()
+            shares = self._reduced.of_parts or self._reduced.since_backward()
         if not left or not ranks or shares:
             return
         own = {id(one) for _, one, _ in left}

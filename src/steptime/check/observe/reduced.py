@@ -13,9 +13,10 @@ from steptime.check.observe.moved import Moved
 
 _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
-_SENDING = ("send", "recv", "all_to_all")
-_SPLITTING = ("all_reduce", "all_gather", "reduce_scatter")
-_SHARING = ("all_gather", "all_to_all", "recv", "send")
+_SENDING = ("send", "recv")
+_EXCHANGING = ("all_to_all", "scatter")  # by scatters torch's own differentiable one does on gloo
+_SPLITTING = ("all_reduce", "all_gather", "reduce_scatter", *_EXCHANGING)
+_SHARING = ("all_gather", "recv", "send", *_EXCHANGING)
 _FSDP, _DEEPEST = "/distributed/fsdp/", 16
 _LEAST_VECTOR = 8
 """A vector of fewer elements may be anything: metrics are summed up, too."""
@@ -35,19 +36,21 @@ class Reduced:
     Which tensors is remembered until ``clear``, of what is reduced among all ranks of a group.
     ``shares``: a call was made by which ranks may have parts of a model of their own, other than
     those by which ``fully_shard`` gathers parameters. ``splits_layers``: in a backward, without DDP
-    or ``fully_shard``, as where ranks share each layer; ``sends``: what stages or experts send.
+    or ``fully_shard``, as where ranks share each layer.
     """
 
     def __init__(self, models: Models) -> None:
         self.calls = self.nbytes = 0
-        self.shares = self.splits_layers = self.sends = False
+        self.shares = self.splits_layers = False
+        self._sends = self._exchanges = self._sums = False
         self._models = models
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
-        self.sends |= moved.kind in _SENDING
+        self._sends |= moved.kind in _SENDING
+        self._exchanges |= moved.kind in _EXCHANGING and not self._models.in_backward
         if self._models.in_backward and not (self._models.known or self.splits_layers):
             self.splits_layers = moved.kind in _SPLITTING and not _is_of_shards()
         if moved.kind not in _REDUCING:
@@ -56,6 +59,7 @@ class Reduced:
             return
         self.calls += 1
         self.nbytes += moved.nbytes
+        self._sums = self._sums or any(one.numel() >= _LEAST_VECTOR for one in moved.tensors)
         if moved.kind == "all_reduce":
             if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
                 self.clear()
@@ -65,6 +69,14 @@ class Reduced:
                 if later:
                     at = self._models.backwards, moved.ranks
                     self._vectors[tensor.dtype, tensor.numel()] = at
+
+    @property
+    def of_parts(self) -> bool:
+        """Whether ranks seem to be stages or experts, which have norms of their own.
+
+        Experts exchange tokens, as parts of a sequence do, but what all have beside them is summed.
+        """
+        return self._sends or (self._exchanges and self._sums)
 
     def clear(self) -> None:
         """A step is made of what was reduced."""
