@@ -52,7 +52,8 @@ def _finding(
         "multiplies its shard of the weights by data of its own, and what is summed up belongs to "
         "no sample",
         mend="give all ranks of a tensor-parallel axis the same batches (DistributedSampler takes "
-        "the size of the data axis and the rank in it), and one seed for dropout outside of shards",
+        "the size of the data axis and the rank in it), and one seed for what lies outside of "
+        "shards, dropout and parameters",
     )
 
 
