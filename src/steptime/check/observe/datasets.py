@@ -117,7 +117,7 @@ def _of(samples: Any) -> Hashes | None:
             return None
         samples = samples.detach().reshape(len(samples), -1).contiguous().view(torch.uint8).numpy()
     if isinstance(samples, np.ndarray):
-        if samples.dtype == object or not samples.size:
+        if samples.dtype == object or not samples.size or isinstance(samples, np.memmap):
             return None
         rows = np.ascontiguousarray(samples).reshape(len(samples), -1).view(np.uint8)[:, :_ROW]
         return np.array([zlib.crc32(row.tobytes()) for row in rows], np.uint32)
