@@ -63,7 +63,8 @@ def test_what_is_drawn_is_told_and_what_says_nothing_is_left_alone() -> None:
 DATA = """
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset, random_split
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, TensorDataset
+from torch.utils.data import random_split
 way = {way!r}
 torch.manual_seed(0)
 
@@ -84,11 +85,14 @@ if way == "parts":
     data = Files(names[rank::size])
 if way == "drawn":
     torch.manual_seed(20 + rank)
+if way in ("drawn", "parts of one"):
     data = TensorDataset(torch.randn(256, 16))
+if way == "parts of one":
+    data = Subset(data, range(rank, 256, size))
 model = DistributedDataParallel(nn.Linear(16, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for batch in DataLoader(data, batch_size=16, sampler=DistributedSampler(data)):  # loop
-    rows = batch[0] if way == "drawn" else batch
+    rows = batch if torch.is_tensor(batch) else batch[0]
     model(rows).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
@@ -101,7 +105,10 @@ dist.destroy_process_group()
     [
         ("split", "is not the same on all ranks, as where each splits it by a seed of its own"),
         pytest.param("another order", "has its samples in another order", marks=pytest.mark.slow),
-        pytest.param("parts", "holds other samples on each rank, and", marks=pytest.mark.slow),
+        *(
+            pytest.param(way, "holds other samples on each rank, and", marks=pytest.mark.slow)
+            for way in ("parts", "parts of one")
+        ),
     ],
 )
 def test_datasets_that_are_not_the_same_are_told(way: str, words: str, tmp_path: Path) -> None:

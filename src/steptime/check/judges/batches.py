@@ -157,7 +157,7 @@ def _unlike(
             "sort the samples, or shuffle them by a seed that is the same on every rank",
         )
     if not set.intersection(*(set(one["sketch"]) for one in contents)):
-        if any(one["drawn"] for one in contents):
+        if any(one["drawn"] for one in contents) and len({one["whole"] for one in contents}) > 1:
             return None
         return (
             f"the dataset of the loop at {where} holds other samples on each rank, and "

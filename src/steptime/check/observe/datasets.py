@@ -26,13 +26,15 @@ _Plain: TypeAlias = str | int | float | bytes | PurePath
 class Contents:
     """What tells two datasets apart: ``ordered`` of their samples in order, ``bag`` in any.
 
-    ``drawn``: some of it are fractions, which a script may have drawn at random. ``sketch``: the
-    least hashes of single samples. Two datasets that share none share few samples, if any (Broder
-    1997, On the resemblance and containment of documents).
+    ``whole``: ``ordered`` of what it is a Subset of, or of itself. ``drawn``: some of it are
+    fractions, which a script may have drawn at random. ``sketch``: the least hashes of single
+    samples. Two datasets that share none share few samples, if any (Broder 1997, On the resemblance
+    and containment of documents).
     """
 
     ordered: int
     bag: int
+    whole: int
     drawn: bool
     sketch: Sequence[int]
 
@@ -43,8 +45,10 @@ def contents_of(dataset: Any) -> Contents | None:
     if hashes is None or not len(hashes):
         return None
     values = hashes.astype(np.uint64)
+    whole = _hashes(dataset.dataset) if isinstance(dataset, Subset) else hashes
     return Contents(
         ordered=zlib.crc32(hashes.tobytes()),
+        whole=0 if whole is None else zlib.crc32(whole.tobytes()),
         bag=int(np.sum(values * (values | np.uint64(1)), dtype=np.uint64)) >> _BITS,
         drawn=_has_fractions(dataset),
         sketch=np.unique(hashes)[:_SKETCH].tolist(),
