@@ -210,3 +210,56 @@ def test_norms_of_a_part_of_the_tokens_are_told(way: str, tmp_path: Path) -> Non
 def test_norms_that_are_reduced_or_see_all_tokens_are_left_alone(way: str, tmp_path: Path) -> None:
     found = findings_of(tmp_path, NORMS.format(way=way))
     assert not [one for one in found if one.kind is FindingKind.DRIFT]
+
+
+HELD_BACK = """
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+way = {way!r}
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 4))
+if way == "sharded":
+    fully_shard(model[0])
+    fully_shard(model)
+    model.set_requires_gradient_sync(False)
+else:
+    model = DistributedDataParallel(model)
+
+def unreduced(state, bucket):
+    made = torch.futures.Future()
+    made.set_result(bucket.buffer())
+    return made
+
+if way == "hook":
+    model.register_comm_hook(None, unreduced)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(1 + rank)
+for step in range(5):
+    optimizer.zero_grad()
+    loss = model(torch.randn(8, 16)).square().mean()
+    if way == "grad":
+        made = torch.autograd.grad(loss, list(model.parameters()))
+        for parameter, gradient in zip(model.parameters(), made):
+            parameter.grad = gradient
+    else:
+        loss.backward()
+    optimizer.step()  # steps
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("hook", "with a communication hook that reduces nothing"),
+        ("grad", "that no backward made"),
+        ("sharded", "though the gradients of each backward are held back"),
+    ],
+)
+def test_why_nothing_is_reduced_is_told(way: str, words: str, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, HELD_BACK.format(way=way))
+    (told,) = (one for one in found if one.kind in (FindingKind.DRIFT, FindingKind.RACE))
+    assert words in told.what
+    assert marked(told) == {"steps"}

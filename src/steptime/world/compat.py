@@ -331,6 +331,15 @@ def ranks_of_shards(state: Any) -> tuple[int, ...]:
     return ()
 
 
+def shards_reduce(state: Any) -> bool:
+    """Whether a model under ``fully_shard`` reduces the gradients of its next backward."""
+    return all(
+        group is None or bool(group.reduce_grads)
+        for one in state._state_ctx.all_states
+        for group in getattr(one, "_fsdp_param_groups", None) or [one._fsdp_param_group]
+    )
+
+
 def backward_input(
     outputs: Sequence[torch.Tensor],
     gradients: Sequence[torch.Tensor] | None,

@@ -7,7 +7,8 @@ from typing import TypeAlias
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, Seen, facts_of, noted, places_of, seen
+from steptime.check.observed import Noted, facts_of, noted, places_of, seen
+from steptime.check.unreduced import SENTENCES
 from steptime.check.words import do, ranks_named
 from steptime.record.read import ProcessLog
 from steptime.words import listed
@@ -60,7 +61,7 @@ def _drift(job: Job) -> Iterator[Finding]:
         and (one.facts["fault"] != "quiet end" or one.facts["model"] in apart)
     ]
     for one in unreduced:
-        what, mend = _SENTENCES[one.facts["fault"]](one)
+        what, mend = SENTENCES[one.facts["fault"]](one)
         yield Finding(
             kind=FindingKind.DRIFT, ranks=one.ranks, places=one.places("at"), what=what, mend=mend
         )
@@ -312,81 +313,5 @@ def _last_step(log: ProcessLog, number: int) -> list[CallSite]:
     of_optimizer = [facts for facts in facts_of(log, _HASHES) if facts["optimizer"] == number]
     return places_of(log, of_optimizer[-1]["at"]) if of_optimizer else []
 
-
-def _bypassed(one: Seen) -> tuple[str, str]:
-    return (
-        f"{_name(one)} is run beside its DistributedDataParallel at {one.facts['at']}: DDP does "
-        f"not see that forward, so no gradient is reduced and every rank trains a model of its own",
-        "call the model that DistributedDataParallel returned, not model.module; for another "
-        "method than forward let forward call it",
-    )
-
-
-def _lost(one: Seen) -> tuple[str, str]:
-    return (
-        f"{_name(one)} runs under DistributedDataParallel, but no gradient is reduced: the hooks "
-        f"of DDP are lost, as by moving the parameters to another type or device after wrapping",
-        "move and convert the model first, and wrap it in DistributedDataParallel then",
-    )
-
-
-def _unused(one: Seen) -> tuple[str, str]:
-    return (
-        f"the optimizer steps at {one.facts['at']} though {one.facts['parameter']} of {_name(one)} "
-        f"got no gradient: DDP waits for those of all its parameters before it ends a reduction, "
-        f"and nothing was reduced",
-        "let every parameter take part in each loss, as by adding 0 * sum of what was left out, or "
-        "give DistributedDataParallel find_unused_parameters=True",
-    )
-
-
-def _quiet(one: Seen) -> tuple[str, str]:
-    return (
-        f"the optimizer steps at {one.facts['at']} with gradients of {_name(one)} that were all "
-        f"made within no_sync: no gradient is reduced, every rank trains a model of its own",
-        "run forward and backward of the last micro-batch before each step outside no_sync",
-    )
-
-
-def _quiet_end(one: Seen) -> tuple[str, str]:
-    return (
-        f"the optimizer steps at {one.facts['at']} with gradients of {_name(one)} of which the "
-        f"last part was made within no_sync: what came before it was reduced, and it was not",
-        "reduce the gradients of the last micro-batch before each step, and no other's: it alone "
-        "runs outside no_sync",
-    )
-
-
-def _late(one: Seen) -> tuple[str, str]:
-    return (
-        f"{one.facts['parameter']} of {_name(one)} is trained but not reduced: it came to the "
-        f"model, or was made trainable, after DistributedDataParallel had wrapped it",
-        "change the model, and what is trained of it, before DistributedDataParallel wraps it, or "
-        "wrap it anew",
-    )
-
-
-def _replaced(one: Seen) -> tuple[str, str]:
-    return (
-        f"{one.facts['parameter']} of {_name(one)} was replaced after DistributedDataParallel had "
-        f"wrapped it: DDP waits for a gradient of the old one before it ends a reduction, and "
-        f"nothing was reduced",
-        "change the model first and wrap it in DistributedDataParallel then",
-    )
-
-
-def _name(one: Seen) -> str:
-    return str(one.facts["model"]).rpartition(" ")[0]
-
-
-_SENTENCES = {
-    "bypassed": _bypassed,
-    "lost": _lost,
-    "unused": _unused,
-    "quiet": _quiet,
-    "quiet end": _quiet_end,
-    "late": _late,
-    "replaced": _replaced,
-}
 
 JUDGE = Judge(_drift)

@@ -12,11 +12,16 @@ _IN_VAIN = "in vain"
 
 def _in_vain(job: Job) -> Iterator[Finding]:
     """Optimizers of which no parameter ever got a gradient, whatever backwards there were."""
-    for one in seen(job, _IN_VAIN, ("optimizer", "cleared", "at")):
+    for one in seen(job, _IN_VAIN, ("optimizer", "cleared", "held_back", "at")):
         steps = f"{one.facts['optimizer']} steps at {one.facts['at']}"
         if one.facts["cleared"]:
             what = f"{steps} after its gradients were cleared, of each backward: nothing is trained"
             mend = "call zero_grad before the backward, or after the step"
+        elif one.facts["held_back"]:
+            what = f"{steps} though the gradients of each backward are held back: after "
+            what += "set_requires_gradient_sync(False) none is reduced, and nothing is trained"
+            mend = "call set_requires_gradient_sync(True) before the backward of the last "
+            mend += "micro-batch of each step"
         else:
             what = f"{steps}, and no backward gives any of its parameters a gradient: the model "
             what += "that runs has others, and nothing is trained"

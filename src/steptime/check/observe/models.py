@@ -112,7 +112,8 @@ class Models:
     ``backwards``: how many the script has made, of whatever. ``in_backward``, ``wrapping``: it is
     within one, or DDP wraps a model, which asks the ranks for its shapes. ``shard_ranks``: the
     ranks of each mesh over which ``fully_shard`` has sharded a model that has run. ``norms``: those
-    modules that have run and normalise each token by itself.
+    modules that have run and normalise each token by itself. ``holds_back``: the last forward under
+    ``fully_shard`` was one whose gradients are not to be reduced.
     """
 
     def __init__(self, log: Log) -> None:
@@ -122,7 +123,7 @@ class Models:
             weakref.WeakKeyDictionary()
         )
         self._wrapped: Counter[tuple[int, ...]] = Counter()
-        self.in_backward = self.wrapping = False
+        self.in_backward = self.wrapping = self.holds_back = False
         self.backwards = 0
         self.evaluations = Evaluations(log)
         self.norms: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
@@ -300,6 +301,7 @@ class Models:
     ) -> None:
         """A model under ``fully_shard`` begins a forward: without gradients it is evaluated."""
         self.shard_ranks.add(compat.ranks_of_shards(state))
+        self.holds_back = torch.is_grad_enabled() and not compat.shards_reduce(state)
         if not torch.is_grad_enabled():
             number = self._sharded.setdefault(module, -1 - len(self._sharded))
             ranks, named = compat.ranks_of_shards(state), [*options.values()]

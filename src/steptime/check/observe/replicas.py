@@ -178,6 +178,7 @@ class Replicas:
                     observed=IN_VAIN,
                     optimizer=type(optimizer).__name__,
                     cleared=self.idle.was_cleared(optimizer),
+                    held_back=self._models.holds_back,
                     at=site(self._log),
                 )
 
@@ -287,7 +288,12 @@ class Replicas:
 
     def _unreduced(self, model: Model) -> None:
         step = site(self._log)
-        if model.armed and not model.moved_at and (unused := model.unused()):
+        wrapped = model.wrapped()
+        if model.armed and model.begun == self._models.backwards:
+            self._note(UNREDUCED, "no backward", model, step)
+        elif model.armed and wrapped is not None and compat.comm_hooks(wrapped):
+            self._note(UNREDUCED, "hook", model, step)
+        elif model.armed and not model.moved_at and (unused := model.unused()):
             self._note(UNREDUCED, "unused", model, step, unused)
         elif model.armed and not model.moved_at and (replaced := model.replaced()):
             self._note(UNREDUCED, "replaced", model, step, replaced)
