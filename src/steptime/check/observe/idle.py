@@ -65,7 +65,8 @@ class Idle:
 
         def before(function: Function, seen: Callable[..., Any]) -> Function:
             def does(optimizer: Any, *arguments: Any, **options: Any) -> Any:
-                seen(optimizer)
+                if not torch.compiler.is_compiling():
+                    seen(optimizer)
                 return function(optimizer, *arguments, **options)
 
             return does
