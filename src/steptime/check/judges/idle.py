@@ -32,7 +32,7 @@ def _idle(job: Job) -> Iterator[Finding]:
                 what=f"the optimizer that {do(who, 'steps')} makes no step on "
                 f"{ranks_named(where)}, where gradients are computed all the same: the parameters "
                 "there stay as they began",
-                mend="call optimizer.step() on every rank: each has replicas of its own to step",
+                mend="call optimizer.step() on every rank: each has a replica of its own",
             )
             return
 
