@@ -322,22 +322,24 @@ def watch_sharded_forwards(
     return end
 
 
-def ranks_of_shards(state: Any) -> tuple[int, ...]:
-    """The ranks of the mesh over which ``fully_shard`` shards the model of such a state."""
+def _shard_groups(state: Any) -> Iterator[Any]:
+    """The groups of parameters that ``fully_shard`` gathers at a time, of a model's state."""
     for one in state._state_ctx.all_states:
         for group in getattr(one, "_fsdp_param_groups", None) or [one._fsdp_param_group]:
             if group is not None:
-                return tuple(int(rank) for rank in group.mesh_info.mesh.mesh.flatten())
+                yield group
+
+
+def ranks_of_shards(state: Any) -> tuple[int, ...]:
+    """The ranks of the mesh over which ``fully_shard`` shards the model of such a state."""
+    for group in _shard_groups(state):
+        return tuple(int(rank) for rank in group.mesh_info.mesh.mesh.flatten())
     return ()
 
 
 def shards_reduce(state: Any) -> bool:
     """Whether a model under ``fully_shard`` reduces the gradients of its next backward."""
-    return all(
-        group is None or bool(group.reduce_grads)
-        for one in state._state_ctx.all_states
-        for group in getattr(one, "_fsdp_param_groups", None) or [one._fsdp_param_group]
-    )
+    return all(group.reduce_grads for group in _shard_groups(state))
 
 
 def backward_input(

@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import facts_of, places_of
+from steptime.check.samplers import passes_of
 from steptime.check.words import ranks_named
 from steptime.record.read import ProcessLog
 from steptime.words import listed
 
-_BATCH, _PASS = "batch", "pass"
+_BATCH = "batch"
+_Passes: TypeAlias = dict[int, tuple[ProcessLog, Mapping[str, Any]]]
+"""A pass of each rank."""
+
 _LEAST = 4
 """So many batches must be alike: a first one may be a trial."""
 
@@ -93,7 +97,7 @@ def _passes(job: Job) -> Iterator[Finding]:
 
 def _orders(job: Job) -> Iterator[Finding]:
     """Ranks that take their parts of different orders: some samples are taken twice, some never."""
-    passes: dict[tuple[str, int, int, int], dict[int, tuple[ProcessLog, Mapping[str, Any]]]] = {}
+    passes: dict[tuple[str, int, int, int], _Passes] = {}
     for log in job.logs:
         for series in _series(log).values():
             for number, one in enumerate(series):
@@ -106,24 +110,33 @@ def _orders(job: Job) -> Iterator[Finding]:
         if shared and len(set(orders.values())) > 1 and where not in told:
             told.add(where)
             seeds = listed([f"{order} on rank {rank}" for rank, order in sorted(orders.items())])
-            yield Finding(
-                kind=FindingKind.DATA,
-                remark=True,
-                ranks=sorted(orders),
-                places=[at for log, one in by_rank.values() for at in places_of(log, one["at"])],
-                what=f"each rank takes its part of the data of the loop at {where} out of another "
+            yield _of_parts(
+                by_rank,
+                f"each rank takes its part of the data of the loop at {where} out of another "
                 f"order, with {seeds} as the sum of seed and epoch: some samples are trained on "
                 "by several ranks, and some by none",
-                mend="give DistributedSampler the same seed, and set_epoch the same epoch, on "
+                "give DistributedSampler the same seed, and set_epoch the same epoch, on "
                 "every rank",
             )
 
 
+def _of_parts(by_rank: _Passes, what: str, mend: str) -> Finding:
+    """That the parts which ranks take in these passes are no parts of one whole."""
+    return Finding(
+        kind=FindingKind.DATA,
+        remark=True,
+        ranks=sorted(by_rank),
+        places=[at for log, one in by_rank.values() for at in places_of(log, one["at"])],
+        what=what,
+        mend=mend,
+    )
+
+
 def _contents(job: Job) -> Iterator[Finding]:
     """Ranks that take their parts of one dataset which is not the same on all of them."""
-    first: dict[tuple[str, int], dict[int, tuple[ProcessLog, Mapping[str, Any]]]] = {}
+    first: dict[tuple[str, int], _Passes] = {}
     for log in job.logs:
-        for one in facts_of(log, _PASS):
+        for one in passes_of(log):
             if one["replicas"] > 1 and one.get("contents"):
                 by_rank = first.setdefault((_where(log, one), one["replicas"]), {})
                 by_rank.setdefault(log.rank, (log, one))
@@ -131,15 +144,7 @@ def _contents(job: Job) -> Iterator[Finding]:
         contents = [one["contents"] for _, one in by_rank.values()]
         unlike = len(by_rank) == replicas and len({one["ordered"] for one in contents}) > 1
         if unlike and (told := _unlike(where, replicas, contents)):
-            what, mend = told
-            yield Finding(
-                kind=FindingKind.DATA,
-                remark=True,
-                ranks=sorted(by_rank),
-                places=[at for log, one in by_rank.values() for at in places_of(log, one["at"])],
-                what=what,
-                mend=mend,
-            )
+            yield _of_parts(by_rank, *told)
 
 
 def _unlike(
@@ -176,7 +181,7 @@ def _unlike(
 def _series(log: ProcessLog) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
     """The shuffled passes of a rank that were trained on, by line and data."""
     series: dict[Any, list[Mapping[str, Any]]] = {}
-    for facts in facts_of(log, _PASS):
+    for facts in passes_of(log):
         if facts["shuffled"] and facts["replicas"] > 1:
             series.setdefault((facts["at"], facts["dataset"], facts["size"]), []).append(facts)
     return series

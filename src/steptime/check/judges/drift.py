@@ -180,7 +180,7 @@ def _from_the_start(of: _Replicas, ranks: Sequence[Noted]) -> Finding:
         places=[place for one in ranks for place in one.places],
         what=f"{_parted(ranks)} before the first step of the optimizer already, first in "
         f"{_first_apart(of, ranks)}: the gradients that they reduce are of different models",
-        mend=_ALIKE + own * some,
+        mend=f"{_ALIKE}{own}" if some else _ALIKE,
     )
 
 

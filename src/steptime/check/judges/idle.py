@@ -13,12 +13,7 @@ _IDLE, _STEPPED = "idle", "stepped"
 
 def _idle(job: Job) -> Iterator[Finding]:
     """The first optimizer that some ranks step and others, which have its gradients, do not."""
-    stepped: dict[tuple[int, tuple[int, ...]], list[Noted]] = {}
-    for one in noted(job, _STEPPED):
-        stepped.setdefault(_of(one), []).append(one)
-    idle: dict[tuple[int, tuple[int, ...]], list[Noted]] = {}
-    for one in noted(job, _IDLE):
-        idle.setdefault(_of(one), []).append(one)
+    stepped, idle = (_by_optimizer(job, what) for what in (_STEPPED, _IDLE))
     for of, those in idle.items():
         others = stepped.get(of, [])
         late = {one.rank for one in others}
@@ -37,8 +32,12 @@ def _idle(job: Job) -> Iterator[Finding]:
             return
 
 
-def _of(one: Noted) -> tuple[int, tuple[int, ...]]:
-    return one.facts["number"], tuple(one.facts["elements"])
+def _by_optimizer(job: Job, what: str) -> dict[tuple[int, tuple[int, ...]], list[Noted]]:
+    """What was noted of each optimizer, by its number and the elements of its parameters."""
+    found: dict[tuple[int, tuple[int, ...]], list[Noted]] = {}
+    for one in noted(job, what):
+        found.setdefault((one.facts["number"], tuple(one.facts["elements"])), []).append(one)
+    return found
 
 
 JUDGE = Judge(_idle)

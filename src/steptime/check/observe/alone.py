@@ -12,7 +12,7 @@ from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Models, is_hooked, is_sharded
 from steptime.check.observe.moved import Moved
-from steptime.check.observe.settings import settings_of
+from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.setups import launchers_number
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -88,11 +88,9 @@ class Alone:
             self._made[number] = made + 1
         if made not in (0, _STEPS - 1):
             return
-        trained = [
-            one for group in optimizer.param_groups for one in group["params"] if _is_own(one)
-        ]
+        trained = [one for one in parameters_of(optimizer) if _is_own(one)]
         world = dist.get_world_size() if dist.is_initialized() else 0
-        of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
+        of_models = self._models.ids()
         if not trained or (world > 1 and any(id(one) in of_models for one in trained)):
             return
         if not made:

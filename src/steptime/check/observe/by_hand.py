@@ -1,6 +1,5 @@
 """By hand: gradients that a script itself sends between ranks, and what they are by the step."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.models import Models, is_sharded
 from steptime.check.observe.moved import Moved
+from steptime.check.observe.optimizers import parameters_of
 from steptime.record.events import Log
 from steptime.record.places import site
 
@@ -113,10 +113,8 @@ class ByHand:
         self._otherwise = 0
 
     def _trained(self, optimizer: Any) -> list[torch.Tensor]:
-        of_models = {id(one) for model in self._models.known for _, one in model.replicated()}
-        parameters: Iterable[torch.Tensor] = (
-            one for group in optimizer.param_groups for one in group["params"]
-        )
+        of_models = self._models.ids()
+        parameters = parameters_of(optimizer)
         return [one for one in parameters if id(one) not in of_models and not is_sharded(one)]
 
     def _known(self, tensor: torch.Tensor) -> _Sent | None:

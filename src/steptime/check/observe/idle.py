@@ -11,6 +11,7 @@ from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
+from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -105,14 +106,14 @@ class Idle:
         return one is not None and one.cleared_after == self._models.backwards
 
     def _is_made(self, optimizer: Any) -> None:
-        elements = [one.numel() for one in _parameters(optimizer)]
+        elements = [one.numel() for one in parameters_of(optimizer)]
         self._of[optimizer] = _Optimizer(self._made, site(self._log), elements)
         self._made += 1
 
     def _is_cleared(self, optimizer: Any) -> None:
         """Gradients are about to be cleared: used by now, but where there was no step."""
         one = self._of.get(optimizer)
-        trained = [each for each in _parameters(optimizer) if each.grad is not None]
+        trained = [each for each in parameters_of(optimizer) if each.grad is not None]
         if one is None or not trained:
             return
         one.cleared_after = self._models.backwards
@@ -128,7 +129,3 @@ class Idle:
 
     def _tell(self, what: str, one: _Optimizer, at: int) -> None:
         self._log.note(observed=what, number=one.number, elements=list(one.elements), at=at)
-
-
-def _parameters(optimizer: Any) -> list[torch.Tensor]:
-    return [one for group in optimizer.param_groups for one in group["params"]]

@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Models, is_hooked, is_sharded
+from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.reduced import Reduced
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -36,11 +37,11 @@ class LeftOut:
 
     def see(self, number: int, optimizer: Any) -> None:
         """Note the parameters of the optimizer ``number`` whose gradients are not reduced."""
-        every = [one for group in optimizer.param_groups for one in group["params"]]
+        every = parameters_of(optimizer)
         of_models = {id(one) for model in self._models.known for one in model.parameters()}
         trained = [
-            (number, one, one.grad)
-            for number, one in enumerate(every)
+            (at, one, one.grad)
+            for at, one in enumerate(every)
             if one.grad is not None and id(one) not in of_models and not is_sharded(one)
         ]
         gradients = [grad for *_, grad in trained]
@@ -66,7 +67,7 @@ class LeftOut:
                 by=by,
                 ranks=list(ranks),
                 at=site(self._log),
-                names=[f"parameter {number}" for number, *_ in left],
+                names=[f"parameter {at}" for at, *_ in left],
                 values=[hash_of([one]) for _, one, _ in left],
                 gradients=[hash_of([grad]) for *_, grad in left],
             )

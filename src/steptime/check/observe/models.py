@@ -130,6 +130,10 @@ class Models:
         self.shard_ranks: set[tuple[int, ...]] = set()
         self._sharded: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
 
+    def ids(self) -> set[int]:
+        """The identities of the parameters that should be the same on all ranks."""
+        return {id(one) for model in self.known for _, one in model.replicated()}
+
     def install(self) -> Callable[[], None]:
         """See models as they are wrapped, run and moved; the result ends that."""
         ddp: Any = DistributedDataParallel

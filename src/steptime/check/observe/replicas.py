@@ -21,8 +21,8 @@ from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.models import Model, Models, is_hooked, is_sharded
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.reduced import Reduced
-from steptime.check.observe.settings import settings_of
 from steptime.record.calls import Calls
 from steptime.record.closures import Given, once_made
 from steptime.record.events import Log
@@ -169,7 +169,7 @@ class Replicas:
     def _see_gradients(self, optimizer: Any, steps: Steps) -> None:
         """Count the steps in vain, and tell of an optimizer that has made no other."""
         backwards, steps.backwards = steps.backwards, self._models.backwards
-        if any(one.grad is not None for one in _parameters(optimizer)):
+        if any(one.grad is not None for one in parameters_of(optimizer)):
             steps.trains = True
         elif not steps.trains and self._models.backwards > backwards:
             steps.in_vain += 1
@@ -272,7 +272,7 @@ class Replicas:
         by_ranks: dict[tuple[int, ...], list[tuple[str, torch.Tensor]]] = {}
         left = [
             (number, one, one.grad)
-            for number, one in enumerate(_parameters(optimizer))
+            for number, one in enumerate(parameters_of(optimizer))
             if id(one) in owned
             and one.grad is not None
             and not is_sharded(one)
@@ -328,12 +328,8 @@ class Replicas:
             )
 
 
-def _parameters(optimizer: Any) -> list[torch.Tensor]:
-    return [one for group in optimizer.param_groups for one in group["params"]]
-
-
 def _ids(optimizer: Any) -> set[int]:
-    return {id(one) for one in _parameters(optimizer)}
+    return {id(one) for one in parameters_of(optimizer)}
 
 
 def _averages_later(wrapped: Any) -> bool:

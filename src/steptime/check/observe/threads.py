@@ -10,6 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.optimizers import parameters_of
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -24,7 +25,7 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     def stepping(optimizer: Any, *_: Any) -> None:
         nonlocal steps
         steps += 1
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        parameters = parameters_of(optimizer)
         if steps == 2 and parameters and parameters[0].device.type == "cpu":
             log.note(
                 observed=THREADS,

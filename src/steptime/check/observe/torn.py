@@ -12,6 +12,7 @@ from steptime.check.observe.buffers import memory_of, tensors_in
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.files import path_of
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.races import RACE
 from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
@@ -61,7 +62,7 @@ class Torn:
         if not others:
             return
         at = site(self._log)
-        changed = {memory_of(one) for group in optimizer.param_groups for one in group["params"]}
+        changed = set(map(memory_of, parameters_of(optimizer)))
         for one in others:
             if (one.at, at) not in self._noted and not changed.isdisjoint(one.memory):
                 self._noted.add((one.at, at))

@@ -1,9 +1,14 @@
-"""Settings: the numbers by which an optimizer steps."""
+"""Optimizers: their parameters, and the numbers by which they step."""
 
 import math
 from typing import Any
 
 import torch
+
+
+def parameters_of(optimizer: Any) -> list[torch.Tensor]:
+    """All of an optimizer, group by group."""
+    return [one for group in optimizer.param_groups for one in group["params"]]
 
 
 def settings_of(optimizer: Any) -> list[dict[str, float]]:
