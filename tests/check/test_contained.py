@@ -51,3 +51,23 @@ compat.ranks_of = None
 model(torch.ones(2, 4)).sum().backward()
 """
     findings_of(tmp_path, body)  # which asserts that the script ends well
+
+
+COMPILED = """
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(32, 64), nn.BatchNorm1d(64), nn.Linear(64, 8))
+model = nn.parallel.DistributedDataParallel(net)
+run = torch.compile(model, backend="eager") if rank else model
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    run(torch.randn(8, 32)).square().mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_the_compiler_leaves_alone_what_looks_at_calls(tmp_path: Path) -> None:
+    assert findings_of(tmp_path, COMPILED) == []

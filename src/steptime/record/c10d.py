@@ -92,6 +92,7 @@ def _kernel(calls: Calls, number: int, operation: Operation) -> Callable[..., An
     vector, reduces, detail = operation.vector, operation.reduces, operation.detail
     redispatch = compat.redispatch("c10d", operation.name)
 
+    @compat.left_alone
     def call(keyset: Any, *arguments: Any) -> Any:
         if of_thread.inside:
             return redispatch(keyset & _below, *arguments)
@@ -150,6 +151,7 @@ def _wait_kernel(calls: Calls) -> Callable[..., Any]:
     log, rows, of_thread = calls.log, calls.log.rows, calls.of_thread
     redispatch = compat.redispatch("_c10d_functional", "wait_tensor")
 
+    @compat.left_alone
     def wait_tensor(keyset: Any, *arguments: Any) -> Any:
         if of_thread.waiting or arguments[0].is_meta:  # the compiler asks for its shape alone
             return redispatch(keyset & _below, *arguments)
@@ -177,6 +179,7 @@ def _reducing_kernel(calls: Calls, name: str) -> Callable[..., Any]:
     schema = getattr(torch.ops._c10d_functional, name).default._schema
     at = [argument.name for argument in schema.arguments].index("reduce_op")
 
+    @compat.left_alone
     def reducing(keyset: Any, *arguments: Any) -> Any:
         of_thread.reduction = arguments[at]
         return redispatch(keyset & _below, *arguments)

@@ -7,6 +7,8 @@ from functools import wraps
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
+from steptime.world import compat
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -22,8 +24,13 @@ class Contained:
     over: bool = False
 
     def of(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """A function that raises nothing, and returns None where it would have or all is over."""
+        """A function that raises nothing, and returns None where it would have or all is over.
 
+        The compiler, which looks at every Python frame that C++ calls while it runs what it has
+        compiled, leaves it alone.
+        """
+
+        @compat.left_alone
         @wraps(function)
         def within(*arguments: P.args, **options: P.kwargs) -> T | None:
             if self.over:
