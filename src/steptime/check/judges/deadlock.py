@@ -129,6 +129,12 @@ def _named(job: Job, calls: Sequence[Call]) -> tuple[str, str]:
             f"{ranks} {what if sent else 'all receive first, and none sends'}",
             "Let one of two ranks send before it receives, or use dist.batch_isend_irecv.",
         )
+    if kinds == {"init_process_group"}:
+        sizes = [f"rank {call.rank} for one of {len(call.makes)}" for call in calls]
+        return (
+            f"the ranks wait for groups of other sizes: {listed(sizes)}",
+            "Give all ranks the same world_size, or leave it and rank to what the launcher sets.",
+        )
     if "new_group" in kinds:
         return (
             f"{ranks} do not all make a group that they are in",

@@ -6,9 +6,10 @@ Neither is a call of c10d: they meet in a store. A rank that waits there has no 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlparse
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
@@ -29,7 +30,12 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 
     @contextmanager
     def around(
-        kind: str, ranks: Sequence[int], world: int, started: int = 0, joins_as: int = -1
+        kind: str,
+        ranks: Sequence[int],
+        world: int,
+        started: int = 0,
+        joins_as: int = -1,
+        meets_at: str = "",
     ) -> Iterator[None]:
         number = next(numbers)
         log.note(
@@ -41,6 +47,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
             at=site(log),
             started=started,
             joins_as=joins_as,
+            meets_at=meets_at,
             launched_as=launchers_number("RANK", -1),
             at_ns=time.perf_counter_ns(),
         )
@@ -54,7 +61,8 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
             world, rank = named.get("world_size", -1), named.get("rank", -1)
             world = world if world > 0 else started
             rank = rank if rank >= 0 else launchers_number("RANK", -1)
-            with around("init_process_group", range(world), world, started, rank):
+            meets_at = _meeting_place(named)
+            with around("init_process_group", range(world), world, started, rank, meets_at):
                 return init(*arguments, **options)
 
         return sets_up
@@ -67,6 +75,23 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
         end_of_init()
 
     return remove
+
+
+def _meeting_place(named: Mapping[str, Any]) -> str:
+    """The port or the file at which the ranks of a group find one another; "" where it is neither.
+
+    A host has several names, which are not compared.
+    """
+    method = named.get("init_method") or "env://"
+    if named.get("store") is not None:
+        return ""
+    if method.startswith("file://"):
+        return f"the file {urlparse(method).path}"
+    if method.startswith("tcp://"):
+        port: int | str | None = urlparse(method).port
+    else:
+        port = os.environ.get("MASTER_PORT") if method.startswith("env://") else None
+    return f"port {port}" if port else ""
 
 
 def launchers_number(variable: str, otherwise: int) -> int:
