@@ -342,6 +342,11 @@ def shards_reduce(state: Any) -> bool:
     return all(group.reduce_grads for group in _shard_groups(state))
 
 
+def in_backward() -> bool:
+    """Whether autograd runs a backward in this thread."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
 def backward_input(
     outputs: Sequence[torch.Tensor],
     gradients: Sequence[torch.Tensor] | None,

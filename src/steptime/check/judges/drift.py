@@ -15,7 +15,6 @@ from steptime.words import listed
 
 _UNREDUCED, _STEPS, _AVERAGED = "unreduced", "steps", "averaged"
 _BEFORE, _HASHES = "hashes before", "hashes"
-_LEFT_OUT = "left out"
 
 _TOGETHER = (
     "decide on all ranks together whether to step, as by an all_reduce of the reason to skip with "
@@ -26,21 +25,6 @@ _ALIKE = (
     "let all ranks begin with the same parameters (DDP sees to it when it wraps; or broadcast them "
     "from rank 0), reduce every gradient before the step, and change parameters on all ranks alike"
 )
-
-_WHOLE = {
-    "DistributedDataParallel": "wrap the whole model in DistributedDataParallel, with all that is "
-    "trained of it",
-    "fully_shard": "call fully_shard on the whole model last, which shards what its parts have "
-    "left over",
-    "norms": "all_reduce the gradients of what each rank has whole, as norms of its part of the "
-    "tokens, among the ranks that share the layers, before each step",
-}
-"""The mend by who reduces the gradients of all other parameters."""
-
-_OTHERS = {
-    "": "where the gradients of all others are",
-    "norms": "norms that the ranks share each layer around, and begin alike",
-}
 
 _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
 """An optimizer's number, a model's name, the ranks that hold it, the names of its parameters."""
@@ -72,7 +56,6 @@ def _drift(job: Job) -> Iterator[Finding]:
         if of[1] not in explained and not (others and not of[1]):
             yield from _differing(of, steps, before.get(of, {}).get(0, ()))
     yield from others[:1]
-    yield from _left_out(job)
     yield from _uneven(job)
 
 
@@ -96,41 +79,6 @@ def _of_others(job: Job) -> Iterator[Finding]:
                 mend="reduce the gradients of all parameters on every rank, zeros where a rank has "
                 "none (grad is None there), or decide on all ranks alike which layers a step uses",
             )
-
-
-def _left_out(job: Job) -> Iterator[Finding]:
-    """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
-    left_out: dict[tuple[int, str, tuple[int, ...], tuple[str, ...]], list[Noted]] = {}
-    for one in noted(job, _LEFT_OUT):
-        facts = one.facts
-        by, ranks, names = facts.get("by", ""), tuple(facts["ranks"]), tuple(facts["names"])
-        left_out.setdefault((facts["optimizer"], by, ranks, names), []).append(one)
-    for (_, by, ranks, names), hashed in left_out.items():
-        values = zip(*(one.facts["values"] for one in hashed), strict=True)
-        gradients = zip(*(one.facts["gradients"] for one in hashed), strict=True)
-        apart = [
-            name
-            for name, value, gradient in zip(names, values, gradients, strict=True)
-            if len(set(value)) == 1 and len(set(gradient)) > 1
-        ]
-        if apart and len(hashed) == len(ranks):
-            yield Finding(
-                kind=FindingKind.DRIFT,
-                ranks=sorted(ranks),
-                places=[place for one in hashed for place in one.places],
-                what=f"{_some(apart)} of the optimizer {'is' if len(apart) == 1 else 'are'} "
-                f"trained but not reduced, {_OTHERS.get(by, _OTHERS[''])}: each rank steps by a "
-                "gradient of its own",
-                mend=_WHOLE.get(by, _ALIKE),
-            )
-
-
-def _some(names: Sequence[str]) -> str:
-    numbers = [name.removeprefix("parameter ") for name in names]
-    if len(numbers) == 1:
-        return names[0]
-    more = [f"{len(numbers) - 4} more"] if len(numbers) > 5 else numbers[4:]
-    return f"parameters {listed([*numbers[:4], *more])}"
 
 
 def hashed_replicas(job: Job, when: str = _HASHES) -> dict[_Replicas, dict[int, list[Noted]]]:

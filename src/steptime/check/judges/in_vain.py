@@ -1,4 +1,4 @@
-"""In vain: an optimizer that steps parameters which the model has no more."""
+"""In vain: an optimizer whose steps train nothing, as of parameters that the model has no more."""
 
 from collections.abc import Iterator
 
@@ -6,15 +6,22 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import seen
+from steptime.check.words import do
 
 _IN_VAIN = "in vain"
+_NAMES = ("optimizer", "cleared", "held_back", "without_backward", "at")
 
 
 def _in_vain(job: Job) -> Iterator[Finding]:
     """Optimizers of which no parameter ever got a gradient, whatever backwards there were."""
-    for one in seen(job, _IN_VAIN, ("optimizer", "cleared", "held_back", "at")):
+    for one in seen(job, _IN_VAIN, _NAMES):
         steps = f"{one.facts['optimizer']} steps at {one.facts['at']}"
-        if one.facts["cleared"]:
+        if one.facts["without_backward"]:
+            what = f"{steps}, and {do(one.ranks, 'makes')} no backward at all: no parameter gets a "
+            what += "gradient, and nothing is trained there"
+            mend = "call backward on every rank; a stage of a pipeline receives the gradient of "
+            mend += "what it has sent, and calls sent.backward(gradient)"
+        elif one.facts["cleared"]:
             what = f"{steps} after its gradients were cleared, of each backward: nothing is trained"
             mend = "call zero_grad before the backward, or after the step"
         elif one.facts["held_back"]:

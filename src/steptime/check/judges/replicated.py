@@ -29,12 +29,13 @@ def _replicated(job: Job) -> Iterator[Finding]:
             shapes = {tuple(facts["shape"]) for _, facts in of_rank.values()}
             if len(shapes) > 1:
                 break  # they do not make the same calls, and what follows has no number
-            if _apart([facts["samples"] for _, facts in of_rank.values()]):
+            if apart([facts["samples"] for _, facts in of_rank.values()]):
                 yield _finding(ranks, of_rank, " × ".join(map(str, *shapes)))
                 break
 
 
-def _apart(samples: Sequence[Sequence[float]]) -> bool:
+def apart(samples: Sequence[Sequence[float]]) -> bool:
+    """Whether ranks have other samples of a tensor, by more than rounding does."""
     largest = max((abs(value) for of_rank in samples for value in of_rank), default=0.0)
     widest = max((max(values) - min(values) for values in zip(*samples, strict=True)), default=0.0)
     return widest > _TOLERANCE * largest
@@ -43,10 +44,22 @@ def _apart(samples: Sequence[Sequence[float]]) -> bool:
 def _finding(
     ranks: Sequence[int], of_rank: Mapping[int, tuple[ProcessLog, Mapping[str, Any]]], shape: str
 ) -> Finding:
+    places = [place for log, facts in of_rank.values() for place in places_of(log, facts["at"])]
+    if any(facts.get("of_gradient") for _, facts in of_rank.values()):
+        return Finding(
+            kind=FindingKind.DRIFT,
+            ranks=list(ranks),
+            places=places,
+            what=f"{ranks_named(ranks)} have other values in a gradient of {shape} that is taken "
+            "for the same on all of them: to_local() gives its DTensor the gradient of the rank's "
+            "own part of the computing for that of the whole",
+            mend="say what it is, to_local(grad_placements=[Partial()]), where each rank computes "
+            "with its own tokens or samples: it is summed up then",
+        )
     return Finding(
         kind=FindingKind.DRIFT,
         ranks=list(ranks),
-        places=[place for log, facts in of_rank.values() for place in places_of(log, facts["at"])],
+        places=places,
         what=f"{ranks_named(ranks)} have other values in a tensor of {shape} that they share as "
         "replicated, DTensor.from_local(…, Replicate()), as the input of ColwiseParallel is: each "
         "multiplies its shard of the weights by data of its own, and what is summed up belongs to "

@@ -9,6 +9,8 @@ import torch
 OF_BATCHES = 4 << 20
 """Bytes of a tensor that are read of a batch: two that begin alike for so long are alike."""
 
+_SAMPLES = 64
+
 _WORD, _ROW, _LARGE = 8, 512, 1 << 16  # bytes
 
 
@@ -37,6 +39,15 @@ def hash_of(tensors: Iterable[torch.Tensor], most_bytes: int = sys.maxsize) -> i
             result, content = _hash(sums, result), aligned[whole:]
         result = _hash(content, result)
     return result
+
+
+def samples_of(tensor: torch.Tensor) -> list[float]:
+    """Some of a tensor's elements, evenly spread: what rounding may make a little different."""
+    flat = tensor.detach().flatten()
+    chosen = torch.linspace(0, len(flat) - 1, min(_SAMPLES, len(flat)), dtype=torch.float64)
+    some = flat[chosen.long().to(flat.device)]
+    real = torch.view_as_real(some).flatten() if some.is_complex() else some
+    return [float(value) for value in real.nan_to_num().tolist()]
 
 
 def _hash(tensor: torch.Tensor, before: int) -> int:

@@ -1,7 +1,7 @@
 """Left out: parameters whose gradients nobody reduces, where those of the others are."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -23,8 +23,15 @@ BY_HAND, BY_DDP, BY_FSDP = "the script", "DistributedDataParallel", "fully_shard
 OF_NORMS = "norms"
 """They are of norms, which ranks have whole where they share layers; nobody reduces any."""
 
+OF_ALL = "all"
+"""They are all there are: nobody reduces any, of ranks that have parts of a sequence, it seems."""
+
 _FEW = 0.5
 """The part of all elements that they may be: of a model that ranks share most is not reduced."""
+
+
+_Trained: TypeAlias = tuple[int, torch.Tensor, torch.Tensor]
+"""A parameter by its place in the optimizer, and its gradient."""
 
 
 class LeftOut:
@@ -47,30 +54,44 @@ class LeftOut:
         gradients = [grad for *_, grad in trained]
         left = [each for each in trained if not self._reduced.ranks_of(each[2])]
         by, ranks = self._who(every, gradients)
-        shares = self._reduced.shares
-        if not by and self._reduced.splits_layers and dist.is_initialized():
-            norms = {id(one) for norm in self._models.norms for one in norm.parameters()}
-            left = [each for each in left if id(each[1]) in norms]
-            by, ranks = OF_NORMS, tuple(range(dist.get_world_size()))
-            shares = self._reduced.of_parts or self._reduced.since_backward()
-        if not left or not ranks or shares:
+        if by in ("", BY_HAND) and (self._reduced.shares or not by):
+            self._see_shared(number, trained, left, by)
+        elif not self._reduced.shares:
+            of_all = sum(one.numel() for one in every if one.grad is not None)
+            size = sum(one.numel() for _, one, _ in left)
+            if ranks and self._reduced.only(gradients) and size <= _FEW * of_all:
+                self._note(number, by, ranks, left)
+
+    def _see_shared(
+        self, number: int, trained: Sequence[_Trained], left: Sequence[_Trained], by: str
+    ) -> None:
+        """The same where ranks share each layer, and what a rank has whole may be left out."""
+        splits = self._reduced.splits_layers or self._reduced.splitting
+        if not splits or self._reduced.of_parts or not dist.is_initialized():
             return
-        own = {id(one) for _, one, _ in left}
-        of_all = sum(one.numel() for one in every if one.grad is not None)
-        size = sum(one.numel() for one in every if id(one) in own)
-        plain = all(readable(one) and not is_hooked(one) for _, one, _ in left)
-        only = by == OF_NORMS or self._reduced.only(gradients)
-        if only and size <= _FEW * of_all and plain:
-            self._log.note(
-                observed=LEFT_OUT,
-                optimizer=number,
-                by=by,
-                ranks=list(ranks),
-                at=site(self._log),
-                names=[f"parameter {at}" for at, *_ in left],
-                values=[hash_of([one]) for _, one, _ in left],
-                gradients=[hash_of([grad]) for *_, grad in left],
-            )
+        ranks = tuple(range(dist.get_world_size()))
+        norms = {id(one) for norm in self._models.norms for one in norm.parameters()}
+        if by or not self._reduced.since_backward():
+            self._note(number, OF_NORMS, ranks, [each for each in left if id(each[1]) in norms])
+        if not by and not self._reduced.since_backward():
+            self._note(number, OF_ALL, ranks, trained)
+
+    def _note(self, number: int, by: str, ranks: tuple[int, ...], left: Sequence[_Trained]) -> None:
+        if not left or not all(readable(one) and not is_hooked(one) for _, one, _ in left):
+            return
+        self._log.note(
+            observed=LEFT_OUT,
+            optimizer=number,
+            by=by,
+            ranks=list(ranks),
+            at=site(self._log),
+            names=[f"parameter {at}" for at, *_ in left],
+            values=[hash_of([one]) for _, one, _ in left],
+            gradients=[hash_of([grad]) for *_, grad in left],
+            signs=[hash_of([grad > 0]) for *_, grad in left],
+            splitting=sorted(self._reduced.splitting),
+            norm_input=self._models.norm_input,
+        )
 
     def _who(
         self, every: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor]

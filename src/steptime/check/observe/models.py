@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from steptime.check.observe.arguments import given
 from steptime.check.observe.contained import Contained
-from steptime.check.observe.contents import hash_of, readable
+from steptime.check.observe.contents import hash_of, readable, samples_of
 from steptime.check.observe.evaluations import Evaluations
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -113,7 +113,9 @@ class Models:
     within one, or DDP wraps a model, which asks the ranks for its shapes. ``shard_ranks``: the
     ranks of each mesh over which ``fully_shard`` has sharded a model that has run. ``norms``: those
     modules that have run and normalise each token by itself. ``holds_back``: the last forward under
-    ``fully_shard`` was one whose gradients are not to be reduced.
+    ``fully_shard`` was one whose gradients are not to be reduced. ``before_backward``: who is
+    told what a backward begins at. ``norm_input``: some elements of what the first of ``norms`` was
+    given first.
     """
 
     def __init__(self, log: Log) -> None:
@@ -125,6 +127,8 @@ class Models:
         self._wrapped: Counter[tuple[int, ...]] = Counter()
         self.in_backward = self.wrapping = self.holds_back = False
         self.backwards = 0
+        self.before_backward: list[Callable[[Sequence[Any]], object]] = []
+        self.norm_input: list[float] = []
         self.evaluations = Evaluations(log)
         self.norms: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.shard_ranks: set[tuple[int, ...]] = set()
@@ -266,7 +270,7 @@ class Models:
             self._log.note(observed=CLEARED, model=f"{model.name} {model.number}")
         model.armed += 1
 
-    def _before_forward(self, module: torch.nn.Module, _: Any) -> None:
+    def _before_forward(self, module: torch.nn.Module, taken: Sequence[Any]) -> None:
         """A module is run: beside DDP where it is part of a model and DDP is not at work.
 
         Checkpointing runs parts again in backward, which is right. The compiler is to see nothing
@@ -275,12 +279,19 @@ class Models:
         if torch.compiler.is_compiling():
             return
         if type(module).__name__.endswith(_NORMS):
-            self.norms.add(module)
+            self._see_norm(module, taken)
         model = self._of_module.get(module)
         if model is None or model.inside or self.in_backward or model.bypassed_at:
             return
         if torch.is_grad_enabled() and not isinstance(module, DistributedDataParallel):
             model.bypassed_at = site(self._log)
+
+    def _see_norm(self, module: torch.nn.Module, taken: Sequence[Any]) -> None:
+        """A module that normalises each token is run: of the first one remember its input."""
+        self.norms.add(module)
+        first = taken[0] if taken and not self.norm_input else None
+        if type(first) is torch.Tensor and first.numel() and readable(first):
+            self.norm_input = samples_of(first)
 
     def _after_forward(self, module: torch.nn.Module, taken: Any, made: Any) -> None:
         """A model has run, under DDP or beside it, or a part of one."""
@@ -328,6 +339,9 @@ class Models:
         def noted(*arguments: Any, **options: Any) -> Any:
             self.in_backward = True
             self.backwards += 1
+            roots = arguments[0] if arguments else options.get("tensors", ())
+            for told in self.before_backward:
+                told([roots] if isinstance(roots, torch.Tensor) else [*roots])
             try:
                 return backward(*arguments, **options)
             finally:

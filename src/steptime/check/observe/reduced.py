@@ -8,6 +8,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from steptime.check.observe.buffers import memory_of
+from steptime.check.observe.functions import within_function
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 
@@ -36,13 +37,15 @@ class Reduced:
     Which tensors is remembered until ``clear``, of what is reduced among all ranks of a group.
     ``shares``: a call was made by which ranks may have parts of a model of their own, other than
     those by which ``fully_shard`` gathers parameters. ``splits_layers``: in a backward, without DDP
-    or ``fully_shard``, as where ranks share each layer.
+    or ``fully_shard``, as where ranks share each layer; ``splitting``: the kinds of calls by which
+    they do in forwards, until the first step.
     """
 
     def __init__(self, models: Models) -> None:
         self.calls = self.nbytes = 0
         self.shares = self.splits_layers = False
-        self._sends = self._exchanges = self._sums = False
+        self.splitting: set[str] = set()
+        self._sends = self._exchanges = self._sums = self._has_stepped = False
         self._models = models
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
@@ -53,6 +56,9 @@ class Reduced:
         self._exchanges |= moved.kind in _EXCHANGING and not self._models.in_backward
         if self._models.in_backward and not (self._models.known or self.splits_layers):
             self.splits_layers = moved.kind in _SPLITTING and not _is_of_shards()
+        of_script = not (self._has_stepped or self._models.in_backward or self._models.known)
+        if of_script and moved.kind in _SPLITTING and _is_differentiated(moved):
+            self.splitting.add(moved.kind)
         if moved.kind not in _REDUCING:
             shares = moved.kind in _SHARING and not self._models.wrapping
             self.shares |= shares and not _is_of_shards()
@@ -80,6 +86,7 @@ class Reduced:
 
     def clear(self) -> None:
         """A step is made of what was reduced."""
+        self._has_stepped = True
         self._by_hand.clear()
         self._vectors.clear()
 
@@ -134,6 +141,16 @@ class Reduced:
         of_all = {(parameters[0].dtype, sum(one.numel() for one in parameters))}
         before = {size for size, (at, _) in self._vectors.items() if at != self._models.backwards}
         return of_all <= before or sizes <= before
+
+
+def _is_differentiated(moved: Moved) -> bool:
+    """Whether a call in a forward is one that autograd follows, or that the script thinks it does.
+
+    A loss is summed up by such a call, too, and no layer is: it is no vector.
+    """
+    vector = any(one.numel() >= _LEAST_VECTOR for one in moved.tensors)
+    followed = any(one.requires_grad and not one.is_leaf for one in moved.tensors)
+    return vector and (followed or within_function() is not None)
 
 
 def _is_of_shards() -> bool:

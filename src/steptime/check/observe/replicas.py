@@ -16,11 +16,14 @@ from steptime.check.observe.alone import Alone
 from steptime.check.observe.by_hand import ByHand
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
+from steptime.check.observe.counts import Counts
 from steptime.check.observe.idle import Idle
 from steptime.check.observe.left_out import LeftOut
+from steptime.check.observe.losses import Losses
 from steptime.check.observe.models import Model, Models, is_hooked, is_sharded
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.reduced import Reduced
 from steptime.record.calls import Calls
@@ -64,10 +67,12 @@ class Steps:
     the bytes, and the calls, that were reduced before the gradients of its last step were made.
     ``joined``: under ``Join``, where a rank may make fewer. ``trains``: a backward has given one of
     its parameters a gradient; ``in_vain``: its steps after backwards, until one does;
-    ``backwards``: how many there were by its last step.
+    ``backwards``: how many there were by its last step. ``stepped_at``: where that was, where no
+    backward had been made.
     """
 
     number: int
+    optimizer: str
     made: int = 0
     due: int = 1
     reduced: int = 0
@@ -76,6 +81,7 @@ class Steps:
     trains: bool = False
     in_vain: int = 0
     backwards: int = 0
+    stepped_at: int = 0
 
 
 class Replicas:
@@ -92,6 +98,12 @@ class Replicas:
         self._alone = Alone(log, models)
         self._by_hand = ByHand(log, models)
         self.idle = Idle(log, models)
+        self.losses = Losses(log, models)
+        self._one_way = OneWay(log, models)
+        self._followers = (
+            *(self._reduced, self._alone, self._by_hand, self.idle),
+            *(self.losses, self._one_way, Counts(log, models)),
+        )
         self._noted: set[tuple[Any, ...]] = set()
 
     def issued(
@@ -107,7 +119,7 @@ class Replicas:
         del asynchronous
         if group.size() > 1:
             moved = Moved(operation, group, arguments, peer)
-            for follower in (self._reduced, self._alone, self._by_hand, self.idle):
+            for follower in self._followers:
                 follower.note(moved)
 
     def before_step(self, optimizer: Any, arguments: Any, options: Any) -> Given | None:
@@ -123,6 +135,7 @@ class Replicas:
         self._alone.stepping(steps.number, steps.made, optimizer)
         self._by_hand.stepping(steps.number, optimizer)
         self.idle.stepping(optimizer)
+        self._one_way.stepping()
         if not steps.made:
             self._left_out.see(steps.number, optimizer)
             self._hash(BEFORE, optimizer, steps)
@@ -176,11 +189,14 @@ class Replicas:
             if steps.in_vain == _IN_VAIN:
                 self._log.note(
                     observed=IN_VAIN,
-                    optimizer=type(optimizer).__name__,
+                    optimizer=steps.optimizer,
                     cleared=self.idle.was_cleared(optimizer),
                     held_back=self._models.holds_back,
+                    without_backward=False,
                     at=site(self._log),
                 )
+        elif not steps.trains and not self._models.backwards:
+            steps.stepped_at = site(self._log)
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Hash the parameters that should be equal on all ranks, now and then."""
@@ -232,6 +248,15 @@ class Replicas:
         made = sum(steps.made for steps in self._all)
         alive = set(self._steps.values())
         for steps in self._all:
+            if not self._models.backwards and not steps.trains and steps.made >= _IN_VAIN:
+                self._log.note(
+                    observed=IN_VAIN,
+                    optimizer=steps.optimizer,
+                    cleared=False,
+                    held_back=False,
+                    without_backward=True,
+                    at=steps.stepped_at,
+                )
             # One of an inner loop is gone after a few steps, and another comes.
             if not steps.joined and (steps in alive or steps.made >= _OWN * made):
                 self._log.note(
@@ -246,7 +271,7 @@ class Replicas:
         steps = self._steps.get(optimizer)
         if steps is None:
             # Not how many there are: one that is gone had its number, too.
-            steps = self._steps[optimizer] = Steps(len(self._all))
+            steps = self._steps[optimizer] = Steps(len(self._all), type(optimizer).__name__)
             self._all.append(steps)
         return steps
 
@@ -343,6 +368,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     replicas = Replicas(log, models)
     contained = Contained("replicas")
     watcher = ContainedWatcher(contained, replicas.issued)
+    models.before_backward.append(contained.of(replicas.losses.begin))
     calls.watchers.append(watcher)
     ends = [
         models.install(),

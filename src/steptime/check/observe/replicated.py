@@ -10,7 +10,7 @@ import torch
 
 from steptime.check.observe.arguments import given
 from steptime.check.observe.contained import Contained
-from steptime.check.observe.contents import readable
+from steptime.check.observe.contents import readable, samples_of
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -25,7 +25,6 @@ _DTENSOR = "torch.distributed.tensor"
 _MOST = 64
 """So many tensors are looked at among the same ranks: batches differ from the first on."""
 _MOST_CALLS = 1024
-_SAMPLES = 64
 
 
 class Replicated:
@@ -52,18 +51,10 @@ class Replicated:
                     ranks=list(ranks),
                     number=self._seen[ranks],
                     shape=list(tensor.shape),
-                    samples=_samples(tensor),
+                    samples=samples_of(tensor),
+                    of_gradient=compat.in_backward(),
                     at=site(self._log),
                 )
-
-
-def _samples(tensor: torch.Tensor) -> list[float]:
-    """Some of its elements, evenly spread."""
-    flat = tensor.detach().flatten()
-    chosen = torch.linspace(0, len(flat) - 1, min(_SAMPLES, len(flat)), dtype=torch.float64)
-    some = flat[chosen.long().to(flat.device)]
-    real = torch.view_as_real(some).flatten() if some.is_complex() else some
-    return [float(value) for value in real.nan_to_num().tolist()]
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:

@@ -1,0 +1,192 @@
+"""Left out: parameters that all ranks have, and train by gradients of their own."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judges.losses import differ, losses_of
+from steptime.check.judges.replicated import apart
+from steptime.check.judging import Judge
+from steptime.check.observed import Noted, noted
+from steptime.words import listed
+
+_LEFT_OUT = "left out"
+_OF_NORMS, _OF_ALL = "norms", "all"
+_GATHERING = {"all_gather", "reduce_scatter", "all_to_all"}
+"""By these ranks exchange parts of sequences, of which each has its own; what is summed up in a
+forward all have alike before."""
+
+_WHOLE = {
+    "DistributedDataParallel": "wrap the whole model in DistributedDataParallel, with all that is "
+    "trained of it",
+    "fully_shard": "call fully_shard on the whole model last, which shards what its parts have "
+    "left over",
+}
+"""The mend by who reduces the gradients of all other parameters."""
+
+_BY_HAND = (
+    "let all ranks begin with the same parameters, reduce every gradient before the step, and "
+    "change parameters on all ranks alike"
+)
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What an optimizer of every rank in ``ranks`` has left out before its first step.
+
+    ``by``: who reduces other gradients. ``apart``: the names of the parameters that begin alike
+    and whose gradients differ; ``every``: there are no others. ``scaled``: those gradients have the
+    same signs everywhere. ``losses``: of these ranks, none where they are not known.
+    """
+
+    by: str
+    ranks: Sequence[Noted]
+    apart: Sequence[str]
+    every: bool
+    scaled: bool
+    losses: Sequence[float]
+
+
+def _left_out(job: Job) -> Iterator[Finding]:
+    """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
+    found = [one for one in _by_optimizer(job) if one.apart]
+    whole = [one for one in found if one.by == _OF_ALL and _is_of_tokens(one)]
+    for one in whole or [one for one in found if one.by != _OF_ALL]:
+        what, mend = _shared(one) if one.by in (_OF_NORMS, _OF_ALL) else _beside(one)
+        yield Finding(
+            kind=FindingKind.DRIFT,
+            ranks=sorted(each.rank for each in one.ranks),
+            places=[place for each in one.ranks for place in each.places],
+            what=what,
+            mend=mend,
+        )
+
+
+def _by_optimizer(job: Job) -> Iterator[_Left]:
+    losses = losses_of(job)
+    left_out: dict[tuple[int, str, tuple[int, ...], tuple[str, ...]], list[Noted]] = {}
+    for one in noted(job, _LEFT_OUT):
+        facts = one.facts
+        by, ranks, names = facts.get("by", ""), tuple(facts["ranks"]), tuple(facts["names"])
+        left_out.setdefault((facts["optimizer"], by, ranks, names), []).append(one)
+    for (_, by, ranks, names), each in left_out.items():
+        if len(each) == len(ranks):
+            values, gradients, signs = (
+                [len({one.facts[what][at] for one in each}) for at in range(len(names))]
+                for what in ("values", "gradients", "signs")
+            )
+            yield _Left(
+                by=by,
+                ranks=each,
+                apart=[names[at] for at in _where(values, gradients)],
+                every=len(_where(values, gradients)) == len(names),
+                scaled=all(signs[at] == 1 for at in _where(values, gradients)),
+                losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
+            )
+
+
+def _where(values: Sequence[int], gradients: Sequence[int]) -> list[int]:
+    """Which parameters have one value and several gradients."""
+    both = enumerate(zip(values, gradients, strict=True))
+    return [at for at, (value, gradient) in both if value == 1 < gradient]
+
+
+def _is_of_tokens(one: _Left) -> bool:
+    """Whether ranks with parts of one sequence seem to have the whole model each."""
+    splitting = {kind for each in one.ranks for kind in each.facts["splitting"]}
+    losses_differ = bool(one.losses) and differ(one.losses)
+    return one.every and losses_differ and splitting <= _GATHERING
+
+
+def _beside(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} but not reduced, where the gradients of all others are: each rank steps "
+        "by a gradient of its own",
+        _WHOLE.get(one.by, _BY_HAND),
+    )
+
+
+def _shared(one: _Left) -> tuple[str, str]:
+    """What is wrong with the layers that ranks share, and how to mend it."""
+    splitting = {kind for each in one.ranks for kind in each.facts["splitting"]}
+    inputs = [each.facts["norm_input"] for each in one.ranks]
+    if one.by == _OF_ALL:
+        return _of_tokens()
+    if one.scaled and len(one.apart) > 1:
+        return _scaled(one)
+    if all(inputs) and apart(inputs) and not splitting & _GATHERING:
+        return _of_other_data(one)
+    if one.losses and not differ(one.losses) and splitting:
+        return _not_summed_back(one)
+    if one.losses and differ(one.losses) and all(inputs) and not apart(inputs):
+        return _not_summed(one)
+    return _of_norms(one)
+
+
+def _of_tokens() -> tuple[str, str]:
+    return (
+        "all ranks begin with the same model, exchange parts of their sequences within its layers, "
+        "and nobody reduces its gradients: each rank steps by those of its own tokens",
+        "all_reduce every gradient among the ranks that share a sequence before each step, as "
+        "among those of the data axis; or give DistributedDataParallel the group of all of them",
+    )
+
+
+def _scaled(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} by gradients that have the same signs on all ranks and another length: "
+        "the ranks share layers, and each scales its gradients, as in clipping them, by the norm "
+        "of its own parts",
+        "clip by one norm: sum up the squares of what each rank has of its own over the ranks, and "
+        "count once what all of them have",
+    )
+
+
+def _of_other_data(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} by gradients that differ: the ranks share layers, and compute on other "
+        "data than one another before the first of them already, so what they sum up belongs to "
+        "no sample",
+        "give all ranks that share layers the same batches, and one seed for what lies outside of "
+        "their parts, dropout and parameters",
+    )
+
+
+def _not_summed_back(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} by gradients that differ, though all ranks have the same loss: each "
+        "shared layer sends back the gradient of the rank's own part alone",
+        "all_reduce the gradient of what goes into the layers that ranks share, in the backward of "
+        "an autograd.Function that passes it on in its forward",
+    )
+
+
+def _not_summed(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} by gradients that differ, though the ranks compute on the same data: "
+        "each goes on with what its own part of a shared layer gives",
+        "sum up in the forward, by all_reduce, what the ranks' parts of a layer give, before "
+        "anything that is not linear; or gather it where each has other columns",
+    )
+
+
+def _of_norms(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} but not reduced, norms that the ranks share each layer around, and begin "
+        "alike: each rank steps by a gradient of its own",
+        "all_reduce the gradients of what each rank has whole, as norms of its part of the "
+        "tokens, among the ranks that share the layers, before each step",
+    )
+
+
+def _trained(one: _Left) -> str:
+    """Which parameters are trained: ``parameters 3, 4 and 7 of the optimizer are trained``."""
+    numbers = [name.removeprefix("parameter ") for name in one.apart]
+    if len(numbers) == 1:
+        return f"{one.apart[0]} of the optimizer is trained"
+    more = [f"{len(numbers) - 4} more"] if len(numbers) > 5 else numbers[4:]
+    return f"parameters {listed([*numbers[:4], *more])} of the optimizer are trained"
+
+
+JUDGE = Judge(_left_out)

@@ -1,0 +1,44 @@
+"""Functions of autograd that a script has written: which of them makes a call, and when."""
+
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.contained import caller
+
+_FORWARD = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_BACKWARD = BackwardCFunction.apply.__code__
+_DEEPEST = 24
+
+
+class Within(NamedTuple):
+    """A torch.autograd.Function at work: in its ``backward``, or in a forward.
+
+    ``follows``: autograd will ask for the gradient of what this forward is given.
+    """
+
+    function: type
+    backward: bool
+    follows: bool
+
+
+def within_function() -> Within | None:
+    """The innermost torch.autograd.Function that runs here; None where there is none."""
+    frame: FrameType | None = caller()
+    for _ in range(_DEEPEST):
+        if frame is None:
+            return None
+        if frame.f_code is _FORWARD:
+            return Within(frame.f_locals["cls"], False, _need_gradient(frame.f_locals["args"]))
+        if frame.f_code is _BACKWARD:
+            return Within(frame.f_locals["self"]._forward_cls, True, True)
+        frame = frame.f_back
+    return None
+
+
+def _need_gradient(arguments: Sequence[Any]) -> bool:
+    return any(one.requires_grad for one in tensors_in(arguments))

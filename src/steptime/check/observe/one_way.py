@@ -1,0 +1,65 @@
+"""One way: functions of autograd that gather from all ranks, and send no gradient back."""
+
+from dataclasses import dataclass
+
+from steptime.check.observe.functions import within_function
+from steptime.check.observe.models import Models
+from steptime.check.observe.moved import Moved
+from steptime.record.events import Log
+from steptime.record.places import site
+
+ONE_WAY = "one way"
+"""What is noted of a function whose forward calls other ranks, and whose backward calls none."""
+
+_BACKWARDS = 3
+_KINDS = ("all_gather", "all_to_all")
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call in the forward of a function that autograd is to follow."""
+
+    kind: str
+    ranks: tuple[int, ...]
+    at: int
+    backwards: int
+
+
+class OneWay:
+    """The functions of autograd whose forwards make calls, until some backwards have been made."""
+
+    def __init__(self, log: Log, models: Models) -> None:
+        self._log = log
+        self._models = models
+        self._forwards: dict[type, _Call] = {}
+        self._answered: set[type] = set()
+        self._over = False
+
+    def note(self, moved: Moved) -> None:
+        """A call is made."""
+        if self._over or not (self._models.in_backward or moved.kind in _KINDS):
+            return
+        within = within_function()
+        if within is None:
+            return
+        if within.backward:
+            self._answered.add(within.function)
+        elif within.follows and within.function not in self._forwards:
+            self._forwards[within.function] = _Call(
+                moved.kind, moved.ranks, site(self._log), self._models.backwards
+            )
+
+    def stepping(self) -> None:
+        """An optimizer is about to step: what was run before has been followed back by now."""
+        if self._over or self._models.backwards < _BACKWARDS:
+            return
+        self._over = True
+        for function, call in self._forwards.items():
+            if function not in self._answered and call.backwards + 1 < self._models.backwards:
+                self._log.note(
+                    observed=ONE_WAY,
+                    function=function.__name__,
+                    call=call.kind,
+                    ranks=list(call.ranks),
+                    at=call.at,
+                )

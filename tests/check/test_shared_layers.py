@@ -1,0 +1,146 @@
+"""Layers that ranks share by hand: what is wrong with the gradients of what each has whole."""
+
+from pathlib import Path
+
+import pytest
+
+from observed_scripts import findings_of, marked
+from steptime.check.finding import Finding, FindingKind
+
+SHARED = """
+from torch import nn
+way = {way!r}
+
+class Share(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, whole):
+        return whole.view_as(whole)
+    @staticmethod
+    def backward(ctx, gradient):
+        dist.all_reduce(summed := gradient.clone())
+        return summed
+
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, part):
+        dist.all_reduce(whole := part.clone())
+        return whole
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(32)
+        self.up, self.down = (nn.Parameter(torch.randn(64, 32)[rank::size] / 8) for _ in range(2))
+    def forward(self, whole):
+        given = self.norm(whole)
+        wide = (given if way == "back" else Share.apply(given)) @ self.up.T
+        part = wide.relu() @ self.down
+        return whole + (part if way == "forth" else Sum.apply(part))
+
+torch.manual_seed(0)
+first, blocks, last = nn.Embedding(50, 32), nn.Sequential(Block(), Block()), nn.Linear(32, 50)
+model = nn.Sequential(first, blocks, last)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+own = torch.Generator().manual_seed(rank)
+for step in range(5):
+    torch.manual_seed(100 * rank * (way == "other batches") + step)
+    tokens, targets = torch.randint(0, 50, (4, 8)), torch.randint(0, 50, (4, 8))
+    entering = first(tokens)
+    if way == "dropout":
+        entering = entering * (torch.rand(entering.shape, generator=own) > 0.2)
+    loss = nn.functional.cross_entropy(last(blocks(entering)).flatten(0, 1), targets.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    if way == "clipped":
+        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    optimizer.step()  # steps
+dist.destroy_process_group()
+"""
+
+OTHER_DATA = "compute on other data than one another before the first of them"
+
+
+def _drift(folder: Path, text: str) -> list[Finding]:
+    return [one for one in findings_of(folder, text) if one.kind is FindingKind.DRIFT]
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("back", "though all ranks have the same loss: each shared layer sends back"),
+        pytest.param("forth", "each goes on with what its own part", marks=pytest.mark.slow),
+        pytest.param("clipped", "by the norm of its own parts", marks=pytest.mark.slow),
+        pytest.param("other batches", OTHER_DATA, marks=pytest.mark.slow),
+        pytest.param("dropout", OTHER_DATA, marks=pytest.mark.slow),
+    ],
+)
+def test_what_goes_wrong_around_shared_layers_is_told(way: str, words: str, tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, SHARED.format(way=way))
+    assert words in found.what
+    assert found.ranks == [0, 1]
+    assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+def test_layers_that_are_shared_rightly_are_left_alone(tmp_path: Path) -> None:
+    assert _drift(tmp_path, SHARED.format(way="")) == []
+
+
+SEQUENCES = """
+from torch import nn
+way = {way!r}
+
+def swap(given, split, join):
+    parts = torch.stack([one.contiguous() for one in given.chunk(size, split)])
+    dist.all_to_all_single(got := torch.empty_like(parts), parts)
+    return torch.cat(list(got), join)
+
+class Swap(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, given, split, join):
+        ctx.back = join, split
+        return swap(given, split, join)
+    @staticmethod
+    def backward(ctx, gradient):
+        return swap(gradient, *ctx.back), None, None
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
+    def forward(self, own):
+        heads = self.qkv(self.norm(own)).unflatten(-1, (3, 4, 8))
+        q, k, v = Swap.apply(heads, 3, 1).permute(2, 0, 3, 1, 4)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return own + self.out(Swap.apply(mixed.transpose(1, 2), 1, 2).flatten(2))
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Embedding(50, 32), Attention(), Attention(), nn.Linear(32, 50))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for step in range(5):
+    torch.manual_seed(step)
+    tokens, targets = (torch.randint(0, 50, (4, 16)).chunk(size, 1)[rank] for _ in range(2))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(tokens).flatten(0, 1), targets.flatten()).backward()
+    if way == "reduced":
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.SUM)
+            parameter.grad /= size
+    optimizer.step()  # steps
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_parts_of_sequences_whose_gradients_nobody_reduces_are_told(tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, SEQUENCES.format(way=""))
+    assert "All ranks begin with the same model, exchange parts of their sequences" in found.what
+    assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+def test_parts_of_sequences_whose_gradients_are_reduced_are_left_alone(tmp_path: Path) -> None:
+    assert _drift(tmp_path, SEQUENCES.format(way="reduced")) == []
