@@ -27,17 +27,22 @@ class Within(NamedTuple):
 
 
 def within_function() -> Within | None:
-    """The innermost torch.autograd.Function that runs here; None where there is none."""
+    """The innermost torch.autograd.Function that runs here; None where there is none.
+
+    What its backward does by forwards of others, as torch's own functions do, is its doing.
+    """
+    forward: Within | None = None
     frame: FrameType | None = caller()
     for _ in range(_DEEPEST):
         if frame is None:
-            return None
-        if frame.f_code is _FORWARD:
-            return Within(frame.f_locals["cls"], False, _need_gradient(frame.f_locals["args"]))
+            break
         if frame.f_code is _BACKWARD:
             return Within(frame.f_locals["self"]._forward_cls, True, True)
+        if forward is None and frame.f_code is _FORWARD:
+            follows = _need_gradient(frame.f_locals["args"])
+            forward = Within(frame.f_locals["cls"], False, follows)
         frame = frame.f_back
-    return None
+    return forward
 
 
 def _need_gradient(arguments: Sequence[Any]) -> bool:
