@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
+from steptime.check.observed import seen
 from steptime.check.steps import (
     LEAST_GAIN,
     RankSteps,
@@ -16,6 +17,7 @@ from steptime.check.steps import (
 )
 from steptime.words import listed
 
+_FOLLOWED = "followed"
 _SCALAR_BYTES = 1024
 _SCALARS_ALONE = 0.2
 _LONG_NS = 5e6
@@ -34,7 +36,9 @@ def _host_sync(job: Job) -> Iterator[Finding]:
     ranks = steps_of(job)
     if not ranks:
         return
-    found = [call for call in ranks[0].calls if _may(call)]
+    # What a backward goes back through, as the sums of a softmax over shards, is for no log.
+    followed = {one.facts["at"] for one in seen(job, _FOLLOWED, ("at",))}
+    found = [call for call in ranks[0].calls if _may(call) and call.site not in followed]
     sites = [site for site in dict.fromkeys(call.site for call in found) if _is_usual(ranks, site)]
 
     def chosen(call: StepCall) -> bool:

@@ -117,10 +117,8 @@ def _shared(one: _Left) -> tuple[str, str]:
         return _scaled(one)
     if all(inputs) and apart(inputs) and not splitting & _GATHERING:
         return _of_other_data(one)
-    if one.losses and not differ(one.losses) and splitting:
-        return _not_summed_back(one)
-    if one.losses and differ(one.losses) and all(inputs) and not apart(inputs):
-        return _not_summed(one)
+    if one.losses and all(inputs) and not apart(inputs):
+        return _not_summed(one) if differ(one.losses) else _not_summed_back(one)
     return _of_norms(one)
 
 

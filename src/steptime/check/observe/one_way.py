@@ -11,6 +11,9 @@ from steptime.record.places import site
 ONE_WAY = "one way"
 """What is noted of a function whose forward calls other ranks, and whose backward calls none."""
 
+FOLLOWED = "followed"
+"""What is noted of a line whose calls autograd follows, by such a function."""
+
 _BACKWARDS = 3
 _KINDS = ("all_gather", "all_to_all")
 
@@ -33,20 +36,23 @@ class OneWay:
         self._models = models
         self._forwards: dict[type, _Call] = {}
         self._answered: set[type] = set()
+        self._noted: set[int] = set()
         self._over = False
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
-        if self._over or not (self._models.in_backward or moved.kind in _KINDS):
-            return
-        within = within_function()
+        within = None if self._over else within_function()
         if within is None:
             return
+        at = site(self._log)
+        if at not in self._noted:
+            self._noted.add(at)
+            self._log.note(observed=FOLLOWED, at=at)
         if within.backward:
             self._answered.add(within.function)
-        elif within.follows and within.function not in self._forwards:
+        elif within.follows and moved.kind in _KINDS and within.function not in self._forwards:
             self._forwards[within.function] = _Call(
-                moved.kind, moved.ranks, site(self._log), self._models.backwards
+                moved.kind, moved.ranks, at, self._models.backwards
             )
 
     def stepping(self) -> None:
