@@ -15,6 +15,7 @@ FOLLOWED = "followed"
 """What is noted of a line whose calls autograd follows, by such a function."""
 
 _BACKWARDS = 3
+_MOST_LOOKED = 1000  # calls, of a script that may make no backward
 _KINDS = ("all_gather", "all_to_all")
 
 
@@ -37,11 +38,15 @@ class OneWay:
         self._forwards: dict[type, _Call] = {}
         self._answered: set[type] = set()
         self._noted: set[int] = set()
+        self._looked = 0
         self._over = False
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
-        within = None if self._over else within_function()
+        if self._over or self._looked == _MOST_LOOKED:
+            return
+        self._looked += 1
+        within = within_function()
         if within is None:
             return
         at = site(self._log)
@@ -60,6 +65,8 @@ class OneWay:
         if self._over or self._models.backwards < _BACKWARDS:
             return
         self._over = True
+        if self._looked == _MOST_LOOKED:
+            return  # what was not looked at may have answered
         for function, call in self._forwards.items():
             if function not in self._answered and call.backwards + 1 < self._models.backwards:
                 self._log.note(
