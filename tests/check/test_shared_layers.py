@@ -144,3 +144,54 @@ def test_parts_of_sequences_whose_gradients_nobody_reduces_are_told(tmp_path: Pa
 @pytest.mark.slow
 def test_parts_of_sequences_whose_gradients_are_reduced_are_left_alone(tmp_path: Path) -> None:
     assert _drift(tmp_path, SEQUENCES.format(way="reduced")) == []
+
+
+EXPERTS = """
+from torch import nn
+way = {way!r}
+
+class Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, given):
+        dist.all_to_all_single(got := torch.empty_like(given), given.contiguous())
+        return got
+    @staticmethod
+    def backward(ctx, gradient):
+        return Exchange.forward(ctx, gradient)
+
+torch.manual_seed(0)
+first, router, last = nn.Linear(16, 32), nn.Linear(32, size), nn.Linear(32, 4)
+torch.manual_seed(0 if way == "from one" else 1 + rank)
+expert = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32))
+modules = nn.ModuleList([first, router, last, expert])
+reduced = [first, last] if way == "left out" else [first, router, last]
+optimizer = torch.optim.AdamW(modules.parameters(), lr=1e-3)
+torch.manual_seed(1 + rank)
+for step in range(5):
+    rows, labels = torch.randn(8, 16), torch.randint(0, 4, (8,))
+    hidden = first(rows)
+    parts = router(hidden).softmax(1)
+    sent = torch.stack([hidden * parts[:, one : one + 1] for one in range(size)])
+    back = Exchange.apply(expert(Exchange.apply(sent)))
+    optimizer.zero_grad()
+    (nn.functional.cross_entropy(last(hidden + back.sum(0)), labels) / size).backward()
+    for module in reduced:
+        for parameter in module.parameters():
+            dist.all_reduce(parameter.grad)
+    optimizer.step()  # steps
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_a_router_that_is_left_out_beside_experts_is_told(tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, EXPERTS.format(way="left out"))
+    assert "Parameters 2 and 3 of the optimizer are trained but not reduced" in found.what
+    assert "as of a router" in found.mend
+    assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["", "from one"])
+def test_experts_of_each_ranks_own_are_left_alone(way: str, tmp_path: Path) -> None:
+    assert _drift(tmp_path, EXPERTS.format(way=way)) == []

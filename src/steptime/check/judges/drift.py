@@ -121,14 +121,15 @@ def _from_the_start(of: _Replicas, ranks: Sequence[Noted]) -> Finding:
     """Replicas that were never equal; where some parameters are, the others may be no replicas."""
     hashes = zip(*(one.facts["hashes"] for one in ranks), strict=True)
     some = any(len(set(each)) == 1 for each in hashes)
-    own = "; of experts, or of whatever else each rank has its own, reduce no gradients among them"
+    of_what = "different models" + ", or of parts that are each rank's own" * some
+    own = "sum up no gradients of what each rank has of its own, as shards or experts, and else "
     return Finding(
         kind=FindingKind.DRIFT,
         ranks=[one.rank for one in ranks],
         places=[place for one in ranks for place in one.places],
         what=f"{_parted(ranks)} before the first step of the optimizer already, first in "
-        f"{_first_apart(of, ranks)}: the gradients that they reduce are of different models",
-        mend=f"{_ALIKE}{own}" if some else _ALIKE,
+        f"{_first_apart(of, ranks)}: the gradients that they reduce are of {of_what}",
+        mend=f"{own}{_ALIKE}" if some else _ALIKE,
     )
 
 

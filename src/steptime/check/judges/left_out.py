@@ -12,8 +12,8 @@ from steptime.check.observed import Noted, noted
 from steptime.words import listed
 
 _LEFT_OUT = "left out"
-_OF_NORMS, _OF_ALL = "norms", "all"
-_GATHERING = {"all_gather", "reduce_scatter", "all_to_all"}
+_OF_NORMS, _OF_ALL, _OF_EXPERTS = "norms", "all", "experts"
+_GATHERING = {"all_gather", "reduce_scatter", "all_to_all", "scatter"}
 """By these ranks exchange parts of sequences, of which each has its own; what is summed up in a
 forward all have alike before."""
 
@@ -36,7 +36,8 @@ class _Left:
     """What an optimizer of every rank in ``ranks`` has left out before its first step.
 
     ``by``: who reduces other gradients. ``apart``: the names of the parameters that begin alike
-    and whose gradients differ; ``every``: there are no others. ``scaled``: those gradients have the
+    and whose gradients differ; ``every``: there are no others; ``own``: others begin otherwise on
+    each rank. ``scaled``: those gradients have the
     same signs everywhere. ``losses``: of these ranks, none where they are not known.
     """
 
@@ -44,13 +45,14 @@ class _Left:
     ranks: Sequence[Noted]
     apart: Sequence[str]
     every: bool
+    own: bool
     scaled: bool
     losses: Sequence[float]
 
 
 def _left_out(job: Job) -> Iterator[Finding]:
     """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
-    found = [one for one in _by_optimizer(job) if one.apart]
+    found = [one for one in _by_optimizer(job) if one.apart and (one.own or one.by != _OF_EXPERTS)]
     whole = [one for one in found if one.by == _OF_ALL and _is_of_tokens(one)]
     for one in whole or [one for one in found if one.by != _OF_ALL]:
         what, mend = _shared(one) if one.by in (_OF_NORMS, _OF_ALL) else _beside(one)
@@ -81,6 +83,7 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
                 ranks=each,
                 apart=[names[at] for at in _where(values, gradients)],
                 every=len(_where(values, gradients)) == len(names),
+                own=any(value > 1 for value in values),
                 scaled=all(signs[at] == 1 for at in _where(values, gradients)),
                 losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
             )
@@ -100,6 +103,13 @@ def _is_of_tokens(one: _Left) -> bool:
 
 
 def _beside(one: _Left) -> tuple[str, str]:
+    if one.by == _OF_EXPERTS:
+        return (
+            f"{_trained(one)} but not reduced, though all ranks begin with the same, as not with "
+            "what each has of its own, such as experts: each rank steps by the gradient of its own "
+            "tokens",
+            "reduce the gradients of what all ranks have, as of a router, before each step",
+        )
     return (
         f"{_trained(one)} but not reduced, where the gradients of all others are: each rank steps "
         "by a gradient of its own",

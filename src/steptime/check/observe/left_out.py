@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from steptime.check.observe.contents import hash_of, readable
-from steptime.check.observe.models import Models, is_hooked, is_sharded
+from steptime.check.observe.models import Models, is_constant, is_hooked, is_sharded
 from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.reduced import Reduced
 from steptime.record.events import Log
@@ -25,6 +25,9 @@ OF_NORMS = "norms"
 
 OF_ALL = "all"
 """They are all there are: nobody reduces any, of ranks that have parts of a sequence, it seems."""
+
+OF_EXPERTS = "experts"
+"""They are of ranks that have experts, or tables, of their own: what all have beside them is."""
 
 _FEW = 0.5
 """The part of all elements that they may be: of a model that ranks share most is not reduced."""
@@ -67,9 +70,14 @@ class LeftOut:
     ) -> None:
         """The same where ranks share each layer, and what a rank has whole may be left out."""
         splits = self._reduced.splits_layers or self._reduced.splitting
-        if not splits or self._reduced.of_parts or not dist.is_initialized():
+        if not splits or not dist.is_initialized():
             return
         ranks = tuple(range(dist.get_world_size()))
+        if self._reduced.of_parts:
+            if by and not self._reduced.sends:
+                own = [each for each in left if not is_constant(each[1])]
+                self._note(number, OF_EXPERTS, ranks, own)
+            return
         norms = {id(one) for norm in self._models.norms for one in norm.parameters()}
         if by or not self._reduced.since_backward():
             self._note(number, OF_NORMS, ranks, [each for each in left if id(each[1]) in norms])

@@ -224,7 +224,7 @@ class Models:
         told = [
             (name, one)
             for name, one in model.replicated()
-            if one.requires_grad and not is_sharded(one) and not _is_constant(one)
+            if one.requires_grad and not is_sharded(one) and not is_constant(one)
         ]
         self._log.note(
             observed=BEGUN,
@@ -361,7 +361,7 @@ def is_hooked(parameter: Any) -> bool:
     return bool(parameter._backward_hooks or after)
 
 
-def _is_constant(tensor: torch.Tensor) -> bool:
+def is_constant(tensor: torch.Tensor) -> bool:
     """Whether all elements are the same, as of a bias that begins with 0."""
     return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
 

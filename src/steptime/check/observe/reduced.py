@@ -38,21 +38,21 @@ class Reduced:
     ``shares``: a call was made by which ranks may have parts of a model of their own, other than
     those by which ``fully_shard`` gathers parameters. ``splits_layers``: in a backward, without DDP
     or ``fully_shard``, as where ranks share each layer; ``splitting``: the kinds of calls by which
-    they do in forwards, until the first step.
+    they do in forwards, until the first step. ``sends``: ranks send one another messages.
     """
 
     def __init__(self, models: Models) -> None:
         self.calls = self.nbytes = 0
         self.shares = self.splits_layers = False
         self.splitting: set[str] = set()
-        self._sends = self._exchanges = self._sums = self._has_stepped = False
+        self.sends = self._exchanges = self._sums = self._has_stepped = False
         self._models = models
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
-        self._sends |= moved.kind in _SENDING
+        self.sends |= moved.kind in _SENDING
         self._exchanges |= moved.kind in _EXCHANGING and not self._models.in_backward
         if self._models.in_backward and not (self._models.known or self.splits_layers):
             self.splits_layers = moved.kind in _SPLITTING and not _is_of_shards()
@@ -82,7 +82,7 @@ class Reduced:
 
         Experts exchange tokens, as parts of a sequence do, but what all have beside them is summed.
         """
-        return self._sends or (self._exchanges and self._sums)
+        return self.sends or (self._exchanges and self._sums)
 
     def clear(self) -> None:
         """A step is made of what was reduced."""
