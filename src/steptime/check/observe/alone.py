@@ -20,6 +20,9 @@ from steptime.record.places import site
 ALONE = "alone"
 """What is noted of an optimizer whose gradients went to no other rank."""
 
+BEGINS = "begins"
+"""What is noted of what an optimizer begins with, and of the gradients of its first step."""
+
 _STEPS = 4
 """So many steps an optimizer makes at least: those of an inner loop begin anew time and again."""
 
@@ -98,6 +101,7 @@ class Alone:
                 self._given.add(number)
             if all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
                 self._begun[number] = hash_of(trained)
+                self._note_begin(number, trained)
         else:
             self._trained[number] = _Trained(
                 elements=[one.numel() for one in trained],
@@ -109,6 +113,17 @@ class Alone:
                 at=site(self._log),
             )
             self._made[number] = made + 1
+
+    def _note_begin(self, number: int, trained: Sequence[torch.Tensor]) -> None:
+        if dist.is_initialized() and dist.get_world_size() > 1:
+            self._log.note(
+                observed=BEGINS,
+                optimizer=number,
+                elements=[one.numel() for one in trained],
+                begun=self._begun[number],
+                gradients=hash_of(one.grad for one in trained if one.grad is not None),
+                at=site(self._log),
+            )
 
     def _was_broadcast(self, parameter: torch.Tensor) -> bool:
         storage = self._broadcast.get(memory_of(parameter))

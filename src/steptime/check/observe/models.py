@@ -114,8 +114,8 @@ class Models:
     ranks of each mesh over which ``fully_shard`` has sharded a model that has run. ``norms``: those
     modules that have run and normalise each token by itself. ``holds_back``: the last forward under
     ``fully_shard`` was one whose gradients are not to be reduced. ``before_backward``: who is
-    told what a backward begins at. ``norm_input``: some elements of what the first of ``norms`` was
-    given first.
+    told what a backward begins at; ``after_backward``: and that it has ended. ``norm_input``: some
+    elements of what the first of ``norms`` was given first.
     """
 
     def __init__(self, log: Log) -> None:
@@ -128,6 +128,7 @@ class Models:
         self.in_backward = self.wrapping = self.holds_back = False
         self.backwards = 0
         self.before_backward: list[Callable[[Sequence[Any]], object]] = []
+        self.after_backward: list[Callable[[], object]] = []
         self.norm_input: list[float] = []
         self.evaluations = Evaluations(log)
         self.norms: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
@@ -343,9 +344,12 @@ class Models:
             for told in self.before_backward:
                 told([roots] if isinstance(roots, torch.Tensor) else [*roots])
             try:
-                return backward(*arguments, **options)
+                result = backward(*arguments, **options)
             finally:
                 self.in_backward = False
+            for ended in self.after_backward:
+                ended()
+            return result
 
         return noted
 

@@ -26,6 +26,7 @@ from steptime.check.observe.observer import Observer
 from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.reduced import Reduced
+from steptime.check.observe.scaled import Scaled
 from steptime.record.calls import Calls
 from steptime.record.closures import Given, once_made
 from steptime.record.events import Log
@@ -99,6 +100,7 @@ class Replicas:
         self._by_hand = ByHand(log, models)
         self.idle = Idle(log, models)
         self.losses = Losses(log, models)
+        self.scaled = Scaled(log)
         self._one_way = OneWay(log, models)
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle),
@@ -136,6 +138,7 @@ class Replicas:
         self._by_hand.stepping(steps.number, optimizer)
         self.idle.stepping(optimizer)
         self._one_way.stepping()
+        self.scaled.stepping(steps.number, optimizer)
         if not steps.made:
             self._left_out.see(steps.number, optimizer)
             self._hash(BEFORE, optimizer, steps)
@@ -369,6 +372,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("replicas")
     watcher = ContainedWatcher(contained, replicas.issued)
     models.before_backward.append(contained.of(replicas.losses.begin))
+    models.after_backward.append(contained.of(replicas.scaled.after_backward))
     calls.watchers.append(watcher)
     ends = [
         models.install(),

@@ -1,0 +1,65 @@
+"""Scaled: by which factor a rank scales its shards of the gradients between backward and step."""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from steptime.check.observe.contents import readable
+from steptime.check.observe.models import is_sharded
+from steptime.check.observe.optimizers import parameters_of
+from steptime.record.events import Log
+from steptime.record.places import site
+
+SCALED = "scaled"
+"""What is noted before a step: what shards of gradients were multiplied by since the backward."""
+
+_STEPS, _PARAMETERS = 4, 4
+
+
+class Scaled:
+    """Some sharded parameters of the optimizer that stepped first, in the steps after its first."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._followed: list[weakref.ref[torch.Tensor]] = []
+        self._largest: list[tuple[int, float]] = []
+        self._number = -1
+        self._steps = 0
+
+    def after_backward(self) -> None:
+        """A backward has ended: remember the largest element of each gradient."""
+        self._largest = [_largest(one) for one in self._gradients()]
+
+    def stepping(self, number: int, optimizer: Any) -> None:
+        """The optimizer ``number`` is about to step."""
+        if self._number < 0:
+            self._number = number
+            sharded = [one for one in parameters_of(optimizer) if is_sharded(one)]
+            self._followed = [weakref.ref(one) for one in sharded[:_PARAMETERS]]
+        if number != self._number or not self._followed:
+            return
+        gradients, self._steps = self._gradients(), self._steps + 1
+        if self._largest and len(gradients) == len(self._largest):
+            factors = [
+                float(one.flatten()[at]) / value
+                for one, (at, value) in zip(gradients, self._largest, strict=True)
+                if value
+            ]
+            self._log.note(observed=SCALED, number=self._steps, factors=factors, at=site(self._log))
+        self._largest = []
+        if self._steps > _STEPS:
+            self._followed = []
+
+    def _gradients(self) -> Sequence[torch.Tensor]:
+        """The rank's shards of the gradients that are there, and have elements."""
+        of: list[Any] = [one.grad for ref in self._followed if (one := ref()) is not None]
+        shards: list[torch.Tensor] = [one.to_local() for one in of if is_sharded(one)]
+        return [one.detach() for one in shards if one.numel() and readable(one)]
+
+
+def _largest(gradient: torch.Tensor) -> tuple[int, float]:
+    flat = gradient.flatten()
+    at = int(flat.abs().argmax())
+    return at, float(flat[at])
