@@ -10,9 +10,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeAlias
 
+import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from steptime.check.observe.contained import Contained, caller
+from steptime.check.observe.forwards import watched_forwards
+from steptime.check.observe.models import MODULES_RUN
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -20,6 +23,9 @@ from steptime.record.places import Origin, origin
 
 LINES = "lines"
 """What is noted of a rank's time between its steps: the lines on which most of it went."""
+
+PREPARED = "prepared"
+"""What is noted of the part of it that the script's own code took before the model's forward."""
 
 _EVERY_S = 0.01
 _MOST = 40
@@ -34,7 +40,9 @@ class Lines:
 
     A line in the loop is one of the innermost function that is there both when it is looked at and
     when the optimizer steps: where the loop calls others, their own lines stand beside it. Time in
-    which the thread wanted a core and had none counts for no line.
+    which the thread wanted a core and had none counts for no line. What is neither in torch nor
+    after the forward of a model under DDP or ``fully_shard`` is counted besides, as long as the
+    thread runs: it prepares that.
     """
 
     def __init__(self, log: Log) -> None:
@@ -43,14 +51,18 @@ class Lines:
         self._stops = threading.Event()
         self._waits = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         self._latest: Counter[_Chain] = Counter()
+        self._ran: Counter[tuple[_Chain, int]] = Counter()
         self._spent: Counter[tuple[_Line, _Line]] = Counter()
-        self._stepped = False
+        self._prepared: Counter[_Line] = Counter()
+        self._stepped = self._is_forward = False
         self._looker = threading.Thread(target=self._look, daemon=True, name="steptime-lines")
         self._looker.start()
 
     def stepping(self, *_: Any) -> None:
         """An optimizer steps: what was seen since the step before was between the two."""
         seen, self._latest = self._latest, Counter()
+        ran, self._ran = self._ran, Counter()
+        trains, self._is_forward = self._is_forward, False
         frame = caller()
         if frame is None or threading.get_ident() != self._thread:
             return
@@ -60,6 +72,14 @@ class Lines:
             depth = _common(chain, stepping)
             if depth:
                 self._spent[chain[depth - 1], chain[-1]] += spent
+        for (chain, in_torch), spent in ran.items() if began and trains else ():
+            depth = _common(chain, stepping)
+            if depth > in_torch:
+                self._prepared[chain[depth - 1]] += spent
+
+    def begins(self, *_: Any) -> None:
+        """A model that ranks have replicas or shards of begins a forward."""
+        self._is_forward = self._is_forward or torch.is_grad_enabled()
 
     def end(self) -> None:
         """Look no more, and note what was seen."""
@@ -73,22 +93,37 @@ class Lines:
                     for (line, inner), spent in self._spent.most_common(_MOST)
                 ],
             )
+            self._log.note(
+                observed=PREPARED,
+                lines=[
+                    [self._log.site(*line), spent]
+                    for line, spent in self._prepared.most_common(_MOST)
+                    if spent
+                ],
+            )
 
     def _look(self) -> None:
-        before = time.perf_counter_ns() - self._lacked_ns()
+        ran_before, lacked = self._ran_and_lacked_ns()
+        modules_before = MODULES_RUN[0]
+        before = time.perf_counter_ns() - lacked
         while not self._stops.wait(_EVERY_S):
             frame = sys._current_frames().get(self._thread)
-            now = time.perf_counter_ns() - self._lacked_ns()
+            ran, lacked = self._ran_and_lacked_ns()
+            now = time.perf_counter_ns() - lacked
             if chain := _chain(frame):
                 # Who held the interpreter's lock until now was at that line, or just behind it.
                 self._latest[chain] += now - before
-            before = now
+                # Where modules have run in between, as those of a policy, it is torch's time.
+                if not self._is_forward and MODULES_RUN[0] == modules_before:
+                    self._ran[chain, _callers_of_torch(frame)] += ran - ran_before
+            before, ran_before, modules_before = now, ran, MODULES_RUN[0]
 
-    def _lacked_ns(self) -> int:
-        """How long the thread has waited for a core in all; 0 where the kernel does not say."""
+    def _ran_and_lacked_ns(self) -> tuple[int, int]:
+        """How long the thread has run and waited for a core in all; 0 where the kernel says not."""
         with suppress(OSError):
-            return int(self._waits.read_text().split()[1])
-        return 0
+            ran, lacked, _ = self._waits.read_text().split()
+            return int(ran), int(lacked)
+        return 0, 0
 
 
 def _chain(frame: FrameType | None) -> _Chain:
@@ -99,6 +134,19 @@ def _chain(frame: FrameType | None) -> _Chain:
             found.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back
     return tuple(reversed(found))
+
+
+def _callers_of_torch(frame: FrameType | None) -> int:
+    """How many of the script's functions, from the outermost on, wait for PyTorch to return."""
+    callers, within = 0, False
+    for _ in range(_DEEPEST):
+        if frame is None:
+            break
+        of = origin(frame.f_code)
+        within |= of is Origin.OURS
+        callers += of is Origin.SCRIPT and within
+        frame = frame.f_back
+    return callers
 
 
 def _common(one: _Chain, other: _Chain) -> int:
@@ -114,11 +162,13 @@ def _common(one: _Chain, other: _Chain) -> int:
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     contained = Contained("lines")
     lines = Lines(log)
+    unwatch = watched_forwards(contained, lines.begins)
     hook = register_optimizer_step_pre_hook(contained.of(lines.stepping))
     end = contained.of(lines.end)
 
     def remove() -> None:
         hook.remove()
+        unwatch()
         end()
 
     return remove
