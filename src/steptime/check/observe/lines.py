@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType
@@ -53,7 +53,9 @@ class Lines:
         self._latest: Counter[_Chain] = Counter()
         self._ran: Counter[tuple[_Chain, int]] = Counter()
         self._spent: Counter[tuple[_Line, _Line]] = Counter()
-        self._prepared: Counter[_Line] = Counter()
+        self._prepared: dict[_Line, list[int]] = {}
+        self._trained = 0
+        self._forward_lines: set[_Line] = set()
         self._stepped = self._is_forward = False
         self._looker = threading.Thread(target=self._look, daemon=True, name="steptime-lines")
         self._looker.start()
@@ -72,14 +74,26 @@ class Lines:
             depth = _common(chain, stepping)
             if depth:
                 self._spent[chain[depth - 1], chain[-1]] += spent
-        for (chain, in_torch), spent in ran.items() if began and trains else ():
+        if began and trains:
+            self._see_prepared(ran, stepping)
+
+    def _see_prepared(self, ran: Mapping[tuple[_Chain, int], int], stepping: _Chain) -> None:
+        """Remember what each line of the loop took in a step before its forward."""
+        self._trained += 1
+        prepared: Counter[_Line] = Counter()
+        for (chain, in_torch), spent in ran.items():
             depth = _common(chain, stepping)
-            if depth > in_torch:
-                self._prepared[chain[depth - 1]] += spent
+            if depth > in_torch and self._forward_lines.isdisjoint(chain):
+                prepared[chain[depth - 1]] += spent
+        for line, spent in prepared.items():
+            self._prepared.setdefault(line, []).append(spent)
 
     def begins(self, *_: Any) -> None:
         """A model that ranks have replicas or shards of begins a forward."""
-        self._is_forward = self._is_forward or torch.is_grad_enabled()
+        if torch.is_grad_enabled() and not self._is_forward:
+            self._is_forward = True
+            # What is seen at the line that calls the model may be what happens just behind it.
+            self._forward_lines.update(_chain(caller())[-1:])
 
     def end(self) -> None:
         """Look no more, and note what was seen."""
@@ -93,13 +107,13 @@ class Lines:
                     for (line, inner), spent in self._spent.most_common(_MOST)
                 ],
             )
+            usual = {
+                line: sorted([*spent, *[0] * (self._trained - len(spent))])[self._trained // 2]
+                for line, spent in self._prepared.items()
+            }
             self._log.note(
                 observed=PREPARED,
-                lines=[
-                    [self._log.site(*line), spent]
-                    for line, spent in self._prepared.most_common(_MOST)
-                    if spent
-                ],
+                lines=[[self._log.site(*line), spent] for line, spent in usual.items() if spent],
             )
 
     def _look(self) -> None:
