@@ -27,7 +27,12 @@ dist.init_process_group("gloo", init_method=methods[{way!r}], rank=rank, world_s
     [
         ("port", "mismatch", "never meet in init_process_group: rank 0 waits at port"),
         ("file", "mismatch", "never meet in init_process_group: rank 0 waits at the file"),
-        ("one", "deadlock", "wait for groups of other sizes: rank 0 for one of 2 and rank 1 for"),
+        # Who waits for two ranks may take the other one, which waits for three, and go on alone.
+        (
+            "one",
+            "deadlock|missing",
+            "for groups of other sizes: rank 0 for one of 2|for rank 0, which ended",
+        ),
     ],
 )
 def test_ranks_that_never_meet_are_told(way: str, kind: str, words: str, tmp_path: Path) -> None:
@@ -37,5 +42,5 @@ def test_ranks_that_never_meet_are_told(way: str, kind: str, words: str, tmp_pat
     ended = forked(*command, folder=tmp_path)
     assert ended.code == 1
     (found,) = json.loads(ended.out.splitlines()[-1])["findings"]
-    assert found["kind"] == kind
-    assert words in found["what"]
+    assert found["kind"] in kind.split("|")
+    assert any(each in found["what"] for each in words.split("|"))

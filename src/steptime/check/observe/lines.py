@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from steptime.check.observe.contained import Contained, caller
 from steptime.check.observe.forwards import watched_forwards
-from steptime.check.observe.models import MODULES_RUN
+from steptime.check.observe.models import RUNS
 from steptime.check.observe.observer import Observer
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -118,7 +118,7 @@ class Lines:
 
     def _look(self) -> None:
         ran_before, lacked = self._ran_and_lacked_ns()
-        modules_before = MODULES_RUN[0]
+        runs_before = RUNS[0]
         before = time.perf_counter_ns() - lacked
         while not self._stops.wait(_EVERY_S):
             frame = sys._current_frames().get(self._thread)
@@ -127,10 +127,10 @@ class Lines:
             if chain := _chain(frame):
                 # Who held the interpreter's lock until now was at that line, or just behind it.
                 self._latest[chain] += now - before
-                # Where modules have run in between, as those of a policy, it is torch's time.
-                if not self._is_forward and MODULES_RUN[0] == modules_before:
+                # Where modules ran meanwhile, as those of a policy, or calls, it is their time.
+                if not self._is_forward and RUNS[0] == runs_before:
                     self._ran[chain, _callers_of_torch(frame)] += ran - ran_before
-            before, ran_before, modules_before = now, ran, MODULES_RUN[0]
+            before, ran_before, runs_before = now, ran, RUNS[0]
 
     def _ran_and_lacked_ns(self) -> tuple[int, int]:
         """How long the thread has run and waited for a core in all; 0 where the kernel says not."""

@@ -31,8 +31,9 @@ BEGUN = "begun"
 _NORMS = ("LayerNorm", "RMSNorm")
 """How the names of classes end whose modules normalise each token by itself."""
 
-MODULES_RUN = [0]
-"""How many modules have begun a forward in this process: who looks twice knows if any has."""
+RUNS = [0]
+"""How many modules have begun a forward in this process, and calls of c10d in groups of several
+ranks were made: who looks twice knows if any was in between."""
 
 CLEARED = "cleared"
 """What is noted once of a model whose gradients are used, and cleared, between two backwards of a
@@ -282,7 +283,7 @@ class Models:
         """
         if torch.compiler.is_compiling():
             return
-        MODULES_RUN[0] += 1
+        RUNS[0] += 1
         if type(module).__name__.endswith(_NORMS):
             self._see_norm(module, taken)
         model = self._of_module.get(module)

@@ -20,7 +20,7 @@ from steptime.check.observe.counts import Counts
 from steptime.check.observe.idle import Idle
 from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.losses import Losses
-from steptime.check.observe.models import Model, Models, is_hooked, is_sharded
+from steptime.check.observe.models import RUNS, Model, Models, is_hooked, is_sharded
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.one_way import OneWay
@@ -120,6 +120,7 @@ class Replicas:
         """Count what is reduced, and remember whose gradients are."""
         del asynchronous
         if group.size() > 1:
+            RUNS[0] += 1
             moved = Moved(operation, group, arguments, peer)
             for follower in self._followers:
                 follower.note(moved)
