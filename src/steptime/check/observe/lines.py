@@ -131,6 +131,7 @@ class Lines:
                 if not self._is_forward and RUNS[0] == runs_before:
                     self._ran[chain, _callers_of_torch(frame)] += ran - ran_before
             before, ran_before, runs_before = now, ran, RUNS[0]
+            del frame  # which has the tensors of its function, and would keep them
 
     def _ran_and_lacked_ns(self) -> tuple[int, int]:
         """How long the thread has run and waited for a core in all; 0 where the kernel says not."""
