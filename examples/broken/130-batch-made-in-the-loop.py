@@ -23,12 +23,12 @@ def tokens_of(text: str) -> list[int]:
 
 
 torch.manual_seed(0)
-text = " ".join(f"story {number} of ship and sea" for number in range(6000))
+text = " ".join(f"story {number} of ship and sea" for number in range(20_000))
 net = nn.Sequential(nn.Embedding(256, 64), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256))
 model = DistributedDataParallel(net)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 torch.manual_seed(1 + rank)
-for _ in range(30):
+for _ in range(20):
     tokens = torch.tensor(tokens_of(text))
     at = int(torch.randint(0, len(tokens) - 257, ()))
     window = tokens[at : at + 257]
