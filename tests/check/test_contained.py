@@ -71,3 +71,17 @@ dist.destroy_process_group()
 @pytest.mark.slow
 def test_the_compiler_leaves_alone_what_looks_at_calls(tmp_path: Path) -> None:
     assert findings_of(tmp_path, COMPILED) == []
+
+
+ITERATED = """
+weight = torch.ones(3, requires_grad=True)
+torch.autograd.backward(part for part in ((weight * 2).sum(), (weight * 3).sum()))
+assert weight.grad.tolist() == [5, 5, 5]
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_what_a_backward_goes_through_once_is_left_to_it(tmp_path: Path) -> None:
+    assert findings_of(tmp_path, ITERATED) == []

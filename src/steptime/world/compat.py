@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from torch import overrides
 from torch._C import _distributed_c10d as c10d
 from torch._C._dynamo import eval_frame
+from torch.autograd.function import BackwardCFunction
 from torch.distributed import distributed_c10d
 from torch.utils import _python_dispatch
 
@@ -340,6 +342,22 @@ def ranks_of_shards(state: Any) -> tuple[int, ...]:
 def shards_reduce(state: Any) -> bool:
     """Whether a model under ``fully_shard`` reduces the gradients of its next backward."""
     return all(group.reduce_grads for group in _shard_groups(state))
+
+
+_FORWARD = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_BACKWARD = BackwardCFunction.apply.__code__
+
+
+def forward_of(frame: FrameType) -> tuple[type, Sequence[Any]] | None:
+    """The autograd.Function whose forward a frame begins, and what it is given; else None."""
+    if frame.f_code is not _FORWARD:
+        return None
+    return frame.f_locals["cls"], frame.f_locals["args"]
+
+
+def backward_of(frame: FrameType) -> type | None:
+    """The autograd.Function whose backward a frame begins; None where it begins none."""
+    return frame.f_locals["self"]._forward_cls if frame.f_code is _BACKWARD else None
 
 
 def in_backward() -> bool:

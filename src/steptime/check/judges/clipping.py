@@ -9,10 +9,9 @@ from steptime.check.observed import Noted, noted, seen
 from steptime.record.read import Site
 from steptime.words import listed
 
-_CLIPPED, _SUMMED_LATER, _SCALED = "clipped", "summed later", "scaled"
-_TOLERANCE, _APART = 1e-3, 1e-2
-"""Norms of the same gradients, and factors of one rank, differ by rounding alone; those of ranks
-that each take their own by more."""
+_CLIPPED, _SUMMED_LATER = "clipped", "summed later"
+_TOLERANCE = 1e-3
+"""Norms of the same gradients differ by rounding alone."""
 
 
 def _clipping(job: Job) -> Iterator[Finding]:
@@ -43,42 +42,6 @@ def _clipping(job: Job) -> Iterator[Finding]:
                 mend="call clip_grad_norm_ of the model that FullyShardedDataParallel returned, "
                 "model.clip_grad_norm_(most), which sums the norms of all shards up",
             )
-    yield from _scaled(job)
-
-
-def _scaled(job: Job) -> Iterator[Finding]:
-    """Shards of gradients that each rank multiplies by a factor of its own."""
-    by_number: dict[int, list[Noted]] = {}
-    for one in noted(job, _SCALED):
-        by_number.setdefault(one.facts["number"], []).append(one)
-    for ranks in by_number.values():
-        factors = [one.facts["factors"] for one in ranks]
-        if len(ranks) < 2 or not all(map(_is_one, factors)):
-            continue
-        first = [each[0] for each in factors]
-        if max(first) - min(first) > _APART * max(first):
-            told = [
-                f"{each:.3g} on rank {one.rank}" for each, one in zip(first, ranks, strict=True)
-            ]
-            yield Finding(
-                kind=FindingKind.DRIFT,
-                ranks=[one.rank for one in ranks],
-                places=[place for one in ranks for place in one.places],
-                what="each rank scales its own shards of the gradients between the backward and "
-                f"the step, by {listed(told[:4])} once: the parts of one model are scaled apart",
-                mend="clip by torch.nn.utils.clip_grad_norm_(model.parameters(), most), which "
-                "knows of shards; or sum up the squares of all ranks for the norm, by all_reduce",
-            )
-            return
-
-
-def _is_one(factors: Sequence[float]) -> bool:
-    """Whether all shards of a rank were multiplied by one factor, which is positive."""
-    return (
-        bool(factors)
-        and max(factors) > 0
-        and max(factors) - min(factors) <= (_TOLERANCE * max(factors))
-    )
 
 
 def _clipped(job: Job) -> Mapping[Site | None, Mapping[int, Sequence[Noted]]]:

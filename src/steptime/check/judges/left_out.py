@@ -73,33 +73,39 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
         by, ranks, names = facts.get("by", ""), tuple(facts["ranks"]), tuple(facts["names"])
         left_out.setdefault((facts["optimizer"], by, ranks, names), []).append(one)
     for (_, by, ranks, names), each in left_out.items():
-        if len(each) == len(ranks):
-            values, gradients, signs = (
-                [len({one.facts[what][at] for one in each}) for at in range(len(names))]
-                for what in ("values", "gradients", "signs")
-            )
-            yield _Left(
-                by=by,
-                ranks=each,
-                apart=[names[at] for at in _where(values, gradients)],
-                every=len(_where(values, gradients)) == len(names),
-                own=any(value > 1 for value in values),
-                scaled=all(signs[at] == 1 for at in _where(values, gradients)),
-                losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
-            )
+        if len(each) < len(ranks):
+            continue
+        values, gradients, signs = (
+            [len(set(of)) for of in zip(*(_noted(one, what) for one in each), strict=True)]
+            for what in ("values", "gradients", "signs")
+        )
+        apart = [at for at in range(len(names)) if values[at] == 1 < gradients[at]]
+        yield _Left(
+            by=by,
+            ranks=each,
+            apart=[names[at] for at in apart],
+            every=len(apart) == len(names),
+            own=max(values) > 1,
+            scaled=all(signs[at] == 1 for at in apart),
+            losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
+        )
 
 
-def _where(values: Sequence[int], gradients: Sequence[int]) -> list[int]:
-    """Which parameters have one value and several gradients."""
-    both = enumerate(zip(values, gradients, strict=True))
-    return [at for at, (value, gradient) in both if value == 1 < gradient]
+def _noted(one: Noted, what: str) -> Sequence[int]:
+    """Hashes of a rank; for those of signs, which older records lack, the gradients' own."""
+    found: Sequence[int] = one.facts.get(what, one.facts["gradients"])
+    return found
+
+
+def _splitting(one: _Left) -> set[str]:
+    """The kinds of calls that the ranks make in forwards."""
+    return {kind for each in one.ranks for kind in each.facts.get("splitting", ())}
 
 
 def _is_of_tokens(one: _Left) -> bool:
     """Whether ranks with parts of one sequence seem to have the whole model each."""
-    splitting = {kind for each in one.ranks for kind in each.facts["splitting"]}
     losses_differ = bool(one.losses) and differ(one.losses)
-    return one.every and losses_differ and splitting <= _GATHERING
+    return one.every and losses_differ and _splitting(one) <= _GATHERING
 
 
 def _beside(one: _Left) -> tuple[str, str]:
@@ -119,13 +125,12 @@ def _beside(one: _Left) -> tuple[str, str]:
 
 def _shared(one: _Left) -> tuple[str, str]:
     """What is wrong with the layers that ranks share, and how to mend it."""
-    splitting = {kind for each in one.ranks for kind in each.facts["splitting"]}
-    inputs = [each.facts["norm_input"] for each in one.ranks]
+    inputs = [each.facts.get("norm_input", ()) for each in one.ranks]
     if one.by == _OF_ALL:
         return _of_tokens()
     if one.scaled and len(one.apart) > 1:
         return _scaled(one)
-    if all(inputs) and apart(inputs) and not splitting & _GATHERING:
+    if all(inputs) and apart(inputs) and not _splitting(one) & _GATHERING:
         return _of_other_data(one)
     if one.losses and all(inputs) and not apart(inputs):
         return _not_summed(one) if differ(one.losses) else _not_summed_back(one)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from steptime.check.calls import SET_UP, SETUP
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.joined import open_setups
 from steptime.check.judging import Judge
-from steptime.check.observed import facts_of, places_of
+from steptime.check.observed import places_of
 from steptime.check.words import do
 from steptime.record.read import ProcessLog
 from steptime.words import listed
@@ -49,9 +49,8 @@ def _meeting(job: Job) -> Iterator[Finding]:
 
 
 def _waiting(job: Job, log: ProcessLog) -> Iterator[_Waits]:
-    joined = {facts["number"] for facts in facts_of(log, SET_UP)}
-    for facts in facts_of(log, SETUP):
-        if facts["number"] not in joined and not log.ended and facts.get("meets_at"):
+    for facts in open_setups(log):
+        if not log.ended and facts.get("meets_at"):
             since_s = job.since_s(log.by_wall(facts["at_ns"]))
             yield _Waits(log, facts["meets_at"], since_s, facts["at"])
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from steptime.check.calls import SET_UP, SETUP
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.joined import open_setups
 from steptime.check.judging import Judge
-from steptime.check.observed import facts_of, places_of
+from steptime.check.observed import places_of
 from steptime.check.words import do
 
 _SETTING_UP_S = 60.0
@@ -18,13 +18,12 @@ def _world_size(job: Job) -> Iterator[Finding]:
     """A group of a size that is not the launcher's, whose other ranks nobody has seen."""
     seen = {log.rank for log in job.logs}
     for log in job.logs:
-        joined = {facts["number"] for facts in facts_of(log, SET_UP)}
-        for facts in facts_of(log, SETUP):
+        for facts in open_setups(log):
             absent = sorted(
                 set(range(facts.get("started") or facts["world"], facts["world"])) - seen
             )
             since = job.since_s(log.by_wall(facts["at_ns"]))
-            if facts["number"] in joined or log.ended or not absent or since < _SETTING_UP_S:
+            if log.ended or not absent or since < _SETTING_UP_S:
                 continue
             yield Finding(
                 kind=FindingKind.MISSING,

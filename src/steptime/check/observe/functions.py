@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
-import torch
-from torch.autograd.function import BackwardCFunction
-
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import caller
+from steptime.world import compat
 
-_FORWARD = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-_BACKWARD = BackwardCFunction.apply.__code__
 _DEEPEST = 24
 
 
@@ -36,11 +32,10 @@ def within_function() -> Within | None:
     for _ in range(_DEEPEST):
         if frame is None:
             break
-        if frame.f_code is _BACKWARD:
-            return Within(frame.f_locals["self"]._forward_cls, True, True)
-        if forward is None and frame.f_code is _FORWARD:
-            follows = _need_gradient(frame.f_locals["args"])
-            forward = Within(frame.f_locals["cls"], False, follows)
+        if (function := compat.backward_of(frame)) is not None:
+            return Within(function, True, True)
+        if forward is None and (begun := compat.forward_of(frame)) is not None:
+            forward = Within(begun[0], False, _need_gradient(begun[1]))
         frame = frame.f_back
     return forward
 

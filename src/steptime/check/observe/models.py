@@ -345,9 +345,11 @@ class Models:
         def noted(*arguments: Any, **options: Any) -> Any:
             self.in_backward = True
             self.backwards += 1
-            roots = arguments[0] if arguments else options.get("tensors", ())
+            # No iterator, which backward itself is to go through.
+            given = arguments[0] if arguments else options.get("tensors")
+            roots = given if isinstance(given, list | tuple) else [given]
             for told in self.before_backward:
-                told([roots] if isinstance(roots, torch.Tensor) else [*roots])
+                told(roots)
             try:
                 result = backward(*arguments, **options)
             finally:

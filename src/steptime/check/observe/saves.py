@@ -25,8 +25,9 @@ _CHECKPOINT = "torch.distributed.checkpoint"
 class Saves:
     """What ``torch.distributed.checkpoint.async_save`` has begun in this process."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, contained: Contained) -> None:
         self._log = log
+        self._is_done = contained.of(self._done)
         self._under_way: dict[Future[Any], int] = {}
 
     def begun(self, response: Any) -> None:
@@ -34,7 +35,7 @@ class Saves:
         future = getattr(response, "upload_completion", response)
         if isinstance(future, Future):
             self._under_way[future] = site(self._log)
-            future.add_done_callback(self._done)
+            future.add_done_callback(self._is_done)
 
     def _done(self, future: Future[Any]) -> None:
         at = self._under_way.pop(future, 0)
@@ -47,13 +48,13 @@ class Saves:
     def ending(self, group: Any) -> None:
         """Groups are about to be destroyed: all of them where it is the default one."""
         if group is None or group is dist.group.WORLD:
-            for at in self._under_way.values():
+            for at in [*self._under_way.values()]:  # others may end meanwhile
                 self._log.note(observed=UNFINISHED, at=at, ended_at=site(self._log))
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     contained = Contained("saves")
-    saves = Saves(log)
+    saves = Saves(log, contained)
     begun, ending = contained.of(saves.begun), contained.of(saves.ending)
 
     def saving(save: Function) -> Function:
