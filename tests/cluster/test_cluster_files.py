@@ -16,9 +16,9 @@ HOSTS = DEVICE + "[host]\ncount = 4\n"
 NIC = HOSTS + '[nic]\nbandwidth = "1GB/s"\nlatency = "1us"\n'
 
 
-def calls(ranks: int, sizes: str, times: str) -> str:
+def calls(ranks: int, sizes: str, times: str, more: str = "") -> str:
     """A cluster of two devices, and what an all_reduce takes there."""
-    keys = f'ranks = {ranks}, algorithm = "ring", sizes = {sizes}, times = {times}'
+    keys = f'ranks = {ranks}, algorithm = "ring", sizes = {sizes}, times = {times}{more}'
     return f"{PAIR}\n[calls]\nall_reduce = [{{ {keys} }}]"
 
 
@@ -144,6 +144,14 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "clusters").glob("*.
         (
             calls(ranks=1, sizes='["4KiB"]', times='["1us"]'),
             "calls.all_reduce[0].ranks is 1: it must be a whole number, 2 or more",
+        ),
+        (
+            calls(2, '["4KiB"]', '["1us"]', ', work = ["1us", "2us"], rest = ["1us"]'),
+            "calls.all_reduce[0].work has 2 times for 1 sizes",
+        ),
+        (
+            calls(2, '["4KiB"]', '["1us"]', ', work = ["1us"]'),
+            "calls.all_reduce[0].work goes with rest: give both, or neither",
         ),
     ],
 )
@@ -295,6 +303,24 @@ def test_a_ring_on_dgx_a100_is_as_fast_as_published() -> None:
     assert errors[0] == pytest.approx(-0.10, abs=0.01)
     assert errors[1] == pytest.approx(-0.24, abs=0.01)
     assert np.abs(errors[2:]).max() < 0.02
+
+
+def test_cores_that_ranks_share_and_the_work_of_calls_are_read() -> None:
+    more = ', work = ["1us", "2us"], rest = ["3us", "3us"]'
+    text = calls(2, '["4KiB", "8KiB"]', '["4us", "5us"]', more)
+    cluster = parse_cluster(text.replace("[host]\n", "[host]\ncores = 1.5\n"), "x.toml")
+    (of_two,) = cluster.calls["all_reduce"]
+    assert cluster.cores == 1.5
+    assert [of_two.work_at(nbytes) for nbytes in (1, 8192, 16384)] == pytest.approx(
+        [1e-6, 2e-6, 4e-6]
+    )
+    assert [of_two.rest_at(nbytes) for nbytes in (1, 16384)] == pytest.approx([3e-6, 3e-6])
+
+
+def test_without_work_all_the_time_of_a_call_is_rest() -> None:
+    cluster = parse_cluster(calls(2, '["4KiB"]', '["4us"]'), "x.toml")
+    (of_two,) = cluster.calls["all_reduce"]
+    assert (cluster.cores, of_two.work_at(4096), of_two.rest_at(4096)) == (0.0, 0.0, 4e-6)
 
 
 def test_the_times_of_calls_are_read_and_go_on_along_a_line() -> None:

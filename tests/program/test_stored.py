@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +53,10 @@ def stored() -> StoredProgram:
 
 def test_a_program_survives_the_round_trip(tmp_path: Path) -> None:
     before = stored()
-    write_programs(tmp_path, [before, before])
+    on_cores = replace(before, program=replace(before.program, on_cores=True))
+    write_programs(tmp_path, [before, on_cores])
     after, again = read_programs(tmp_path)
+    assert (after.program.on_cores, again.program.on_cores) == (False, True)
     assert after.program.lists == before.program.lists
     assert after.program.class_of.tolist() == before.program.class_of.tolist()
     assert (after.program.name, after.program.axes) == (before.program.name, before.program.axes)

@@ -1,6 +1,5 @@
 """The streams of all ranks in plain Python: what the compiled ones are compared with."""
 
-from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf
 
@@ -25,11 +24,19 @@ class PlainStreams:
     """The streams of all ranks, each with the op it runs now.
 
     ``ends``: when each rank op ended, in seconds, shape (steps, rank ops). The streams of a rank
-    may be in different steps.
+    may be in different steps. ``hosts``: of each rank, each of so many ``cores`` that its ranks
+    share; none: each rank has its own.
     """
 
     def __init__(
-        self, queues: Queues, matching: Matching, plan: Plan, network: NetworkSimulator, steps: int
+        self,
+        queues: Queues,
+        matching: Matching,
+        plan: Plan,
+        network: NetworkSimulator,
+        steps: int,
+        hosts: list[int] | None = None,
+        cores: float = inf,
     ) -> None:
         ranks, streams = queues.class_of.size, queues.queue_of.shape[1] - 1
         rank_ops = int(queues.rank_ops_of[-1])
@@ -47,7 +54,7 @@ class PlainStreams:
         self._done = [[0] * streams for _ in range(ranks)]  # ops, of all steps
         self._ended = [[0] * self._ops.sizes[kind] for kind in self._class_of]  # steps of each op
         self._busy = [[False] * streams for _ in range(ranks)]
-        self._computing: list[tuple[float, Stream]] = []  # a heap: when a stream has computed
+        self._computing = _Computing(hosts or [0] * ranks, cores)
         self._tokens: dict[StepInstance, int] = {}  # of collectives
         self._alone: dict[StepInstance, Stream] = {}  # who has reached a message before the other
         self._waiting: dict[tuple[int, int], tuple[Stream, ...]] = {}  # by token and rank of a Done
@@ -58,14 +65,13 @@ class PlainStreams:
             [(rank, stream) for rank, on in enumerate(self._busy) for stream in range(len(on))]
         )
         while True:
-            until = self._computing[0][0] if self._computing else inf
+            until = self._computing.until(self._now)
             done = self._network.advance(until)
-            if not done and not self._computing:
+            if not done and until == inf:
                 return
-            self._now = self._network.now if done else until
+            before, self._now = self._now, self._network.now if done else until
             over = [s for one in done for s in self._waiting.pop((one.token, one.rank))]
-            while self._computing and self._computing[0][0] <= self._now:
-                over.append(heappop(self._computing)[1])
+            over += self._computing.over(before, self._now)
             self._start([free for stream in over for free in self._end(stream)])
 
     def _start(self, free: list[Stream]) -> None:
@@ -88,9 +94,9 @@ class PlainStreams:
                 if self._reach((step, self._instance[part]), self._place[part], stream):
                     free += self._end(stream)
                 continue
-            end = self._now + self._ops.seconds[kind][op] / self._speed[rank]
-            if end > self._now:
-                heappush(self._computing, (end, stream))
+            seconds = self._ops.seconds[kind][op] / self._speed[rank]
+            if self._now + seconds > self._now:
+                self._computing.left[stream] = seconds
             else:
                 free += self._end(stream)
 
@@ -137,6 +143,32 @@ class PlainStreams:
         else:
             return True  # a group of one rank
         return False
+
+
+class _Computing:
+    """What each computing stream has ``left``, in seconds of a core: no part of one is larger."""
+
+    def __init__(self, hosts: list[int], cores: float) -> None:
+        self._hosts, self._cores = hosts, cores
+        self.left: dict[Stream, float] = {}
+
+    def _part(self, stream: Stream) -> float:
+        host = self._hosts[stream[0]]
+        return min(1.0, self._cores / sum(self._hosts[rank] == host for rank, _ in self.left))
+
+    def until(self, now: float) -> float:
+        """When the first is done if none begins before; inf where none computes."""
+        return min((now + left / self._part(one) for one, left in self.left.items()), default=inf)
+
+    def over(self, before: float, now: float) -> list[Stream]:
+        """Those that are done now, after computing from ``before`` on."""
+        parts = {stream: self._part(stream) for stream in self.left}
+        for stream, part in parts.items():
+            self.left[stream] -= part * (now - before)
+        done = [stream for stream, left in self.left.items() if left <= 1e-12 * now]
+        for stream in done:
+            del self.left[stream]
+        return done
 
 
 class _Ops:

@@ -1,14 +1,19 @@
 """The streams of all ranks in compiled code end their ops when those in plain Python do."""
 
+from dataclasses import replace
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simulate.cases import cases
 from simulate.networks import star
 from simulate.plain_streams import PlainStreams
 from simulate.programs import collective, compute, program
 from steptime.simulate import events
+from steptime.simulate.cores import idle_cores, no_cores
 from steptime.simulate.events import run_steps
 from steptime.simulate.network import rounds
 from steptime.simulate.network.simulator import NetworkSimulator
@@ -28,16 +33,26 @@ def reductions(*sizes: int, ranks: int = 4):
 
 
 def compiled_ends(prepared: Prepared):
-    cluster = prepared.cluster
+    cluster, queued = prepared.cluster, prepared.queues
+    streams = queued.queue_of.shape[1] - 1
+    cores = idle_cores(cluster, prepared.devices, streams) if prepared.on_cores else no_cores()
     network = empty_network(cluster, keep=False)
-    return run_steps(
-        prepared.queues, prepared.matching, prepared.plan, network, cluster, prepared.steps
-    )
+    steps = prepared.steps
+    return run_steps(queued, prepared.matching, prepared.plan, network, cluster, steps, cores)
 
 
 def assert_as_plain(prepared: Prepared):
-    network = NetworkSimulator(prepared.cluster)
-    plain = PlainStreams(prepared.queues, prepared.matching, prepared.plan, network, prepared.steps)
+    cluster = prepared.cluster
+    network = NetworkSimulator(cluster)
+    plain = PlainStreams(
+        prepared.queues,
+        prepared.matching,
+        prepared.plan,
+        network,
+        prepared.steps,
+        cluster.host_of[prepared.devices].tolist(),
+        cluster.cores if prepared.on_cores else inf,
+    )
     plain.run()
     ends, after = compiled_ends(prepared)
     np.testing.assert_allclose(ends, plain.ends, rtol=1e-9, atol=1e-18)
@@ -49,6 +64,15 @@ def assert_as_plain(prepared: Prepared):
 @given(cases("message"))
 def test_random_steps_end_as_in_plain_python(case):
     assert_as_plain(prepare(case.program, case.cluster, algorithms=case.algorithms, steps=STEPS))
+
+
+@settings(max_examples=40, deadline=None)
+@given(cases("message"), st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0]))
+def test_random_steps_on_cores_that_ranks_share_end_as_in_plain_python(case, cores):
+    shared = replace(case.program, on_cores=True), replace(case.cluster, cores=cores)
+    prepared = prepare(*shared, algorithms=case.algorithms, steps=STEPS)
+    assert prepared.on_cores
+    assert_as_plain(prepared)
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 20])

@@ -72,6 +72,9 @@ class CallTimes:
     ``late_beside`` the same where the cores are free because a device beside them computes; empty
     where that was not measured. ``algorithm``: the shipped one that the library is taken to use,
     empty for MESSAGE and POST.
+
+    ``work``: the seconds of a core that each rank needs for it, of all its threads, and ``rest``:
+    the seconds that it takes beyond, in which no core works for it; empty where not measured.
     """
 
     ranks: int
@@ -80,6 +83,8 @@ class CallTimes:
     algorithm: str = ""
     late: tuple[float, ...] = ()
     late_beside: tuple[float, ...] = ()
+    work: tuple[float, ...] = ()
+    rest: tuple[float, ...] = ()
 
     def late_at(self, nbytes: float) -> float:
         """The seconds more after computing for so many bytes, as of the last size beyond it."""
@@ -87,10 +92,21 @@ class CallTimes:
 
     def at(self, nbytes: float) -> float:
         """The seconds for so many bytes, linear between sizes and beyond the last."""
+        return self._line(self.seconds, nbytes)
+
+    def work_at(self, nbytes: float) -> float:
+        """The seconds of a core for so many bytes, in the same way; 0 where not measured."""
+        return self._line(self.work, nbytes) if self.work else 0.0
+
+    def rest_at(self, nbytes: float) -> float:
+        """The seconds beyond them, in the same way; all of them where no work was measured."""
+        return self._line(self.rest, nbytes) if self.rest else self.at(nbytes)
+
+    def _line(self, values: tuple[float, ...], nbytes: float) -> float:
         if nbytes <= self.sizes[-1] or len(self.sizes) < 2:
-            return float(np.interp(nbytes, self.sizes, self.seconds))
-        slope = (self.seconds[-1] - self.seconds[-2]) / (self.sizes[-1] - self.sizes[-2])
-        return self.seconds[-1] + max(slope, 0.0) * (nbytes - self.sizes[-1])
+            return float(np.interp(nbytes, self.sizes, values))
+        slope = (values[-1] - values[-2]) / (self.sizes[-1] - self.sizes[-2])
+        return values[-1] + max(slope, 0.0) * (nbytes - self.sizes[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +158,8 @@ class Cluster:
     each host and ``network`` the one between hosts, where there is one: ``links`` are those of the
     hosts in order, then those of the network. ``calls``: measured times of a library's calls there,
     by kind of collective, and of messages as MESSAGE and POST. ``nccl``: where the library is NCCL.
+    ``cores``: how many ranks of a host can compute at one time, where they and what calls need of
+    processors share its cores; 0 where each has its own device.
     ``send_buffer``: how many bytes of a message to another host its sender's socket takes before
     they leave; 0 where a message is done for both ends at once. ``unfairness``: by what part the
     weight of a message to another host, in sharing links, is more or less than 1; 0: as max-min.
@@ -160,6 +178,7 @@ class Cluster:
     network: Fabric | None = None
     calls: Mapping[str, tuple[CallTimes, ...]] = field(default_factory=dict)
     nccl: Nccl | None = None
+    cores: float = 0.0
     send_buffer: float = 0.0
     unfairness: float = 0.0
 

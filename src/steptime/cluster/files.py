@@ -35,6 +35,7 @@ _PRESETS = files("steptime.cluster") / "presets"
 _MOST_BYTES = 16 << 20  # a place for each of a million devices
 _MOST_DEVICES = 1 << 20
 _MOST_NICS = 1 << 20
+_PARTS = ("late", "late_beside", "work", "rest")  # of the times of a call
 _SCALED = re.compile(r"(?P<name>.+):(?P<key>\w+)=(?P<value>[^/]*)")
 
 
@@ -119,6 +120,7 @@ def _cluster(top: Section, name: str) -> Cluster:
     hosts, devices = host.count("count", 1), host.count("devices", 1)
     if hosts * devices > _MOST_DEVICES:
         host.refuse("count", f"times devices is {hosts * devices}: at most {_MOST_DEVICES:,} fit")
+    cores = host.number("cores") if host.has("cores") else 0.0
     inside = _inside(top, devices)
     network = _network(top, hosts, devices)
     joins = top.section("network")
@@ -145,6 +147,7 @@ def _cluster(top: Section, name: str) -> Cluster:
         network=network,
         calls=calls,
         nccl=nccl,
+        cores=cores,
         send_buffer=send_buffer,
         unfairness=unfairness,
     )
@@ -234,12 +237,13 @@ def _call_times(table: Section) -> CallTimes:
         algorithm=table.text("algorithm", ""),
         sizes=tuple(table.listed("sizes", parse_bytes)),
         seconds=tuple(table.listed("times", parse_seconds)),
-        late=_late(table, "late"),
-        late_beside=_late(table, "late_beside"),
+        **{key: tuple(table.listed(key, parse_seconds)) for key in _PARTS if table.has(key)},
     )
-    for key, times in (("late", found.late), ("late_beside", found.late_beside)):
-        if times and len(times) != len(found.sizes):
-            table.refuse(key, f"has {len(times)} times for {len(found.sizes)} sizes")
+    for key in _PARTS:
+        if (times := len(getattr(found, key))) not in (0, len(found.sizes)):
+            table.refuse(key, f"has {times} times for {len(found.sizes)} sizes")
+    if len(found.work) != len(found.rest):
+        table.refuse("work", "goes with rest: give both, or neither")
     if len(found.sizes) != len(found.seconds) or not found.sizes:
         table.refuse(
             "times", f"are {len(found.seconds)} for {len(found.sizes)} sizes: give one each"
@@ -250,10 +254,6 @@ def _call_times(table: Section) -> CallTimes:
         table.refuse("times", "must be above 0")
     table.finish()
     return found
-
-
-def _late(table: Section, key: str) -> tuple[float, ...]:
-    return tuple(table.listed(key, parse_seconds)) if table.has(key) else ()
 
 
 def _place(section: Section, key: str, written: object, hosts: int, devices: int) -> int:

@@ -129,12 +129,15 @@ class Program:
 
     ``axes``: the sizes of the axes that the ranks are laid out along, of which the first varies
     fastest. ``lists``: the ops of each class. ``class_of``: the class of each rank, shape (ranks,).
+    ``on_cores``: the seconds of its computing are those of a core, which last longer where ranks
+    share cores; else those that passed there, with all that kept the ranks from a core meanwhile.
     """
 
     name: str
     axes: Mapping[str, int]
     lists: tuple[tuple[Op, ...], ...]
     class_of: Ints
+    on_cores: bool = False
 
     @property
     def ranks(self) -> int:

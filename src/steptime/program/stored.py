@@ -102,6 +102,7 @@ def _program_record(one: StoredProgram) -> dict[str, Any]:
         "seconds": [list(of_class) for of_class in one.seconds],
         "algorithms": dict(one.algorithms),
         "reduce_s_per_byte": one.reduce_s_per_byte,
+        "on_cores": program.on_cores,
     }
 
 
@@ -127,6 +128,7 @@ class _Record(TypedDict):
     seconds: list[list[float]]
     algorithms: dict[str, str]
     reduce_s_per_byte: NotRequired[float]
+    on_cores: NotRequired[bool]
 
 
 def _stored(record: _Record) -> StoredProgram:
@@ -138,6 +140,7 @@ def _stored(record: _Record) -> StoredProgram:
         axes=dict(record["axes"]),
         lists=tuple(tuple(_op(one) for one in ops) for ops in record["lists"]),
         class_of=np.repeat(kinds, counts),
+        on_cores=record.get("on_cores", False),
     )
     if [len(ops) for ops in program.lists] != [len(of_class) for of_class in record["seconds"]]:
         raise ValueError("it has not one duration for each op")

@@ -9,6 +9,7 @@ import numpy as np
 from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
 from steptime.program import Matching
+from steptime.simulate.cores import Cores
 from steptime.simulate.network import engine, storage
 from steptime.simulate.network.moves import MoveMaker
 from steptime.simulate.network.state import (
@@ -35,12 +36,18 @@ _MOST_KEPT = 1 << 20  # moves of collectives that are kept for the next time: so
 
 
 def run_steps(
-    queues: Queues, matching: Matching, plan: Plan, network: Network, cluster: Cluster, steps: int
+    queues: Queues,
+    matching: Matching,
+    plan: Plan,
+    network: Network,
+    cluster: Cluster,
+    steps: int,
+    cores: Cores,
 ) -> tuple[Floats, Network]:
     """Run some steps on a ``network`` that is empty; returns when ops end, and the network then.
 
     When each rank op ended, in seconds: shape (steps, rank ops). The streams of a rank may be in
-    different steps.
+    different steps. ``cores``: which nothing uses yet.
     """
     ends = np.full((steps, int(queues.rank_ops_of[-1])), np.nan)
     count = queues.class_of.size * (queues.queue_of.shape[1] - 1)
@@ -56,7 +63,7 @@ def run_steps(
     work = _work(plan, matching, _with_streams(network, count), cluster)
     while True:
         reason = engine.run_streams(
-            work.network, queues, parts, work.tasks, work.moves, streams, ends
+            work.network, queues, parts, work.tasks, work.moves, streams, cores, ends
         )
         if reason == QUIET:
             return ends, work.network

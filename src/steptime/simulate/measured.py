@@ -32,10 +32,11 @@ def library_algorithm(cluster: Cluster, kind: str, ranks: int) -> str:
     return algorithm.name if algorithm.serves(ranks) else ""
 
 
-def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
+def effective_bytes(cluster: Cluster, call: Call, ranks: int, *, at_rest: bool = False) -> int:
     """The bytes that a call among so many ranks counts as; its own where none was measured.
 
-    With so many bytes its messages, simulated alone, take the measured time.
+    With so many bytes its messages, simulated alone, take the measured time; ``at_rest``: that in
+    which no core works for it.
     """
     measured = nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
     if measured is None or measured.ranks > cluster.devices or not call.nbytes:
@@ -47,7 +48,8 @@ def effective_bytes(cluster: Cluster, call: Call, ranks: int) -> int:
     slope = (alone(call.nbytes) - least) / call.nbytes
     if slope <= 0:
         return call.nbytes
-    return max(round((measured.at(call.nbytes) - least) / slope), 1)
+    seconds = measured.rest_at(call.nbytes) if at_rest else measured.at(call.nbytes)
+    return max(round((seconds - least) / slope), 1)
 
 
 def simulated_seconds(

@@ -103,14 +103,21 @@ def check_algorithms(matching: Matching, named: Mapping[str, str]) -> None:
 
 
 def make_plan(
-    cluster: Cluster, matching: Matching, devices: Ints, named: Mapping[str, str], *, priced: bool
+    cluster: Cluster,
+    matching: Matching,
+    devices: Ints,
+    named: Mapping[str, str],
+    *,
+    priced: bool,
+    at_rest: bool = False,
 ) -> Plan:
     """Plan the calls of ranks that are on ``devices``, shape (ranks,).
 
     A collective takes the algorithm that is ``named`` for its kind, else its own, else that of the
     cluster's library, else the ``cheapest``. ``priced``: fill in ``seconds``; where the library is
     NCCL, they are those of its calls, and so are the bytes that its rings send, but for calls that
-    name an algorithm or were measured there.
+    name an algorithm or were measured there. ``at_rest``: what cores work for calls is in the
+    program, and calls take what they do beyond.
 
     Raises UsageError where an algorithm cannot be simulated.
     """
@@ -124,7 +131,9 @@ def make_plan(
         groups = devices[made.groups]
         members = groups.shape[1]
         own_name = named.get(call.kind, call.algorithm)
-        nbytes_on_links = call.nbytes if own_name else effective_bytes(cluster, call, members)
+        nbytes_on_links = call.nbytes
+        if not own_name:
+            nbytes_on_links = effective_bytes(cluster, call, members, at_rest=at_rest)
         counts_as = replace(call, nbytes=nbytes_on_links)
         network = None if own_name or cluster.calls.get(call.kind or MESSAGE) else library
         if not call.kind:

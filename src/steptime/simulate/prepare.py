@@ -9,16 +9,18 @@ from typing import get_args
 
 import numpy as np
 
-from steptime.arrays import Ints
+from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.host_memory import require_memory
 from steptime.program import Matching, Program, check, match_calls
+from steptime.simulate.cores import are_shared, crowding
 from steptime.simulate.on_cores import with_costs
 from steptime.simulate.plan import Plan, check_algorithms, make_plan
 from steptime.simulate.priced import Ideal, ideal_step
 from steptime.simulate.queues import Queues, queues
 from steptime.simulate.simulation import Fidelity
+from steptime.simulate.work import with_work
 
 NOTHING_NAMED: Mapping[str, str] = MappingProxyType({})
 
@@ -49,10 +51,19 @@ class Prepared:
     ideal_if_known: Ideal | None
     wall_s: float
 
+    @property
+    def on_cores(self) -> bool:
+        """Whether its ranks share cores from one instant to the next."""
+        return self.fidelity == "message" and are_shared(self.asked, self.cluster)
+
     @cached_property
     def ideal(self) -> Ideal:
-        """The step where calls take no time."""
-        return self.ideal_if_known or ideal_step(self.program, self.queues, self.matching)
+        """The step where calls take no time, and no rank a core from another."""
+        if self.ideal_if_known:
+            return self.ideal_if_known
+        if self.on_cores:
+            return _ideal_on_cores(self.asked, self.cluster, self.queues.speed)
+        return ideal_step(self.program, self.queues, self.matching)
 
 
 def prepare(
@@ -74,14 +85,20 @@ def prepare(
     if steps < 1:
         raise UsageError(f"{steps} steps cannot be simulated: ask for at least 1")
     check(program)
-    asked, program = program, with_costs(program, cluster)
+    priced, shared = fidelity == "collective", are_shared(program, cluster)
+    on_cores = shared and not priced
+    asked, program = program, (with_work if on_cores else with_costs)(program, cluster)
     devices = cluster.placed(program.ranks)
     _require_memory(program, steps, fidelity)
     matching = match_calls(program)
     check_algorithms(matching, algorithms)
-    queued = queues(program, cluster.device, cluster.speed[devices])
-    ideal = ideal_step(program, queued, matching)
-    plan = make_plan(cluster, matching, devices, algorithms, priced=fidelity == "collective")
+    speed = _speed(cluster, devices, crowded=shared and priced)
+    queued = queues(program, cluster.device, speed)
+    if on_cores:
+        ideal = _ideal_on_cores(asked, cluster, speed)
+    else:
+        ideal = ideal_step(program, queued, matching)
+    plan = make_plan(cluster, matching, devices, algorithms, priced=priced, at_rest=on_cores)
     return Prepared(
         asked=asked,
         program=program,
@@ -106,7 +123,11 @@ def prepare_again(prepared: Prepared, cluster: Cluster) -> Prepared:
     """
     began = time.perf_counter()
     before = prepared.cluster
-    if cluster.device is not before.device or cluster.calls is not before.calls:
+    if (
+        cluster.device is not before.device
+        or cluster.calls is not before.calls
+        or cluster.cores != before.cores
+    ):
         return prepare(
             prepared.asked,
             cluster,
@@ -116,15 +137,34 @@ def prepare_again(prepared: Prepared, cluster: Cluster) -> Prepared:
         )
     devices = cluster.placed(prepared.program.ranks)
     priced = prepared.fidelity == "collective"
+    crowded = priced and are_shared(prepared.asked, cluster)
     return replace(
         prepared,
         cluster=cluster,
         devices=devices,
-        queues=prepared.queues._replace(speed=cluster.speed[devices]),
-        plan=make_plan(cluster, prepared.matching, devices, prepared.algorithms, priced=priced),
+        queues=prepared.queues._replace(speed=_speed(cluster, devices, crowded=crowded)),
+        plan=make_plan(
+            cluster,
+            prepared.matching,
+            devices,
+            prepared.algorithms,
+            priced=priced,
+            at_rest=prepared.on_cores,
+        ),
         ideal_if_known=None,
         wall_s=time.perf_counter() - began,
     )
+
+
+def _speed(cluster: Cluster, devices: Ints, *, crowded: bool) -> Floats:
+    """The speed of each rank; ``crowded``: of its part of a core, as if all always computed."""
+    speed = cluster.speed[devices]
+    return speed / crowding(cluster, devices) if crowded else speed
+
+
+def _ideal_on_cores(asked: Program, cluster: Cluster, speed: Floats) -> Ideal:
+    """The step without what calls need of the cores."""
+    return ideal_step(asked, queues(asked, cluster.device, speed), match_calls(asked))
 
 
 def _require_memory(program: Program, steps: int, fidelity: Fidelity) -> None:

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints
 from steptime.cluster import Cluster
+from steptime.cluster.what_if import IDEAL, parse_what_if, what_if
 from steptime.program import Matching, Program
 from steptime.program.message_ends import MOST_MESSAGES, message_ends, messages_of_step
+from steptime.simulate.cores import idle_cores, no_cores
 from steptime.simulate.division import divide, ready_times
 from steptime.simulate.events import run_steps
 from steptime.simulate.load import load
@@ -83,7 +85,7 @@ def simulate_prepared(prepared: Prepared, *, keep_messages: bool = False) -> Sim
         shown_ranks=some,
         step_s=np.diff(times.bounds, axis=0).max(axis=1),
         ranks=_rank_figures(program, times, prepared.ideal.bubble),
-        ideal_step_s=prepared.ideal.step_s,
+        ideal_step_s=_ideal_step_s(prepared),
         bytes_sent=carried.sent,
         bytes_received=carried.received,
         messages=carried.messages,
@@ -116,7 +118,12 @@ def _by_messages(prepared: Prepared, *, keep: bool) -> tuple[Times, Network]:
     """The times at fidelity ``message``, and the network in the end; ``keep``: all messages."""
     queued, matching, steps = prepared.queues, prepared.matching, prepared.steps
     empty = empty_network(prepared.cluster, keep=keep)
-    ends, network = run_steps(queued, matching, prepared.plan, empty, prepared.cluster, steps)
+    streams = queued.queue_of.shape[1] - 1
+    shared = prepared.on_cores
+    cores = idle_cores(prepared.cluster, prepared.devices, streams) if shared else no_cores()
+    ends, network = run_steps(
+        queued, matching, prepared.plan, empty, prepared.cluster, steps, cores
+    )
     ranks = np.arange(queued.class_of.size, dtype=np.int32)
     bounds = np.zeros((steps + 1, ranks.size))
     for rank, kind in enumerate(queued.class_of.tolist()):
@@ -125,6 +132,15 @@ def _by_messages(prepared: Prepared, *, keep: bool) -> tuple[Times, Network]:
             last = queued.rank_ops_of[rank] + queued.queue[end - 1]
             bounds[1:, rank] = ends[:, last]
     return Times(queued, ranks, ready_times(queued, matching, ends), ends, bounds), network
+
+
+def _ideal_step_s(prepared: Prepared) -> float:
+    """What the step takes where calls take no time: on as many cores, where ranks share them."""
+    if not prepared.on_cores:
+        return prepared.ideal.step_s
+    free = what_if(prepared.cluster, parse_what_if(f"{IDEAL},reduction=inf"))
+    times, _ = _by_messages(prepare(prepared.asked, replace(free, calls={})), keep=False)
+    return float(np.diff(times.bounds, axis=0)[-1].max())
 
 
 def _messages(network: Network, devices: Ints, cluster: Cluster) -> NDArray[Any]:

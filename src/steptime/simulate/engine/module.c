@@ -33,7 +33,8 @@ static const size_t of_network[] = {NETWORK(ITEM) 0}, of_moves[] = {MOVES(ITEM) 
                     of_tasks[] = {TASKS(ITEM) 0}, of_parts[] = {PARTS(ITEM) 0},
                     of_streams[] = {STREAMS(ITEM) 0}, of_prices[] = {PRICES(ITEM) 0},
                     of_calls[] = {CALLS(ITEM) 0}, of_todo[] = {TODO(ITEM) 0},
-                    of_here[] = {HERE(ITEM) 0}, of_costs[] = {COSTS(ITEM) 0};
+                    of_here[] = {HERE(ITEM) 0}, of_costs[] = {COSTS(ITEM) 0},
+                    of_cores[] = {CORES(ITEM) 0};
 
 /* The next argument; NULL when the call failed before or has no more. */
 static PyObject *next_of(struct call *call) {
@@ -215,9 +216,10 @@ static PyObject *run_streams_in(PyObject *module, PyObject *args) {
     struct tasks *tasks = arrays(&call, of_tasks);
     struct moves *moves = arrays(&call, of_moves);
     struct streams *streams = arrays(&call, of_streams);
+    struct cores *cores = arrays(&call, of_cores);
     struct times *ends = times(&call);
     int reason = 0;
-    UNLOCKED(call, reason = run_streams(net, queues, parts, tasks, moves, streams, ends))
+    UNLOCKED(call, reason = run_streams(net, queues, parts, tasks, moves, streams, cores, ends))
     return release(&call, reason);
 }
 

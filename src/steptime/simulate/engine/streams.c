@@ -20,6 +20,7 @@ struct run {
     struct tasks *tasks;
     const struct moves *moves;
     struct streams *streams;
+    struct cores *cores;
     struct times *ends;
 };
 
@@ -156,7 +157,10 @@ static int start(const struct run *run, int64_t stream) {
     }
     if (until > now) {
         *busy = true;
-        enter(run->net, stream, until);
+        if (shared(run->cores))
+            take_core(run->net, run->cores, stream, until - now);
+        else
+            enter(run->net, stream, until);
     } else {
         end(run, stream, now);
     }
@@ -176,6 +180,8 @@ static void end_all(const struct run *run) {
             continue;
         }
         struct owner *owner = net->owners.at + row->token;
+        if (row->token == COMPUTING && shared(run->cores))
+            leave_core(net, run->cores, row->rank);
         end(run, net->parts.at[owner->base + row->rank].stream, counts->now);
         if (row->token == COMPUTING) continue;
         if (!--owner->untold) {
@@ -195,8 +201,8 @@ static void end_all(const struct run *run) {
  */
 int run_streams(struct network *net, const struct queues *queues, const struct parts *parts,
                 struct tasks *tasks, const struct moves *moves, struct streams *streams,
-                struct times *ends) {
-    const struct run run = {net, queues, parts, tasks, moves, streams, ends};
+                struct cores *cores, struct times *ends) {
+    const struct run run = {net, queues, parts, tasks, moves, streams, cores, ends};
     while (true) {
         while (streams->counts.at[0]) {
             int64_t stream = streams->todo.at[--streams->counts.at[0]];
@@ -207,6 +213,7 @@ int run_streams(struct network *net, const struct queues *queues, const struct p
                 return reason;
             }
         }
+        if (shared(cores)) share_cores(net, cores);
         int reason = run_events(net, INFINITY, true);
         if (reason != DONE) return reason;
         end_all(&run);

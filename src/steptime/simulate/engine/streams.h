@@ -3,6 +3,7 @@
 #ifndef STEPTIME_STREAMS_H
 #define STEPTIME_STREAMS_H
 
+#include "cores.h"
 #include "network.h"
 #include "queues.h"
 
@@ -43,6 +44,6 @@ struct streams {
 
 int run_streams(struct network *net, const struct queues *queues, const struct parts *parts,
                 struct tasks *tasks, const struct moves *moves, struct streams *streams,
-                struct times *ends);
+                struct cores *cores, struct times *ends);
 
 #endif

@@ -3,6 +3,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from steptime.arrays import Floats, Ints, Longs
+from steptime.simulate.cores import Cores
 from steptime.simulate.division import Here
 from steptime.simulate.network.state import Moves, Network
 from steptime.simulate.network.unshared import Progress
@@ -59,6 +60,7 @@ def run_streams(
     tasks: Tasks,
     moves: Moves,
     streams: Streams,
+    cores: Cores,
     ends: Floats,
     /,
 ) -> int: ...
