@@ -1,6 +1,7 @@
 """The verb topo as its users run it."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -100,7 +101,11 @@ def test_measured_links_are_a_cluster(backend, tmp_path):
         assert measured.seconds == pytest.approx(call["seconds"], rel=1e-3)
         assert measured.late == pytest.approx(call["late"], rel=1e-3, abs=1e-9)
         assert measured.late_beside == pytest.approx(call["late_beside"], rel=1e-3, abs=1e-9)
-        assert len(measured.late_beside) == (0 if call["kind"] == "post" else len(measured.sizes))
+        parts = (measured.late_beside, measured.work, measured.rest)
+        sizes = 0 if call["kind"] == "post" else len(measured.sizes)
+        assert [len(part) for part in parts] == [sizes] * 3
+        assert sum(measured.rest) > 0 or not sizes
+    assert cluster.cores == len(os.sched_getaffinity(0))
     assert len(found["calls"]) == 10
     assert cluster.device.flops["fp32"] == pytest.approx(found["device"]["flops"]["fp32"], 1e-3)
     assert cluster.device.memory_bandwidth > 1e8

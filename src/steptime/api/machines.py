@@ -1,5 +1,6 @@
 """``steptime.topo`` and ``steptime.measure``: what this machine is, and what its ranks reach."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -206,12 +207,22 @@ def measured(
     pairs = measure_links(transport, _links(transport.ranks, _PAIR_BYTES))
     one_host = len(set(hosts_of(transport))) == 1
     timed: Sequence[Timed] = ()
+    cores = _cores(transport, where["threads"])
     # Only CPU ranks are timed as a proxy calls: they share cores and memory.
     if calls and one_host and backend != "nccl":
-        timed = measure_calls(lambda: transport_of(backend))
+        timed = measure_calls(lambda: transport_of(backend), cores)
     if transport.rank:
         return None
-    return _cluster(device, pairs, timed, {**where, "library": transport.library})
+    return _cluster(device, pairs, timed, cores, {**where, "library": transport.library})
+
+
+def _cores(transport: "BenchTransport", threads: int) -> float:
+    """How many ranks can compute at one time, on the cores that any of them may use."""
+    import numpy as np
+
+    own = np.zeros(os.sysconf("SC_NPROCESSORS_CONF"))
+    own[list(os.sched_getaffinity(0))] = 1.0
+    return float(transport.gather(own).max(axis=0).sum() / max(threads, 1))
 
 
 def _measured(backend: str, threads: int, calls: bool) -> MeasuredCluster | None:
@@ -247,6 +258,7 @@ def _cluster(
     device: "DeviceRates",
     pairs: "Sequence[Pair]",
     timed: "Sequence[Timed]",
+    cores: float,
     where: Mapping[str, Any],
 ) -> MeasuredCluster:
     """What was measured, with the algorithms that the library's calls are taken to use."""
@@ -266,7 +278,8 @@ def _cluster(
     }
     title, source = _described(record)
     at_once, port = (together(timed), busiest(pairs)) if timed else (None, None)
-    text = cluster_file(title, source, asdict(device), pairs, at_once, port)
+    shared = cores if timed else None
+    text = cluster_file(title, source, asdict(device), pairs, at_once, port, shared)
     calls: Mapping[str, tuple[CallTimes, ...]] = {}
     if at_once and port:
         calls = call_times(timed, parse_cluster(text, "measured"))

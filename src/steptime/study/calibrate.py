@@ -4,11 +4,14 @@ In a step a call often comes after computing: its ranks arrive one after another
 wake, and where ranks share cores they must get one first. A small call then takes about twice as
 long as in a benchmark, which makes its calls without a pause. Where a device beside the cores
 computes, which sleeping stands in for, they are free, and little of that is left.
+
+How much of a call is work of the cores, rounds of computing and a call tell (``call_work.py``).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,7 @@ from steptime.measure.transport import BenchTransport
 from steptime.replay.standin import StandIn, busy
 from steptime.replay.standin import sleep as asleep
 from steptime.replay.transport import Begin, GroupCall, ReplayTransport
+from steptime.study.call_work import measure_rounds, work_and_rest
 
 SIZES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 """Bytes of the vectors: from where latency is all to where it is nothing."""
@@ -53,7 +57,8 @@ class Timed:
 
     Each is the median over some passes of the mean in a pass: many calls of a step take so many
     times the mean, a few of them being late by much. ``late``: what they take more after computing,
-    and ``late_beside`` after sleeping.
+    and ``late_beside`` after sleeping. ``work``: the seconds of a core that each rank needs for
+    one, and ``rest`` those in which no core works for it; empty of POST.
     """
 
     kind: str
@@ -62,26 +67,44 @@ class Timed:
     seconds: tuple[float, ...]
     late: tuple[float, ...]
     late_beside: tuple[float, ...]
+    work: tuple[float, ...] = ()
+    rest: tuple[float, ...] = ()
 
 
-def measure_calls(make: Callable[[], ReplayTransport], sizes: Sequence[int] = SIZES) -> list[Timed]:
+@dataclass(frozen=True)
+class _Pass:
+    """What calls took in a pass, the mean over the ranks, seconds.
+
+    ``took``: of each call, shape (steps, _WAYS, calls), and ``work``, shape (steps, calls): what
+    all threads of a rank worked for those without a pause. ``rounds``: those of small sizes, shape
+    (sizes, 2, 4).
+    """
+
+    took: NDArray[np.float64]
+    work: NDArray[np.float64]
+    rounds: NDArray[np.float64]
+
+
+def measure_calls(
+    make: Callable[[], ReplayTransport], cores: float, sizes: Sequence[int] = SIZES
+) -> list[Timed]:
     """Time calls among all ranks, at least 2, and among two; ``make`` gives this rank's transport.
 
     All groups of two call at once. Messages go from each rank to the next, all at once. Every rank
-    calls it alike and returns the same.
+    calls it alike and returns the same. ``cores``: how many ranks can compute at one time.
     """
     ranks = make().world.ranks
     jobs = [(kind, ranks) for kind in (MESSAGE, POST, *OF_ALL)]
     if ranks > 2:
         jobs += [(kind, 2) for kind in OF_TWO]
-    found: dict[tuple[str, int], list[NDArray[np.float64]]] = {job: [] for job in jobs}
+    found: dict[tuple[str, int], list[_Pass]] = {job: [] for job in jobs}
     # Pass after pass, so that what disturbs the machine for a while spoils no call alone.
     for _ in range(_PASSES):
         for kind, members in jobs:
-            found[kind, members].append(_seconds(make(), kind, members, _vectors(sizes, members)))
+            found[kind, members].append(_pass(make(), kind, members, _vectors(sizes, members)))
     return [
-        _timed(kind, members, _vectors(sizes, members), np.array(seconds))
-        for (kind, members), seconds in found.items()
+        _timed(kind, members, _vectors(sizes, members), passes, ranks // members * members, cores)
+        for (kind, members), passes in found.items()
     ]
 
 
@@ -92,23 +115,49 @@ def _vectors(sizes: Sequence[int], members: int) -> list[int]:
     return [whole[0], *(size for size in whole for _ in range(_OFTEN if size <= _SMALL else 1))]
 
 
-def _timed(kind: str, members: int, vectors: Sequence[int], seconds: NDArray[np.float64]) -> Timed:
-    """The times of ``seconds``, shape (passes, steps, _WAYS, calls)."""
+def _is_small(vectors: Sequence[int], nbytes: int) -> bool:
+    return nbytes <= max(_SMALL, vectors[0])
+
+
+def _lone(kind: str, members: int) -> int:
+    """How many ranks call where one group does alone: of messages, two that send each other one."""
+    return 2 if kind == MESSAGE else members
+
+
+def _timed(
+    kind: str,
+    members: int,
+    vectors: Sequence[int],
+    passes: Sequence[_Pass],
+    calling: int,
+    cores: float,
+) -> Timed:
+    """The times of some passes in which so many ranks called at once."""
     sizes, of = tuple(dict.fromkeys(vectors)), np.array(vectors[1:])
+    seconds = np.array([one.took for one in passes])
     means = [seconds[..., 1:][..., of == size].mean(axis=(1, 3)) for size in sizes]
     alone, *after = np.median(means, axis=1).T
     if kind == POST:  # a rank posts both ends
         return Timed(kind, members, sizes, tuple((alone / 2).tolist()), (), ())
     late = np.maximum(np.array(after) - alone, 0)
-    small = np.array(sizes) <= max(_SMALL, sizes[0])
+    small = np.array([_is_small(vectors, size) for size in sizes])
     late[:, ~small] = late[:, small][:, -1:]
-    return Timed(kind, members, sizes, tuple(alone.tolist()), *map(tuple, late.tolist()))
+    rounds = np.median([one.rounds for one in passes], axis=0)
+    crowding = max(1.0, _lone(kind, members) / cores)
+    work, rest, posting_s = work_and_rest(rounds, crowding)
+    # Before large calls no computing is timed: it makes no difference that could be told.
+    works = np.array([one.work for one in passes])
+    large = np.array(
+        [np.median(works[..., 1:][..., of == s].mean(axis=(1, 2))) for s in sizes[len(work) :]]
+    )
+    large = np.maximum(large - posting_s, 0.0)
+    beyond = alone[~small] - max(1.0, calling / cores) * large
+    parts = (alone, *late, [*work, *large], [*rest, *np.maximum(beyond, rest[-1])])
+    return Timed(kind, members, sizes, *(tuple(map(float, part)) for part in parts))
 
 
-def _seconds(
-    transport: ReplayTransport, kind: str, members: int, vectors: Sequence[int]
-) -> NDArray[np.float64]:
-    """What each call takes, the mean over the ranks, shape (steps, _WAYS, calls).
+def _pass(transport: ReplayTransport, kind: str, members: int, vectors: Sequence[int]) -> _Pass:
+    """Time the calls of a kind once more.
 
     Of each step first all calls one after another, then the small ones after computing and after
     sleeping: of large ones that makes no difference that could be told.
@@ -116,29 +165,42 @@ def _seconds(
     rank, ranks = transport.world.rank, transport.world.ranks
     groups = np.arange(ranks // members * members, dtype=np.int32).reshape(-1, members)
     transport.form_groups(_AXES, groups)
-    transport.connect([(one, (one + 1) % ranks) for one in range(ranks)])
+    transport.connect([(1, 0), *((one, (one + 1) % ranks) for one in range(ranks))])
     dtype = transport.element("fp32")
     source, target = (transport.vector(max(vectors) // 4, dtype) for _ in range(2))
     source[:], target[:] = 0, 0
     work, took = busy(), np.zeros((_STEPS + 1, _WAYS, len(vectors)))
-    if rank < groups.size:
-        calls = {
-            nbytes: _call(
-                transport, kind, members, source[: nbytes // 4], target[: nbytes // 4], work
-            )
-            for nbytes in set(vectors)
-        }
+    worked = np.zeros((_STEPS + 1, len(vectors)))
+    small = [] if kind == POST else [n for n in dict.fromkeys(vectors) if _is_small(vectors, n)]
+    calls = {
+        nbytes: _call(transport, kind, members, source[: nbytes // 4], target[: nbytes // 4], work)
+        for nbytes in (set(vectors) if rank < groups.size else ())
+    }
+    if calls:
         for step, way, number in np.ndindex(took.shape):
-            if way and (kind == POST or vectors[number] > max(_SMALL, vectors[0])):
+            if way and (kind == POST or not _is_small(vectors, vectors[number])):
                 continue
             if way:
                 _compute(work if way == _COMPUTING else asleep, _BETWEEN_S)
-            start = now()
+            before, start = process_time(), now()
             computed_s = calls[vectors[number]]()
             took[step, way, number] = now() - start - (computed_s or 0.0)
-    everyone = transport.world.gather(took[1:])
+            if not way:
+                worked[step, number] = process_time() - before
+    took, worked = (
+        transport.world.gather(of_rank)[: groups.size].mean(axis=0)
+        for of_rank in (took[1:], worked[1:])
+    )
+    rounds = []
+    for nbytes in small:
+        call = alone = calls.get(nbytes)
+        if kind == MESSAGE:
+            ends = source[: nbytes // 4], target[: nbytes // 4]
+            alone = partial(_shift, transport.world, *ends, ranks=2)
+        alone = alone if rank < _lone(kind, members) else None
+        rounds.append(measure_rounds(transport.world, call, alone, work))
     transport.close()
-    return np.asarray(everyone[: groups.size].mean(axis=0))
+    return _Pass(took, worked, np.array(rounds))
 
 
 def _call(
@@ -184,10 +246,11 @@ def _to_its_end(
         transport.wait_for_any([pending])
 
 
-def _shift(world: BenchTransport, source: Vector, target: Vector) -> None:
-    """A message to the next rank and one from the rank before."""
-    received = world.receive(target, (world.rank - 1) % world.ranks)
-    sent = world.send(source, (world.rank + 1) % world.ranks)
+def _shift(world: BenchTransport, source: Vector, target: Vector, ranks: int | None = None) -> None:
+    """A message to the next rank and one from the rank before, of the first ``ranks`` or of all."""
+    ranks = ranks or world.ranks
+    received = world.receive(target, (world.rank - 1) % ranks)
+    sent = world.send(source, (world.rank + 1) % ranks)
     received()
     sent()
 

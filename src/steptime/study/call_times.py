@@ -1,11 +1,13 @@
 """What a cluster file says of the calls that were timed: which algorithm their messages go by."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from steptime.cluster import MESSAGE, POST, CallTimes, Cluster
 from steptime.collectives.algorithm import algorithms
+from steptime.collectives.selection import blocks_for
 from steptime.measure.links import Pair
 from steptime.simulate.measured import simulated_seconds
 from steptime.study.calibrate import Timed
@@ -29,7 +31,10 @@ def call_times(timed: Sequence[Timed], cluster: Cluster) -> Mapping[str, tuple[C
     found: dict[str, tuple[CallTimes, ...]] = {}
     for one in timed:
         known = found.setdefault(one.kind, ())
-        found[one.kind] = (*known, _followed(one, cluster))
+        followed = _followed(one, cluster)
+        if followed.work and cluster.cores:
+            followed = _on_its_links(followed, one.kind, cluster)
+        found[one.kind] = (*known, followed)
     return found
 
 
@@ -43,6 +48,8 @@ def _followed(timed: Timed, cluster: Cluster) -> CallTimes:
             seconds=timed.seconds,
             late=timed.late,
             late_beside=timed.late_beside,
+            work=timed.work,
+            rest=timed.rest,
             algorithm=algorithm,
         )
 
@@ -59,3 +66,19 @@ def _followed(timed: Timed, cluster: Cluster) -> CallTimes:
         if algorithm.serves(timed.ranks) and "hosts" not in algorithm.takes
     ]
     return min(able, key=distance)
+
+
+def _on_its_links(one: CallTimes, kind: str, cluster: Cluster) -> CallTimes:
+    """The same with as much rest as the latencies of its messages are, at the cost of its work.
+
+    To wake a thread is work of a core and latency of a link as well, and counts once.
+    """
+    crowding = max(1.0, cluster.devices // one.ranks * one.ranks / cluster.cores)
+    parts = []
+    for nbytes, work, rest in zip(one.sizes, one.work, one.rest, strict=True):
+        blocks = blocks_for(round(nbytes))
+        least = simulated_seconds(cluster, kind, one, one.ranks, blocks=blocks)
+        more = max(least - rest, 0.0)
+        parts.append((max(work - more / crowding, 0.0), rest + more))
+    works, rests = zip(*parts, strict=True)
+    return replace(one, work=works, rest=rests)

@@ -13,6 +13,7 @@ def cluster_file(
     pairs: Sequence[Any],
     together: float | None = None,
     port: float | None = None,
+    cores: float | None = None,
 ) -> str:
     """The text of a cluster file, which ``cluster_named`` reads.
 
@@ -20,7 +21,8 @@ def cluster_file(
     (bytes/s). ``pairs``: every two ranks, both ways, each with src, dst, latency_s and bandwidth
     (bytes/s); none for a single rank. Ranks become devices of one host, whichever hosts they were
     on. ``together``: the bytes/s of all pairs at once, and ``port``: those that a device sends and
-    receives together; None where they are no limit.
+    receives together; None where they are no limit. ``cores``: how many ranks can compute at one
+    time; None where none shares with another what it computes on.
     """
     ranks = 1 + max((pair.dst for pair in pairs), default=0)
     rates = ", ".join(
@@ -40,6 +42,7 @@ def cluster_file(
         "",
         "[host]",
         f"devices = {ranks}",
+        *([f"cores = {cores:g}"] if cores else []),
     ]
     if pairs:
         lines += ["", "[inside]", 'kind = "pairs"']
@@ -67,8 +70,8 @@ def calls_section(calls: Mapping[str, Sequence[CallTimes]]) -> str:
             keys = [f"ranks = {one.ranks}"]
             keys += [f'algorithm = "{one.algorithm}"'] if one.algorithm else []
             keys.append("sizes = [" + ", ".join(f'"{size:.0f}B"' for size in one.sizes) + "]")
-            late = (("late", one.late), ("late_beside", one.late_beside))
-            for key, times in (("times", one.seconds), *late):
+            parts = ("late", "late_beside", "work", "rest")
+            for key, times in (("times", one.seconds), *((p, getattr(one, p)) for p in parts)):
                 if times:
                     keys.append(f"{key} = [" + ", ".join(f'"{_time(s)}"' for s in times) + "]")
             lines.append(f"  {{ {', '.join(keys)} }},")
