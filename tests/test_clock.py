@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from steptime import clock
 
 
@@ -42,6 +44,20 @@ def test_computing_lasts_as_long_as_the_clock_has_it() -> None:
     )
     (seconds,) = told(code, "10")
     assert 0.02 <= seconds < 0.2  # 0.02 by the clock, which are 0.2 s here
+
+
+def test_what_is_passed_over_lasts_as_long_as_it_did() -> None:
+    code = (
+        "def burn(s):\n own = time.thread_time()\n while time.thread_time() - own < s: pass\n"
+        "computing = clock.COMPUTING\na, before = time.perf_counter(), computing.core_s\n"
+        "computing.begin()\nburn(0.05)\ncomputing.pass_over()\nburn(0.01)\ncomputing.lap()\n"
+        "time.sleep(0.05)\ncomputing.begin()\n"
+        "print(computing.core_s - before, time.perf_counter() - a)"
+    )
+    core_s, wall_s = told(code, "50")
+    assert 0.06 <= core_s < 0.1  # and not what was slept
+    assert wall_s >= 0.05 + 50 * 0.01 + 0.05
+    assert told(code, "1")[0] == pytest.approx(core_s, abs=0.02)
 
 
 def test_what_is_no_factor_dilates_nothing() -> None:

@@ -41,25 +41,34 @@ class Stretch:
 
     What a rank computes between two laps takes its thread some processor time; ``lap`` sleeps for
     the rest of the time that this would last by the clock. The processor time, since on a machine
-    that plays many hosts their ranks wait for cores.
+    that plays many hosts their ranks wait for cores. ``core_s``: all of it so far, in seconds, what
+    was passed over too.
     """
 
     def __init__(self) -> None:
+        self.core_s = 0.0
         self.begin()
 
     def begin(self) -> None:
         """Computing begins now."""
+        self._own = time.thread_time()
         if DILATION != 1:
-            self._wall, self._own = time.perf_counter(), time.thread_time()
+            self._wall = time.perf_counter()
+
+    def pass_over(self) -> None:
+        """Let what was done since the beginning last as long as it did: it is no computing."""
+        self.core_s += time.thread_time() - self._own
+        self.begin()
 
     def lap(self) -> None:
         """Let what was computed since the beginning, or the last lap, last longer."""
+        own_s = time.thread_time() - self._own
+        self.core_s += own_s
         if DILATION != 1:
-            owed = DILATION * (time.thread_time() - self._own)
-            left = owed - (time.perf_counter() - self._wall)
+            left = DILATION * own_s - (time.perf_counter() - self._wall)
             if left > 0:
                 time.sleep(left)
-            self.begin()
+        self.begin()
 
 
 COMPUTING = Stretch()

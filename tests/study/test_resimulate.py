@@ -1,14 +1,17 @@
 """What was measured, simulated elsewhere: the same calls with the compute that was measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from steptime.cluster.files import cluster_named
+from steptime.program import Compute
 from steptime.runs.figures import RankFigures, Spread, StepFigures
 from steptime.study.comparison import Comparison
 from steptime.study.options import HowOptions
 from steptime.study.resimulate import asked_of_comparison
 from steptime.study.simulate import once_more, prepare_all, study
-from steptime.timeline import Recorder
+from steptime.timeline import Phase, Recorder
 from steptime.train.options import DataOptions, JobOptions, ModelOptions, TrainOptions
 
 OPTIONS = JobOptions(
@@ -79,6 +82,26 @@ def test_compute_and_update_are_those_that_were_measured(record):
     assert replicated.update_s == pytest.approx(0.02)
     assert server.compute_s == pytest.approx(0.2)
     assert [rank.update_s for rank in server.ranks] == pytest.approx([0.04, 0, 0, 0])
+
+
+@pytest.mark.parametrize(("cores", "known", "seconds"), [(2, 4, 0.025), (2, 3, 0.1), (0, 4, 0.1)])
+def test_on_cores_that_ranks_share_they_compute_as_long_as_they_needed_one(cores, known, seconds):
+    """Where the cluster has cores and each rank knows: else as long as it took by the clock."""
+    figures = measured(0.1, [0.02] * RANKS)
+    told = {"compute_core_s": 0.025, "update_core_s": 0.01}
+    ranks = [replace(one, **told) if one.rank < known else one for one in figures.ranks]
+    cluster = replace(cluster_named("office-10gbe"), cores=float(cores))
+    config = OPTIONS.model.config(vocabulary=256)
+    figures = {"replicated": replace(figures, ranks=ranks)}
+    (case,) = asked_of_comparison(figures, OPTIONS, config, cluster).cases
+    computing = [op for op in case.program.lists[0] if isinstance(op, Compute)]
+    phases = {
+        phase: sum(op.seconds for op in computing if op.phase is phase)
+        for phase in (Phase.COMPUTE, Phase.UPDATE)
+    }
+    assert phases[Phase.COMPUTE] == pytest.approx(seconds)
+    assert phases[Phase.UPDATE] == pytest.approx(0.01 if seconds == 0.025 else 0.02)
+    assert case.program.on_cores == (seconds == 0.025)
 
 
 def test_the_bytes_are_those_of_the_model(record):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,15 @@ def figures():
 def test_only_timed_steps_count_and_the_slowest_rank_sets_the_pace(figures):
     assert figures.step_time_s.median == pytest.approx(8.0)
     assert figures.tokens_per_s == pytest.approx(100.0)
+
+
+def test_what_ranks_needed_of_a_core_is_the_mean_of_their_steps():
+    first = replace(record(0, [(9, 9, 9), (4, 2, 1)]), core_s=[(1.0, 0.25), (3.0, 0.75)])
+    second = record(1, [(9, 9, 9), (4, 2, 1)])  # as on a GPU: nobody counted
+    line = with_waits(merge([first.timeline, second.timeline]))
+    of = strategy_figures(strategy_named("server"), [first, second], line, tokens_per_step=800)
+    assert (of.ranks[0].compute_core_s, of.ranks[0].update_core_s) == (2.0, 0.5)
+    assert (of.ranks[1].compute_core_s, of.ranks[1].update_core_s) == (None, None)
 
 
 def test_phases_add_up_to_the_median_step(figures):

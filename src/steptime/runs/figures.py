@@ -68,7 +68,9 @@ class RankFigures:
     """Means over the steps of one rank, in seconds; the four parts add up to the step.
 
     They are NaN where nobody knows them: a timeline of very many ranks holds but some. The others
-    are those of exposed communication, None where nobody told them.
+    are those of exposed communication, None where nobody told them. ``update_core_s``: what the
+    update needed of a core, whoever else used it meanwhile, and ``compute_core_s`` what all else
+    did, posting calls included and waiting for them not; None where nobody measured that.
     """
 
     rank: int
@@ -82,6 +84,8 @@ class RankFigures:
     bubble_s: float | None = None
     imbalance_s: float | None = None
     dependency_s: float | None = None
+    compute_core_s: float | None = None
+    update_core_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

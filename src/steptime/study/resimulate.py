@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.cluster import Cluster
 from steptime.program import Compute, Program
@@ -33,7 +34,7 @@ def asked_of_comparison(
     return Asked(
         cluster=cluster,
         cases=[
-            measured_case(name, figures, options, config)
+            measured_case(name, figures, options, config, on_cores=cluster.cores > 0)
             for name, figures in measured.items()
             if can_be_resimulated(strategy_named(name), cluster)
         ],
@@ -48,29 +49,42 @@ def can_be_resimulated(strategy: Strategy, cluster: Cluster) -> bool:
 
 
 def measured_case(
-    name: str, figures: StepFigures, options: JobOptions, config: Transformer
+    name: str,
+    figures: StepFigures,
+    options: JobOptions,
+    config: Transformer,
+    *,
+    on_cores: bool = False,
 ) -> Case:
-    """The step under a strategy with the compute and update that were measured of it."""
+    """The step under a strategy with the compute and update that were measured of it.
+
+    ``on_cores``: what they needed of a core, where that was measured; else what they took by the
+    clock, which is more where ranks share cores.
+    """
     # Where one rank updates for all, the others took no time for it.
     update_s = max(rank.update_s for rank in figures.ranks)
-    took = Measured(compute_s=figures.compute_s, update_s=update_s)
-    step = training_step(name, options, config, ranks=len(figures.ranks), measured=took)
+    measured = Measured(compute_s=figures.compute_s, update_s=update_s)
+    step = training_step(name, options, config, ranks=len(figures.ranks), measured=measured)
     program = step.program
-    if step.spec.shares or (step.spec.zero or 0) > 1:
-        program = _with_measured(program, figures)
+    core_s = np.array([(r.compute_core_s, r.update_core_s) for r in figures.ranks], np.float64)
+    if on_cores and not np.isnan(core_s).any():
+        program = replace(_with_measured(program, core_s), on_cores=True)
+    elif step.spec.shares or (step.spec.zero or 0) > 1:
+        took = np.array([(rank.compute_s, rank.update_s) for rank in figures.ranks])
+        program = _with_measured(program, took)
     return Case(name=name, summary=figures.summary, program=program, algorithms={})
 
 
-def _with_measured(program: Program, figures: StepFigures) -> Program:
-    """A program whose computing takes what ranks took that do the same, shared out by its work."""
+def _with_measured(program: Program, of_ranks: NDArray[np.float64]) -> Program:
+    """A program whose computing takes what ranks took that do the same, shared out by its work.
+
+    ``of_ranks``: compute and update of each rank, seconds, shape (ranks, 2).
+    """
     lists = []
     for number, ops in enumerate(program.lists):
-        alike = [figures.ranks[int(rank)] for rank in np.flatnonzero(program.class_of == number)]
+        compute_s, update_s = of_ranks[program.class_of == number].mean(axis=0).tolist()
         computing = [op for op in ops if isinstance(op, Compute)]
-        took = {
-            Phase.COMPUTE: float(np.mean([rank.compute_s for rank in alike])),
-            Phase.UPDATE: float(np.mean([rank.update_s for rank in alike])),
-        }
+        took = {Phase.COMPUTE: compute_s, Phase.UPDATE: update_s}
         total = dict.fromkeys(took, 0.0)
         for op in computing:
             total[op.phase] += _work(op)

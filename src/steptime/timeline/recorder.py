@@ -27,7 +27,8 @@ class Recorder:
     ``clock`` returns a mark and ``seconds`` converts a mark to seconds once the run is over. On a
     CPU a mark is already ``steptime.clock.now()``, which all processes of a host share; on a GPU it
     is an event that is read only at the end, so that recording never waits for the device. Only the
-    last ``kept_steps`` steps are kept.
+    last ``kept_steps`` steps are kept. ``core_s``: by step and phase the seconds of a core that the
+    rank's own thread needed, but for waiting; of the phase STEP, all of the step.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class Recorder:
         self._seconds = seconds
         self._kept_steps = kept_steps
         self._spans: deque[_Span] = deque()
+        self.core_s: dict[int, dict[Phase, float]] = {}
 
     def begin_step(self, step: int) -> None:
         """Count intervals to ``step`` from now on, and forget steps that are no longer kept."""
         self.step = step
+        self.core_s.pop(step - self._kept_steps, None)
         while self._spans and self._spans[0].step <= step - self._kept_steps:
             self._spans.popleft()
 
@@ -68,6 +71,11 @@ class Recorder:
         """Record an interval between two marks of the clock, by default of the current step."""
         step = self.step if step is None else step
         self._spans.append(_Span(stream, name, phase, step, start, end, payload))
+
+    def computed(self, phase: Phase, core_s: float) -> None:
+        """Count seconds of a core to a phase of the current step."""
+        of_step = self.core_s.setdefault(self.step, {})
+        of_step[phase] = of_step.get(phase, 0.0) + core_s
 
     def disturbed(self, what: str, start_s: float, end_s: float) -> None:
         """Mark a fault of the host's link in every step that it touched."""
@@ -109,9 +117,24 @@ class Recorder:
 def computing(recorder: Recorder | None, name: str, phase: Phase) -> Iterator[None]:
     """Record the computing inside the ``with`` block; it lasts as long as the clock has it."""
     with recording(recorder, "compute", name, phase):
-        clocks.COMPUTING.begin()
+        clocks.COMPUTING.pass_over()
+        before = clocks.COMPUTING.core_s
         yield
         clocks.COMPUTING.lap()
+        if recorder:
+            recorder.computed(phase, clocks.COMPUTING.core_s - before)
+
+
+@contextmanager
+def stepping(recorder: Recorder | None, name: str) -> Iterator[None]:
+    """Record the step inside the ``with`` block."""
+    with recording(recorder, "step", name, Phase.STEP):
+        clocks.COMPUTING.begin()
+        before = clocks.COMPUTING.core_s
+        yield
+        clocks.COMPUTING.pass_over()
+        if recorder:
+            recorder.computed(Phase.STEP, clocks.COMPUTING.core_s - before)
 
 
 def recording(

@@ -49,6 +49,7 @@ class Contestant:
         self._traffic, self._counted = Traffic(0, 0), 0
         self._wire: Traffic | None = Traffic(0, 0)
         self._spent: list[CpuTime] = []
+        self._core_s: list[tuple[float, float]] = []
 
     def take_turn(self, timed: int, on_step: Callable[[], None]) -> None:
         """Train for so many timed steps; ``on_step`` is called after each step that counts."""
@@ -89,6 +90,7 @@ class Contestant:
             wire=self._wire,
             parameter_hash=self._hash,
             spent=self._spent,
+            core_s=self._core_s,
             flows=flows(),
         )
 
@@ -115,9 +117,20 @@ class Contestant:
         assert self._training  # noqa: S101
         self._hash = parameter_hash(self._training)
         self._timelines.append(self._timeline())
+        self._core_s += self._of_cores()
         self._numbered += len(self._shown)
         self._training, self._outcomes = None, iter(())
         gc.collect()
+
+    def _of_cores(self) -> list[tuple[float, float]]:
+        """What the timed steps of the present training needed of a core, and behind it updates."""
+        recorder = self._training.recorder if self._training else None
+        if recorder is None or self._job.device.type != "cpu":
+            return []
+        untimed = max(0, self._job.options.warmup - self._numbered)
+        steps = [recorder.core_s[n] for n in self._shown[untimed:] if n in recorder.core_s]
+        updates = [of.get(Phase.UPDATE, 0.0) for of in steps]
+        return [(of[Phase.STEP] - own, own) for of, own in zip(steps, updates, strict=True)]
 
     def _timeline(self) -> Timeline:
         """The steps of the present training, numbered behind those of the trainings before."""

@@ -1,14 +1,14 @@
 """Figures of a strategy, from the measurements of every rank."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.collectives.call_bytes import Traffic
 from steptime.runs.axis_time import axis_times
-from steptime.runs.figures import StepFigures, measured_steps, sum_by
+from steptime.runs.figures import RankFigures, StepFigures, measured_steps, sum_by
 from steptime.runs.load import CpuTime
 from steptime.strategies import Strategy
 from steptime.timeline import Timeline, phases_of_steps
@@ -23,8 +23,10 @@ class RankRecord:
     ``losses`` has one entry a step, untimed ones included; ``traffic`` and ``wire`` are bytes over
     ``steps`` steps: the former computed from the calls, the latter measured on sockets, None where
     the kernel has no count. Of the ``timeline`` the steps from ``timed_from`` on are timed.
-    ``spent``: the CPU time of each turn, where strategies took turns. ``flows``: what its
-    connections carried from their begin on.
+    ``spent``: the CPU time of each turn, where strategies took turns. ``core_s``: what the rank's
+    own thread needed of a core in each timed step, but for waiting: for the update, and before it
+    for all else, shape (steps, 2); empty where a GPU computes. ``flows``: what its connections
+    carried from their begin on.
     """
 
     rank: int
@@ -37,6 +39,7 @@ class RankRecord:
     wire: Traffic | None
     parameter_hash: str
     spent: Sequence[CpuTime] = ()
+    core_s: Sequence[tuple[float, float]] = ()
     flows: Sequence[Flow] = ()
 
 
@@ -67,6 +70,10 @@ def strategy_figures(
     measured = len(wires) == len(records)
     hosts = [record.host for record in records]
     steps_found = measured_steps(table, [record.rank for record in records], hosts)
+    steps_found["ranks"] = [
+        _with_core_s(figures, record)
+        for figures, record in zip(steps_found["ranks"], records, strict=True)
+    ]
     return StepFigures(
         source="measured",
         summary=strategy.summary,
@@ -82,3 +89,10 @@ def strategy_figures(
         loss=[float(x) for x in np.mean([record.losses for record in records], axis=0)],
         parameter_hash=[record.parameter_hash for record in records],
     )
+
+
+def _with_core_s(figures: RankFigures, record: RankRecord) -> RankFigures:
+    if not record.core_s:
+        return figures
+    compute_s, update_s = np.mean(record.core_s, axis=0).tolist()
+    return replace(figures, compute_core_s=compute_s, update_core_s=update_s)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steptime.timeline import Phase, computing, recording
+from steptime.timeline import Phase, computing, stepping
 from steptime.train.live import Live
 from steptime.train.precision import LossScale
 
@@ -51,7 +51,7 @@ def training_steps(
         if recorder:
             recorder.begin_step(step)
         rate = training.learning_rate(step)
-        with recording(recorder, "step", training.strategy.name, Phase.STEP):
+        with stepping(recorder, training.strategy.name):
             loss = training.gradients(step + batches_ahead, scale.scale)
             with computing(recorder, "update", Phase.UPDATE):
                 norm, divisor = _norm_and_divisor(training, scale.scale, bool(leave_out))

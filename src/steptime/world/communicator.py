@@ -197,7 +197,7 @@ class Communicator:
         name = " ".join(filter(None, words))
         finish = _interval(self.recorder, name, payload) if self.recorder else None
         handle = call()
-        COMPUTING.begin()
+        COMPUTING.pass_over()
         if finish is None:
             return Work(handle)
         # The end is told the moment the call completes, which may be long before anyone waits for
