@@ -9,7 +9,7 @@ from steptime.arrays import Ints
 from steptime.program import Matching
 from steptime.simulate.network.simulator import NetworkSimulator
 from steptime.simulate.plan import Assignment, Plan
-from steptime.simulate.queues import COMMUNICATE, Queues
+from steptime.simulate.queues import COMMUNICATE, WAIT, Queues
 
 Stream = tuple[int, int]
 """A rank and the number of one of its streams."""
@@ -17,6 +17,7 @@ Stream = tuple[int, int]
 StepInstance = tuple[int, int]
 """A step and the number of an instance of a call in it."""
 
+SLICE_S = 3e-3  # as the engine has it
 MESSAGE = -1  # the rank of a Done that is a message
 
 
@@ -96,7 +97,8 @@ class PlainStreams:
                 continue
             seconds = self._ops.seconds[kind][op] / self._speed[rank]
             if self._now + seconds > self._now:
-                self._computing.left[stream] = seconds
+                rests = self._ops.code[kind][op] == WAIT
+                self._computing.begin(stream, seconds, self._now, rests=rests)
             else:
                 free += self._end(stream)
 
@@ -146,29 +148,60 @@ class PlainStreams:
 
 
 class _Computing:
-    """What each computing stream has ``left``, in seconds of a core: no part of one is larger."""
+    """What ops of streams have ``left``: seconds of a core or, of those that rest, of idle ones.
+
+    Cores go to those that ``wait`` longest, who ``run`` for what is left of their slice.
+    """
 
     def __init__(self, hosts: list[int], cores: float) -> None:
         self._hosts, self._cores = hosts, cores
-        self.left: dict[Stream, float] = {}
+        self._left: dict[Stream, float] = {}
+        self._rests: set[Stream] = set()
+        self._wait: list[tuple[float, Stream]] = []
+        self._run: dict[Stream, float] = {}
 
-    def _part(self, stream: Stream) -> float:
-        host = self._hosts[stream[0]]
-        return min(1.0, self._cores / sum(self._hosts[rank] == host for rank, _ in self.left))
+    def begin(self, stream: Stream, seconds: float, now: float, *, rests: bool) -> None:
+        self._left[stream] = seconds
+        if rests:
+            self._rests.add(stream)
+        else:
+            self._wait.append((now, stream))
 
     def until(self, now: float) -> float:
-        """When the first is done if none begins before; inf where none computes."""
-        return min((now + left / self._part(one) for one, left in self.left.items()), default=inf)
+        """When the first is done, or its slice over, if none begins before; inf where none is."""
+        for asked, stream in sorted(self._wait):
+            if self._idle(stream) > 0:
+                self._wait.remove((asked, stream))
+                self._run[stream] = SLICE_S if self._cores < inf else inf
+        ends = [now + min(self._left[one], slice_s) for one, slice_s in self._run.items()]
+        ends += [now + self._left[one] / self._pace(one) for one in self._rests]
+        return min(ends, default=inf)
 
     def over(self, before: float, now: float) -> list[Stream]:
-        """Those that are done now, after computing from ``before`` on."""
-        parts = {stream: self._part(stream) for stream in self.left}
-        for stream, part in parts.items():
-            self.left[stream] -= part * (now - before)
-        done = [stream for stream, left in self.left.items() if left <= 1e-12 * now]
+        """Those that are done now, after what they did from ``before`` on."""
+        for stream in self._rests:
+            pace = self._pace(stream)
+            self._left[stream] -= pace * (now - before) if pace < inf else self._left[stream]
+        for stream in self._run:
+            self._left[stream] -= now - before
+            self._run[stream] -= now - before
+        done = [one for one in [*self._run, *self._rests] if self._left[one] <= 1e-12 * now]
         for stream in done:
-            del self.left[stream]
+            del self._left[stream]
+            self._run.pop(stream, None)
+            self._rests.discard(stream)
+        for stream in [one for one, slice_s in self._run.items() if slice_s <= 1e-12 * now]:
+            del self._run[stream]
+            self._wait.append((now, stream))
         return done
+
+    def _idle(self, stream: Stream) -> float:
+        host = self._hosts[stream[0]]
+        return self._cores - sum(self._hosts[rank] == host for rank, _ in self._run)
+
+    def _pace(self, stream: Stream) -> float:
+        idle = self._idle(stream)
+        return 1.0 if idle == inf else self._cores / idle if idle else inf
 
 
 class _Ops:

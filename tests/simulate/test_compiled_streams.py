@@ -12,6 +12,7 @@ from simulate.cases import cases
 from simulate.networks import star
 from simulate.plain_streams import PlainStreams
 from simulate.programs import collective, compute, program
+from steptime.program import Compute, Op, Wait
 from steptime.simulate import events
 from steptime.simulate.cores import idle_cores, no_cores
 from steptime.simulate.events import run_steps
@@ -66,11 +67,20 @@ def test_random_steps_end_as_in_plain_python(case):
     assert_as_plain(prepare(case.program, case.cluster, algorithms=case.algorithms, steps=STEPS))
 
 
-@settings(max_examples=40, deadline=None)
-@given(cases("message"), st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0]))
-def test_random_steps_on_cores_that_ranks_share_end_as_in_plain_python(case, cores):
-    shared = replace(case.program, on_cores=True), replace(case.cluster, cores=cores)
-    prepared = prepare(*shared, algorithms=case.algorithms, steps=STEPS)
+def longer(op: Op, times: float) -> Op:
+    """Some computing beyond a slice of time, and a wait that goes on."""
+    if isinstance(op, Compute) and op.seconds:
+        return replace(op, seconds=times * op.seconds)
+    return replace(op, seconds=times * 1e-5) if isinstance(op, Wait) else op
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases("message"), st.sampled_from([1, 2, 3]), st.sampled_from([1, 100]))
+def test_random_steps_on_cores_that_ranks_share_end_as_in_plain_python(case, cores, times):
+    lists = tuple(tuple(longer(op, times) for op in ops) for ops in case.program.lists)
+    program = replace(case.program, lists=lists, on_cores=True)
+    cluster = replace(case.cluster, cores=float(cores))
+    prepared = prepare(program, cluster, algorithms=case.algorithms, steps=STEPS)
     assert prepared.on_cores
     assert_as_plain(prepared)
 

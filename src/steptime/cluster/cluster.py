@@ -158,8 +158,8 @@ class Cluster:
     each host and ``network`` the one between hosts, where there is one: ``links`` are those of the
     hosts in order, then those of the network. ``calls``: measured times of a library's calls there,
     by kind of collective, and of messages as MESSAGE and POST. ``nccl``: where the library is NCCL.
-    ``cores``: how many ranks of a host can compute at one time, where they and what calls need of
-    processors share its cores; 0 where each has its own device.
+    ``cores``: how many ranks of a host can compute at one time, where they share its cores with one
+    another and with what calls work; 0 where each has its own device.
     ``send_buffer``: how many bytes of a message to another host its sender's socket takes before
     they leave; 0 where a message is done for both ends at once. ``unfairness``: by what part the
     weight of a message to another host, in sharing links, is more or less than 1; 0: as max-min.

@@ -101,9 +101,14 @@ class Recv(_End):
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Nothing but waiting for the ops in ``after``; a timeline shows it as waiting."""
+    """Nothing but waiting for the ops in ``after``; a timeline shows it as waiting.
+
+    ``seconds``: how long it goes on then, while threads wake; where ranks share cores as much
+    shorter as fewer of them are idle.
+    """
 
     name: str
+    seconds: float = 0.0
     stream: str = MAIN
     after: After = ()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from steptime.cluster import Device
 from steptime.errors import UsageError
-from steptime.program import Compute, Kernel, Op
+from steptime.program import Compute, Kernel, Op, Wait
 from steptime.simulate.kernels import attention_seconds, product_seconds, stream_seconds
 
 
@@ -29,7 +29,7 @@ def timer(device: Device) -> Callable[[Op], float]:
 
     def seconds(op: Op) -> float:
         if not isinstance(op, Compute):
-            return 0.0
+            return op.seconds if isinstance(op, Wait) else 0.0
         # Ops of one part of a model have the same kernels, which are kept so that the id is theirs.
         key = op.seconds, op.flops, op.nbytes, op.dtype, id(op.kernels)
         if key not in alike:

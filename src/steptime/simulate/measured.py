@@ -35,12 +35,14 @@ def library_algorithm(cluster: Cluster, kind: str, ranks: int) -> str:
 def effective_bytes(cluster: Cluster, call: Call, ranks: int, *, at_rest: bool = False) -> int:
     """The bytes that a call among so many ranks counts as; its own where none was measured.
 
-    With so many bytes its messages, simulated alone, take the measured time; ``at_rest``: that in
-    which no core works for it.
+    With so many bytes its messages, simulated alone, take the measured time. ``at_rest``: where
+    that is in the program, as work of cores and rest, they count as nothing but their latencies.
     """
     measured = nearest(cluster.calls.get(call.kind or MESSAGE, ()), ranks)
     if measured is None or measured.ranks > cluster.devices or not call.nbytes:
         return call.nbytes
+    if at_rest and measured.work:
+        return 1
     kind, blocks = call.kind or MESSAGE, blocks_for(call.nbytes)
     alone = partial(simulated_seconds, cluster, kind, measured, blocks=blocks)
     # What it takes is a line in the bytes, or nearly.
@@ -48,8 +50,7 @@ def effective_bytes(cluster: Cluster, call: Call, ranks: int, *, at_rest: bool =
     slope = (alone(call.nbytes) - least) / call.nbytes
     if slope <= 0:
         return call.nbytes
-    seconds = measured.rest_at(call.nbytes) if at_rest else measured.at(call.nbytes)
-    return max(round((seconds - least) / slope), 1)
+    return max(round((measured.at(call.nbytes) - least) / slope), 1)
 
 
 def simulated_seconds(

@@ -9,7 +9,7 @@ from steptime.runs.axis_time import AxisTime, axis_times
 from steptime.runs.figures import CallKind
 from steptime.simulate.on_cores import LATE, POSTING
 from steptime.simulate.simulation import Simulation
-from steptime.simulate.work import WORK
+from steptime.simulate.work import REST, WORK
 from steptime.timeline.by_axis import times_by_axis
 
 
@@ -29,9 +29,9 @@ def simulated_axes(
     group_of_costs = {(call.name, call.stream): call.group for call in calls}
 
     def axis_of(name: str, stream: str, nbytes: int) -> str:
-        if name.startswith((LATE, WORK)):
-            called = name.removeprefix(LATE).removeprefix(WORK)
-            return group_of_costs[call_name(called), stream]
+        for cost in (LATE, REST, WORK):
+            if name.startswith(cost):
+                return group_of_costs[call_name(name.removeprefix(cost)), stream]
         # To post messages, or to wait for the slowest device, is not done along any axis.
         return "" if name in (POSTING, SLOWEST) else group_of[call_name(name), stream, nbytes]
 

@@ -157,10 +157,12 @@ static int start(const struct run *run, int64_t stream) {
     }
     if (until > now) {
         *busy = true;
-        if (shared(run->cores))
-            take_core(run->net, run->cores, stream, until - now);
-        else
+        if (!shared(run->cores))
             enter(run->net, stream, until);
+        else if (queues->code.at[op] == COMPUTE)
+            need_core(run->net, run->cores, stream, until - now);
+        else
+            rest(run->net, run->cores, stream, until - now);
     } else {
         end(run, stream, now);
     }
@@ -180,8 +182,8 @@ static void end_all(const struct run *run) {
             continue;
         }
         struct owner *owner = net->owners.at + row->token;
-        if (row->token == COMPUTING && shared(run->cores))
-            leave_core(net, run->cores, row->rank);
+        if (row->token == COMPUTING && shared(run->cores) && !is_done(net, run->cores, row->rank))
+            continue;
         end(run, net->parts.at[owner->base + row->rank].stream, counts->now);
         if (row->token == COMPUTING) continue;
         if (!--owner->untold) {
