@@ -12,6 +12,7 @@ from steptime.cluster import CallTimes, Cluster, parse_cluster
 from steptime.program import Program, Wait
 from steptime.simulate.step import simulate
 from steptime.simulate.work import with_work
+from steptime.timeline import phases_of_steps
 
 TURN_S = 4e-3
 
@@ -136,6 +137,15 @@ def test_what_came_after_a_call_comes_after_its_work() -> None:
     made = with_work(step, _cluster(2, 2.0, all_reduce=_times(1.0, work=0.5, rest=0.5))).lists[0]
     assert [op.name for op in made] == ["first", "sum", "rest sum", "work sum", "second", "third"]
     assert [op.after for op in made] == [(-1,), (0,), (), (), (0,), (3,)]
+
+
+def test_the_rest_of_a_call_is_communication_and_hides_behind_computing() -> None:
+    ops = [collective("sum", "all_reduce", 1000, -1), compute("c", 1.0), Wait(name="w", after=(0,))]
+    times = _times(0.75, work=0.25, rest=0.5)
+    found = simulate(_on_cores(ops, data=2), _cluster(2, 8.0, all_reduce=times))
+    for phases in (found.ranks, phases_of_steps(found.timeline, "step")):
+        compute_s = phases["compute_s" if "compute_s" in phases.dtype.names else "compute"]
+        assert compute_s == pytest.approx(1.0)
 
 
 def test_calls_of_kinds_that_were_not_measured_work_nothing() -> None:

@@ -103,8 +103,8 @@ class Recv(_End):
 class Wait:
     """Nothing but waiting for the ops in ``after``; a timeline shows it as waiting.
 
-    ``seconds``: how long it goes on then, while threads wake; where ranks share cores as much
-    shorter as fewer of them are idle.
+    ``seconds``: how long it goes on then, as the part of a call in which its threads wake; where
+    ranks share cores as much shorter as fewer of them are idle. Shown as communication.
     """
 
     name: str

@@ -155,4 +155,4 @@ def _template(
 def _phase(op: Op) -> Phase:
     if isinstance(op, Compute):
         return op.phase
-    return Phase.WAIT if isinstance(op, Wait) else Phase.COMMUNICATION
+    return Phase.WAIT if isinstance(op, Wait) and not op.seconds else Phase.COMMUNICATION
