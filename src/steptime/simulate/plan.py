@@ -131,10 +131,8 @@ def make_plan(
         groups = devices[made.groups]
         members = groups.shape[1]
         own_name = named.get(call.kind, call.algorithm)
-        nbytes_on_links = call.nbytes
-        if not own_name:
-            nbytes_on_links = effective_bytes(cluster, call, members, at_rest=at_rest)
-        counts_as = replace(call, nbytes=nbytes_on_links)
+        counted = 0 if own_name else effective_bytes(cluster, call, members, at_rest=at_rest)
+        counts_as = replace(call, nbytes=counted or call.nbytes)
         network = None if own_name or cluster.calls.get(call.kind or MESSAGE) else library
         if not call.kind:
             both = call.nbytes, counts_as.nbytes
@@ -151,16 +149,11 @@ def make_plan(
                 offers, taken = chosen(
                     cluster, kinds, counts_as, name, groups, blocks=blocks, priced=priced
                 )
-                carried = [
-                    Carried(own, _kept(one), _of_all(one.sent, call.nbytes, counts_as.nbytes))
-                    for own, one in offers
-                ]
+                carried = [_carried(own, one, call, counts_as) for own, one in offers]
             else:
                 carried, taken = by
                 used = LIBRARY
-            assignments += [
-                _assigned(number, counts_as, one, call, made, groups) for one in carried
-            ]
+            assignments += (_assigned(number, counts_as, o, call, made, groups) for o in carried)
         else:
             taken = np.zeros(len(groups))
         seconds.append(taken)
@@ -182,6 +175,11 @@ def _assigned(
         own=one.own,
         times=made.times[one.own],
     )
+
+
+def _carried(own: Ints, one: Offer, call: Call, counts_as: Call) -> Carried:
+    """What some groups' call sends by an offer that was chosen for it."""
+    return Carried(own, _kept(one), _of_all(one.sent, call.nbytes, counts_as.nbytes))
 
 
 def _of_all(sent: Pairs, nbytes: int, effective_bytes: int) -> Pairs:
