@@ -105,7 +105,7 @@ def test_measured_links_are_a_cluster(backend, tmp_path):
         sizes = 0 if call["kind"] == "post" else len(measured.sizes)
         assert [len(part) for part in parts] == [sizes] * 3
         assert sum(measured.rest) > 0 or not sizes
-    assert cluster.cores == len(os.sched_getaffinity(0))
+    assert cluster.cores * found["threads"] == len(os.sched_getaffinity(0))
     assert len(found["calls"]) == 10
     assert cluster.device.flops["fp32"] == pytest.approx(found["device"]["flops"]["fp32"], 1e-3)
     assert cluster.device.memory_bandwidth > 1e8

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.descriptions import described
 from simulate.programs import collective, compute, program, recv, send
-from steptime.cluster import CallTimes, Cluster, parse_cluster
+from steptime.cluster import CallTimes, Cluster
 from steptime.program import Program, Wait
 from steptime.simulate.step import simulate
 from steptime.simulate.work import with_work
@@ -16,27 +17,10 @@ from steptime.timeline import phases_of_steps
 
 TURN_S = 4e-3
 
-CLUSTER = """
-[device]
-flops = { fp32 = "1TFLOP/s" }
-memory = "1GB"
-memory_bandwidth = "1GB/s"
-
-[host]
-devices = %d
-cores = %s
-
-[inside]
-kind = "switch"
-name = "bus"
-bandwidth = "1GB/s"
-latency = "0us"
-"""
-
 
 def _cluster(devices: int, cores: float, **calls: CallTimes) -> Cluster:
-    cluster = parse_cluster(CLUSTER % (devices, cores), "host")
-    return replace(cluster, calls={kind: (one,) for kind, one in calls.items()})
+    timed = {kind: (one,) for kind, one in calls.items()}
+    return replace(described(1, devices), cores=cores, calls=timed)
 
 
 def _times(seconds: float, work: float, rest: float, ranks: int = 2) -> CallTimes:

@@ -87,7 +87,7 @@ class RankTimes:
 def _labels(ops: Sequence[Op]) -> list[str]:
     """The axes that each op communicates along, empty where it computes.
 
-    What a call costs beyond its messages is the call's too (``simulate/on_cores.py``): its being
+    What a call costs beyond its messages is the call's too (``simulate/call_costs.py``): its being
     late stands right before it, posting messages somewhere behind the last of them.
     """
     labels = [label_of(op) for op in ops]

@@ -14,8 +14,8 @@ from steptime.cluster import Cluster
 from steptime.errors import UsageError
 from steptime.host_memory import require_memory
 from steptime.program import Matching, Program, check, match_calls
+from steptime.simulate.call_costs import with_costs
 from steptime.simulate.cores import are_shared, crowding
-from steptime.simulate.on_cores import with_costs
 from steptime.simulate.plan import Plan, check_algorithms, make_plan
 from steptime.simulate.priced import Ideal, ideal_step
 from steptime.simulate.queues import Queues, queues

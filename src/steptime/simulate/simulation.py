@@ -39,16 +39,16 @@ class Simulation:
     """Some steps of a program on a cluster, simulated.
 
     ``program``: as it was simulated, with the costs that the cluster's calls have beyond their
-    messages as ops of their own (``on_cores.py``). ``timeline``, which has its ops, shows the ranks
-    ``shown_ranks``, shape (shown,); every other figure is of all. ``step_s``: each step as long as
-    its slowest rank took, in seconds, shape (steps,). ``ranks``: how long the last step took each
-    rank, its four phases, which add up to it, and the parts of exposed communication: dtype RANK,
-    shape (ranks,). ``ideal_step_s``: what a step takes where calls take no time. ``pairs``: bytes
-    of a step from each rank to each other, shape (ranks, ranks), None where there are very many.
-    ``bytes_sent`` and ``bytes_received``, shape (ranks,), ``link_bytes``, shape (links,), and
-    ``messages`` are of one step. ``link_series``: what the links carried over time, all steps
-    together, where messages were simulated. ``wall_s``: how long the simulation took. ``library``:
-    whose closed forms price its collectives, if any's.
+    messages as ops of their own (``call_costs.py``, ``work.py``). ``timeline``, which has its ops,
+    shows the ranks ``shown_ranks``, shape (shown,); every other figure is of all. ``step_s``: each
+    step as long as its slowest rank took, in seconds, shape (steps,). ``ranks``: how long the last
+    step took each rank, its four phases, which add up to it, and the parts of exposed
+    communication: dtype RANK, shape (ranks,). ``ideal_step_s``: what a step takes where calls take
+    no time. ``pairs``: bytes of a step from each rank to each other, shape (ranks, ranks), None
+    where there are very many. ``bytes_sent`` and ``bytes_received``, shape (ranks,),
+    ``link_bytes``, shape (links,), and ``messages`` are of one step. ``link_series``: what the
+    links carried over time, all steps together, where messages were simulated. ``wall_s``: how long
+    the simulation took. ``library``: whose closed forms price its collectives, if any's.
     """
 
     fidelity: Fidelity

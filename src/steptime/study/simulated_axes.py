@@ -7,7 +7,7 @@ from steptime.program import Program
 from steptime.program.pair_bytes import call_name
 from steptime.runs.axis_time import AxisTime, axis_times
 from steptime.runs.figures import CallKind
-from steptime.simulate.on_cores import LATE, POSTING
+from steptime.simulate.call_costs import LATE, POSTING
 from steptime.simulate.simulation import Simulation
 from steptime.simulate.work import REST, WORK
 from steptime.timeline.by_axis import times_by_axis

@@ -72,7 +72,8 @@ bool is_done(struct network *net, struct cores *cores, int64_t stream) {
     int32_t host = host_of(cores, stream);
     double now = net->counts.at->now;
     settle(cores, host, now);
-    bool ran = cores->state.at[stream] == RUNNING, done = cores->left.at[stream] <= SAME * now + NOTHING;
+    bool ran = cores->state.at[stream] == RUNNING;
+    bool done = cores->left.at[stream] <= SAME * now + NOTHING;
     cores->running.at[host] -= ran;
     cores->state.at[stream] = done ? AWAY : ran ? WAITING_FOR_CORE : RESTING;
     cores->asked.at[stream] = now;

@@ -8,7 +8,7 @@ import pytest
 from steptime.cluster import MESSAGE, POST, CallTimes, Cluster, parse_cluster
 from steptime.cluster.beside import computing_beside
 from steptime.program import Collective, Compute, Program, Recv, Send, Wait
-from steptime.simulate.on_cores import with_costs
+from steptime.simulate.call_costs import with_costs
 from steptime.simulate.step import simulate
 
 CLUSTER = """

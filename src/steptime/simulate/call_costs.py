@@ -1,7 +1,8 @@
 """What calls cost beyond their messages where ranks are cores of a CPU, put into the program.
 
-A library there copies, locks and wakes threads on the cores that compute. Two of its costs are no
-part of a call that is timed alone:
+Of a program whose computing takes what it took by the clock; of one that says what it needs of a
+core see ``work.py``. A library copies, locks and wakes threads on the cores that compute. Two of
+its costs are no part of a call that is timed alone:
 
 - *post*: how long beginning a message keeps either of its ranks from computing, LogP's o beside
   its latency L (Culler et al. 1993);
