@@ -26,9 +26,9 @@ NAMESPACES = ["unshare", "-nmpu", "--fork", "--mount-proc", "--kill-child"]
 SHARED_MEMORY = Path("/dev/shm")
 FIRST = (
     *("api", "check", "cli", "emulate", "launch", "record", "replay", "report"),
-    *("submit", "train"),
+    *("learn", "plan", "submit", "test_documents.py", "test_wheels.py", "train"),
 )
-"""Folders whose files take long: they go first, so that no worker is left alone with one."""
+"""Folders and files that take long: they go first, so that no worker is left alone with one."""
 WAITING = "backend"
 """The folder whose tests mostly wait: its files are spread among those that compute."""
 HELPERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")

@@ -312,6 +312,43 @@ store.set("ready", "yes")
 """
 """Rank 0 sets the key that the others wait for behind a call that needs them."""
 
+KEY_ASKED = """
+import time
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+dist.init_process_group("gloo")
+store = _get_default_store()
+store.add("come", 1)
+if dist.get_rank():
+    dist.barrier()  # there
+while store.add("come", 0) <= dist.get_world_size():  # here
+    time.sleep(0.02)
+dist.barrier()
+"""
+"""Rank 0 asks the store for one rank more than there are, and the others wait for it in a call."""
+
+KEY_ASKED_LONG = """
+import time
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _get_default_store
+
+dist.init_process_group("gloo")
+store = dist.PrefixStore("mine", _get_default_store())
+if dist.get_rank():
+    while not store.check(["ready"]):
+        time.sleep(0.02)
+    while int(store.get("ready")) < 2:
+        time.sleep(0.02)
+else:
+    time.sleep(10)
+    store.set("ready", "1")
+    time.sleep(2)
+    store.set("ready", "2")
+dist.barrier()
+"""
+"""A rank asks the store for long, and rank 0 sets what it asks for in the end."""
+
 KEY_NEVER = """
 import datetime
 import torch.distributed as dist

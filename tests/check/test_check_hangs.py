@@ -257,6 +257,23 @@ def test_ranks_that_wait_for_a_key_that_is_set_behind_them_stand_in_a_circle(
 
 
 @pytest.mark.slow
+def test_ranks_that_ask_for_a_key_again_and_again_wait_for_it(tmp_path: Path) -> None:
+    finding = _one(_check(tmp_path, scripts.KEY_ASKED, options=("--ranks", "2"))[1])
+    assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])
+    assert "Rank 0 asks again and again for a key of the store" in finding["what"]
+    assert "rank 0 waits for rank 1 in store.add of 'come' at" in finding["what"]
+    assert _at(finding, 0) == _lines(scripts.KEY_ASKED, "here")
+    assert _at(finding, 1) == _lines(scripts.KEY_ASKED, "there")
+
+
+@pytest.mark.slow
+def test_who_asks_for_a_key_that_another_rank_sets_late_is_left_alone(tmp_path: Path) -> None:
+    done, answer = _check(tmp_path, scripts.KEY_ASKED_LONG, options=("--ranks", "2"))
+    assert (done.code, answer["exit_code"], answer["ended_by_check"]) == (0, 0, False)
+    assert [one for one in answer["findings"] if one["kind"] != "straggler"] == []
+
+
+@pytest.mark.slow
 def test_a_key_that_nobody_set_is_missed_of_the_rank_that_has_left(tmp_path: Path) -> None:
     finding = _one(_check(tmp_path, scripts.KEY_NEVER, options=("--ranks", "3"))[1])
     assert (finding["kind"], finding["ranks"]) == ("missing", [0])

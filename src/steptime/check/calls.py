@@ -171,14 +171,16 @@ def _keys(log: ProcessLog) -> Iterator[Call]:
     done = {
         one.facts["number"]: one.facts["done"] for one in log.observed if one.what == "key done"
     }
-    shift = log.wall_ns - log.clock_ns
+    shift, asked_for = log.wall_ns - log.clock_ns, _polls(log)
     over = log.ended or log.raised is not None
     for one in log.observed:
         if one.what != "key":
             continue
         facts, place = one.facts, log.sites.get(one.facts["at"])
-        number = facts["number"]
+        number, polls = facts["number"], asked_for.get(one.facts["at_ns"])
         if number in done and (done[number] or log.raised is None or log.raised.site != place):
+            continue
+        if over and polls:  # it asked until then, or went on
             continue
         yield Call(
             rank=log.rank,
@@ -192,9 +194,10 @@ def _keys(log: ProcessLog) -> Iterator[Call]:
             site=place,
             issued=facts["at_ns"] + shift,
             ended=0,
-            waited=not over,
+            waited=not (over or polls),
             failed=over,
             keys=tuple(facts["keys"]),
+            polls=polls,
         )
 
 

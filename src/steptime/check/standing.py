@@ -166,7 +166,7 @@ def waits_for(calls: Calls, standings: Mapping[int, Standing]) -> dict[int, dict
 
     def stands(one: Standing | None, call: Call) -> bool:
         # That a message is sent is written down; that a key is set is not.
-        if one is None or one.may_act or (call.keys and one.busy):
+        if one is None or one.may_act or (call.keys and one.busy and not call.polls):
             return False
         return one.left or any(own.from_any or calls.absent(own) for own in one.within)
 

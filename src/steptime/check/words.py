@@ -47,7 +47,7 @@ def called(call: Call) -> str:
     if call.keys:
         of = f" of {', '.join(map(repr, call.keys))}"
     polled = ""
-    if call.polls and not call.waited and call.polls.site:
+    if call.polls and not (call.waited or call.keys) and call.polls.site:
         polled = f", which it polls{at(on_rank(call.rank, call.polls.site))}"
     return f"{call.kind}{of}{to}{at(call.place)}{polled}"
 

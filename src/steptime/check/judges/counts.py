@@ -1,4 +1,4 @@
-"""Counts: whole numbers whose sum over the ranks is rounded, as it has too few bits."""
+"""Counts: whole numbers whose sum over the ranks is not right, for its type has too few bits."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,7 +11,12 @@ from steptime.record.read import Site
 
 _COUNT = "count"
 _EXACT = {"bfloat16": 1 << 8, "float16": 1 << 11}
-"""Up to where each type has every whole number."""
+"""Up to where each type of floats has every whole number."""
+_RANGES = {
+    "uint8": range(1 << 8),
+    **{f"int{bits}": range(-(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32)},
+}
+"""Which numbers each type of integers has."""
 
 
 def _counts(job: Job) -> Iterator[Finding]:
@@ -25,27 +30,31 @@ def _counts(job: Job) -> Iterator[Finding]:
     for (site, _, among), ranks in calls.items():
         if site in told or len(ranks) < len(among):
             continue
-        exact = _EXACT[ranks[0].facts["dtype"]]
-        if lost := _lost([one.facts["values"] for one in ranks], exact):
+        dtype = ranks[0].facts["dtype"]
+        if why := _why([one.facts["values"] for one in ranks], dtype):
             told.add(site)
             yield Finding(
                 kind=FindingKind.RACE,
                 ranks=[one.rank for one in ranks],
                 places=[place for one in ranks for place in one.places],
-                what=f"{site} sums up whole numbers in {ranks[0].facts['dtype']}, which has every "
-                f"one of them up to {exact} alone: the sum is {lost:,.0f}, which it can only round",
-                mend="count in int64 or float32",
+                what=f"{site} sums up whole numbers in {dtype}, {why}",
+                mend="count in int64" if dtype in _RANGES else "count in int64 or float32",
             )
 
 
-def _lost(values: Sequence[Sequence[float]], exact: int) -> float:
-    """The first sum that has more bits than the type; 0 where there is none."""
-    for each in zip(*values, strict=False):
-        total = int(sum(each))
-        odd = total // (total & -total) if total else 0  # without the zeros that it ends with
-        if odd > exact:
-            return float(total)
-    return 0.0
+def _why(values: Sequence[Sequence[float]], dtype: str) -> str:
+    """Why the type cannot hold the sums of these, of each rank as many; empty where it can."""
+    totals = [int(sum(each)) for each in zip(*values, strict=False)]
+    if dtype in _RANGES:
+        has = _RANGES[dtype]
+        beyond = next((total for total in totals if total not in has), None)
+        ends = f"which goes from {has.start:,} to {has.stop - 1:,}"
+        return "" if beyond is None else f"{ends}: a sum is {beyond:,}, and wraps around"
+    exact = _EXACT[dtype]
+    # Without the zeros that it ends with, a number has as many bits as it needs.
+    rounded = next((n for n in totals if n and n // (n & -n) > exact), None)
+    alone = f"which has every one of them up to {exact} alone"
+    return "" if rounded is None else f"{alone}: the sum is {rounded:,}, which it can only round"
 
 
 JUDGE = Judge(_counts)

@@ -113,6 +113,13 @@ def _named(job: Job, calls: Sequence[Call]) -> tuple[str, str]:
     if keys := [call for call in calls if call.keys]:
         who = do([call.rank for call in keys], "waits")
         others = "" if len(keys) == len(calls) else f", and {ranks} wait for one another"
+        if all(call.polls for call in keys):
+            return (
+                f"{do([call.rank for call in keys], 'asks')} again and again for a key of the "
+                f"store that no rank changes any more{others}",
+                "Let it ask for what comes to be: count how many ranks add to the key, and set "
+                "what another waits for before waiting.",
+            )
         return (
             f"{who} for a key of the store that no rank has set{others}",
             "Let the rank that is to set the key do so before it waits for the others.",

@@ -56,7 +56,7 @@ def _drift(job: Job) -> Iterator[Finding]:
         if of[1] not in explained and not (others and not of[1]):
             yield from _differing(of, steps, before.get(of, {}).get(0, ()))
     yield from others[:1]
-    yield from _uneven(job)
+    yield from uneven(job)
 
 
 def _of_others(job: Job) -> Iterator[Finding]:
@@ -224,7 +224,7 @@ def _parted(ranks: Sequence[Noted]) -> str:
     return f"the parameters of {fewer} differ from those of {others}"
 
 
-def _uneven(job: Job) -> Iterator[Finding]:
+def uneven(job: Job) -> Iterator[Finding]:
     """Ranks that ended well with other numbers of steps, of as many reductions.
 
     Those came before the steps, and not fewer: models of their own may be trained as they like.

@@ -4,21 +4,26 @@ from collections import Counter
 
 import torch
 
-from steptime.check.observe.contents import readable
+from steptime.check.observe.contents import readable, samples_of
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.record.events import Log
 from steptime.record.places import site
 
 COUNT = "count"
-"""What is noted of whole numbers that are summed up as floats of two bytes."""
+"""What is noted of whole numbers that are summed up in a type of few bits."""
 
-_SMALL = (torch.bfloat16, torch.float16)
-_MOST_ELEMENTS, _MOST = 64, 4  # times for each line
+_FLOATS = (torch.bfloat16, torch.float16)
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32)
+_MOST_ELEMENTS, _MOST = 64, 4  # of floats, and times for each line
+_MOST_COUNTED = 1 << 32  # what is no number becomes a large one
 
 
 class Counts:
-    """The whole numbers that this process sums up with other ranks, as small floats."""
+    """The whole numbers that this process sums up with other ranks, where few bits hold them.
+
+    Floats are counts where they are few and whole, and of integers some tell of all.
+    """
 
     def __init__(self, log: Log, models: Models) -> None:
         self._log = log
@@ -29,22 +34,31 @@ class Counts:
         """A call is made."""
         if moved.kind not in ("all_reduce", "reduce") or self._models.in_backward:
             return
-        if len(moved.tensors) != 1 or moved.tensors[0].dtype not in _SMALL:
+        if len(moved.tensors) != 1 or moved.reduction != "sum":
             return
         tensor = moved.tensors[0].detach()
-        if not 0 < tensor.numel() <= _MOST_ELEMENTS or not readable(tensor):
+        if not _may_count(tensor) or not readable(tensor):
             return
         at = site(self._log)
         self._looked[at] += 1
         if self._looked[at] > _MOST:
             return
-        values = tensor.flatten().double()
-        if bool((values == values.round()).all()) and bool((values >= 0).all()):
+        values = samples_of(tensor)
+        if tensor.dtype in _INTEGERS or all(map(_is_count, values)):
             self._log.note(
                 observed=COUNT,
                 number=self._looked[at],
                 ranks=list(moved.ranks),
                 dtype=str(tensor.dtype).removeprefix("torch."),
-                values=values.tolist(),
+                values=values,
                 at=at,
             )
+
+
+def _is_count(value: float) -> bool:
+    return value.is_integer() and 0 <= value < _MOST_COUNTED
+
+
+def _may_count(tensor: torch.Tensor) -> bool:
+    few = 0 < tensor.numel() <= _MOST_ELEMENTS
+    return (few and tensor.dtype in _FLOATS) or (tensor.numel() > 0 and tensor.dtype in _INTEGERS)

@@ -1,19 +1,22 @@
 """Waits of the script for a key of a store, in which ranks leave word for one another.
 
 Such a wait is no call of c10d: any process that has the store may set the key. PyTorch itself waits
-for keys while it sets up groups, which is noted as that.
+for keys while it sets up groups, which is noted as that. Who asks for a key again and again, and
+does nothing else, waits for it, too.
 """
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
 
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.polls import POLL
 from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -24,32 +27,80 @@ KEY, KEY_DONE = "key", "key done"
 """What is noted when such a wait begins, and when it is over."""
 
 _WAITS = ("get", "multi_get", "wait")
+_ASKS = ("check", "add", "compare_set")
+"""What a script asks a store by without waiting, where ``add`` adds 0; and by the others."""
+_EVERY_NS = 1_000_000_000
 _MOST = 3  # keys of one wait that are noted
+
+
+class Asked:
+    """What the script's main thread asks a store for, as long as it asks for the same."""
+
+    def __init__(self, log: Log, numbers: Iterator[int]) -> None:
+        self._log, self._numbers = log, numbers
+        self._of: tuple[Any, ...] = ()
+        self._since = self._noted = self._times = self._number = 0
+
+    def asked(self, store: Any, kind: str, keys: Sequence[str]) -> None:
+        """It asks for keys: each second in which it asked for nothing else is noted."""
+        now, at = time.perf_counter_ns(), site(self._log)
+        if (kind, *keys, at) != self._of:
+            self.end()
+            self._of, self._since, self._noted, self._times = (kind, *keys, at), now, now, 0
+        self._times += 1
+        if now - self._noted < _EVERY_NS:
+            return
+        if not self._number:
+            self._number = next(self._numbers)
+            _note_key(self._log, self._number, store, kind, keys, self._since)
+        self._log.note(
+            observed=POLL,
+            issued_ns=self._since,
+            at=at,
+            at_ns=now,
+            a_second=self._times * 1e9 / (now - self._noted),
+        )
+        self._noted, self._times = now, 0
+
+    def end(self) -> None:
+        """It does something else."""
+        if self._number:
+            now = time.perf_counter_ns()
+            self._log.note(observed=KEY_DONE, number=self._number, at_ns=now, done=True)
+        self._of, self._number = (), 0
 
 
 def observe(log: Log, _: Calls) -> Callable[[], None]:
     """Note each wait of the script's main thread for a key that is not set yet."""
     numbers = count(1)
+    asked = Asked(log, numbers)
+
+    def asking(function: Function) -> Function:
+        def ask(self: Any, of: Any, *arguments: Any) -> Any:
+            if _of_script(sys._getframe(1)):
+                kind = function.__name__
+                adds = kind == "add" and arguments[:1] != (0,)
+                if adds:
+                    asked.end()
+                else:
+                    asked.asked(self, f"store.{kind}", [of] if isinstance(of, str) else list(of))
+            return function(self, of, *arguments)
+
+        return ask
 
     def waiting(function: Function) -> Function:
-        def wait(self: Any, asked: Any, *arguments: Any) -> Any:
-            keys = [asked] if isinstance(asked, str) else list(asked)
-            is_main = threading.current_thread() is threading.main_thread()
-            of_script = is_main and is_of_user(sys._getframe(1).f_code)
-            if not of_script or _are_set(self, keys):
-                return function(self, asked, *arguments)
+        def wait(self: Any, of: Any, *arguments: Any) -> Any:
+            keys, kind = [of] if isinstance(of, str) else list(of), f"store.{function.__name__}"
+            if not _of_script(sys._getframe(1)):
+                return function(self, of, *arguments)
+            if _are_set(self, keys):
+                asked.asked(self, kind, keys)
+                return function(self, of, *arguments)
+            asked.end()
             number, done = next(numbers), False
-            log.note(
-                observed=KEY,
-                number=number,
-                kind=f"store.{function.__name__}",
-                keys=keys[:_MOST],
-                world=dist.get_world_size() if compat.is_default_store(self) else 0,
-                at=site(log),
-                at_ns=time.perf_counter_ns(),
-            )
+            _note_key(log, number, self, kind, keys, time.perf_counter_ns())
             try:
-                result = function(self, asked, *arguments)
+                result = function(self, of, *arguments)
                 done = True
                 return result
             finally:
@@ -57,7 +108,29 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 
         return wait
 
-    return all_of([replaced([compat.Store], name, waiting) for name in _WAITS])
+    watched = [(waiting, _WAITS), (asking, _ASKS)]
+    return all_of(
+        [replaced([compat.Store], name, watch) for watch, names in watched for name in names]
+    )
+
+
+def _note_key(
+    log: Log, number: int, store: Any, kind: str, keys: Sequence[str], since_ns: int
+) -> None:
+    log.note(
+        observed=KEY,
+        number=number,
+        kind=kind,
+        keys=keys[:_MOST],
+        world=dist.get_world_size() if compat.is_default_store(store) else 0,
+        at=site(log),
+        at_ns=since_ns,
+    )
+
+
+def _of_script(frame: FrameType) -> bool:
+    """Whether the script's own code runs in a frame, in its main thread."""
+    return threading.current_thread() is threading.main_thread() and is_of_user(frame.f_code)
 
 
 def _are_set(store: compat.Store, keys: Sequence[str]) -> bool:

@@ -17,6 +17,7 @@ from steptime.check.observe.arguments import given
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable, samples_of
 from steptime.check.observe.evaluations import Evaluations
+from steptime.check.observe.settings import Settings
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
 from steptime.record.places import site
@@ -27,6 +28,9 @@ WRAPPED = "wrapped"
 
 BEGUN = "begun"
 """What is noted of a model that DDP reduces among some of the ranks alone, as it begins."""
+
+_LOSSES = torch.nn.CrossEntropyLoss.__module__
+"""Where PyTorch's own losses are; what a script makes of them may have a rank of its own in it."""
 
 _NORMS = ("LayerNorm", "RMSNorm")
 """How the names of classes end whose modules normalise each token by itself."""
@@ -134,7 +138,10 @@ class Models:
         self.before_backward: list[Callable[[Sequence[Any]], object]] = []
         self.after_backward: list[Callable[[], object]] = []
         self.norm_input: list[float] = []
-        self.evaluations = Evaluations(log)
+        self.evaluations, self._settings = Evaluations(log), Settings(log)
+        contained = Contained("settings")
+        self._training_begun = contained.of(self._settings.begun)
+        self._loss_begun = contained.of(self._settings.of_loss)
         self.norms: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.shard_ranks: set[tuple[int, ...]] = set()
         self._sharded: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
@@ -247,6 +254,8 @@ class Models:
             if model is None:
                 return forward(wrapped, *arguments, **options)
             if torch.is_grad_enabled():
+                if not self._settings.knows(wrapped):
+                    self._training_begun(wrapped, compat.ranks_of(wrapped.process_group))
                 if model.in_part and not model.has_begun:
                     self._note_begin(model, compat.ranks_of(wrapped.process_group))
                 self._count(model, quiet=not wrapped.require_backward_grad_sync)
@@ -286,6 +295,8 @@ class Models:
         RUNS[0] += 1
         if type(module).__name__.endswith(_NORMS):
             self._see_norm(module, taken)
+        elif type(module).__module__ == _LOSSES:
+            self._loss_begun(module)
         model = self._of_module.get(module)
         if model is None or model.inside or self.in_backward or model.bypassed_at:
             return
@@ -323,6 +334,8 @@ class Models:
         """A model under ``fully_shard`` begins a forward: without gradients it is evaluated."""
         self.shard_ranks.add(compat.ranks_of_shards(state))
         self.holds_back = torch.is_grad_enabled() and not compat.shards_reduce(state)
+        if torch.is_grad_enabled() and not self._settings.knows(module):
+            self._training_begun(module, compat.ranks_of_shards(state))
         if not torch.is_grad_enabled():
             number = self._sharded.setdefault(module, -1 - len(self._sharded))
             ranks, named = compat.ranks_of_shards(state), [*options.values()]

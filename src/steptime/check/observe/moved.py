@@ -14,11 +14,15 @@ from steptime.world import compat
 class Moved:
     """A call of c10d among two ranks or more: its kind, and the tensors whose bytes count.
 
-    What costs to be told is told once, to whoever asks first.
+    ``chosen``: what it reduces by, if Python set that. What costs to be told is told once, to
+    whoever asks first.
     """
 
-    def __init__(self, operation: Operation, group: Any, arguments: Sequence[Any], peer: int):
+    def __init__(
+        self, operation: Operation, group: Any, arguments: Sequence[Any], peer: int, chosen: Any
+    ):
         self.operation, self.kind = operation, operation.kind
+        self._chosen = chosen
         self.tensors = list(tensors_in(operation.vector(arguments)))
         self._group, self._peer = group, peer
 
@@ -36,6 +40,11 @@ class Moved:
     def ranks(self) -> tuple[int, ...]:
         """The ranks of the group."""
         return compat.ranks_of(self._group)
+
+    @cached_property
+    def reduction(self) -> str:
+        """What it reduces by, as "sum"; "" where it does not."""
+        return compat.reduction_name(self._chosen) if self.operation.reduces else ""
 
     @property
     def root(self) -> int:

@@ -88,9 +88,10 @@ class Steps:
 class Replicas:
     """What this process knows of its optimizers' steps and of what was reduced before them."""
 
-    def __init__(self, log: Log, models: Models) -> None:
+    def __init__(self, log: Log, models: Models, calls: Calls) -> None:
         self._log = log
         self._models = models
+        self._of_thread = calls.of_thread
         self._every = max(1, int(os.environ.get(EVERY_VARIABLE, _EVERY)))
         self._steps: weakref.WeakKeyDictionary[Any, Steps] = weakref.WeakKeyDictionary()
         self._all: list[Steps] = []
@@ -121,7 +122,7 @@ class Replicas:
         del asynchronous
         if group.size() > 1:
             RUNS[0] += 1
-            moved = Moved(operation, group, arguments, peer)
+            moved = Moved(operation, group, arguments, peer, self._of_thread.reduction)
             for follower in self._followers:
                 follower.note(moved)
 
@@ -369,7 +370,7 @@ def _averages_later(wrapped: Any) -> bool:
 
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     models = Models(log)
-    replicas = Replicas(log, models)
+    replicas = Replicas(log, models, calls)
     contained = Contained("replicas")
     watcher = ContainedWatcher(contained, replicas.issued)
     models.before_backward.append(contained.of(replicas.losses.begin))
