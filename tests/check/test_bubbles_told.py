@@ -1,4 +1,4 @@
-"""Pipelines written by hand: told where micro-batches are so few that stages wait."""
+"""Pipelines written by hand: told where so few micro-batches are under way that stages wait."""
 
 from pathlib import Path
 
@@ -23,6 +23,15 @@ class Works(torch.autograd.Function):
         time.sleep(0.06 / micro_batches)
         return gradient
 
+def give_back(given, made):
+    gradient = torch.ones(8, 16)
+    if stage < stages - 1:
+        dist.recv(gradient, rank + 1)  # receives gradients
+    if habit != "only the last learns" or stage == stages - 1:
+        made.backward(gradient)
+    if stage:
+        dist.send(torch.ones(8, 16), rank - 1)
+
 layer = nn.Linear(16, 16)
 optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
 for step in range(6):
@@ -34,15 +43,12 @@ for step in range(6):
         made = Works.apply(layer(given))
         if stage < stages - 1:
             dist.send(made.detach(), rank + 1)
-        kept.append((given, made))
+        if habit == "in turn":
+            give_back(given, made)
+        else:
+            kept.append((given, made))
     for given, made in kept:
-        gradient = torch.ones(8, 16)
-        if stage < stages - 1:
-            dist.recv(gradient, rank + 1)  # receives gradients
-        if habit != "only the last learns" or stage == stages - 1:
-            made.backward(gradient)
-        if stage:
-            dist.send(torch.ones(8, 16), rank - 1)
+        give_back(given, made)
     optimizer.step()
     optimizer.zero_grad()
 """
@@ -64,6 +70,15 @@ def test_too_few_micro_batches_are_told(
         assert marked(one) <= {"receives", "receives gradients"}
         assert one.gain is not None
         assert 0.1 < one.gain < 0.7
+
+
+@pytest.mark.parametrize("stages", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_micro_batches_that_pass_one_at_a_time_are_told(stages: int, tmp_path: Path) -> None:
+    (found,) = _bubbles(tmp_path, stages, 6, stages, "in turn")
+    assert "lets one of its 6 micro-batches come back before it begins the next" in found.what
+    assert found.gain is not None
+    # On p stages each works 1 / p of the time, and could do so m of m + p - 1 times.
+    assert 0.8 < found.gain / (1 - (6 + stages - 1) / (6 * stages)) < 1.1
 
 
 @pytest.mark.parametrize(

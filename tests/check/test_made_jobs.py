@@ -18,23 +18,38 @@ from log_made import US, Made, world
 SECOND = 1_000_000 * US
 
 
-def _message(rank: int, name: str, dtypes: list[str]) -> ProcessLog:
+TAGS = {"float32": 7, "int32": 8}
+
+
+def _message(rank: int, name: str, dtypes: list[str], *, tagged: bool = False) -> ProcessLog:
     made = Made(rank, 2)
     for number, _ in enumerate(dtypes, start=1):
         made.call(
             name, 16, issued=10 * number, ended=10 * number + 5, peer=1 - rank, signature=number
         )
-    signatures = {at: Signature(one, ((4,),), True) for at, one in enumerate(dtypes, start=1)}
-    return replace(made.log(), signatures=signatures)
+    signatures = {
+        at: Signature(one, ((4,),), True, tag=TAGS[one] if tagged else 0)
+        for at, one in enumerate(dtypes, start=1)
+    }
+    groups = {1: replace(world(2), backend="nccl")}
+    return replace(made.log(), signatures=signatures, groups=groups)
 
 
-def test_messages_of_other_dtypes_differ_and_those_in_another_order_do_not() -> None:
+def test_messages_of_other_dtypes_differ_and_so_do_those_in_another_order_but_for_their_tags() -> (
+    None
+):
     sent = _message(0, "send", ["float32", "int32"])
     (found,) = judged(Job(logs=[sent, _message(1, "recv_", ["float32", "float32"])], now_ns=0))
     assert (found.kind, found.ranks) == (FindingKind.MISMATCH, [0, 1])
     assert found.what.startswith("Message 2 from rank 0 to rank 1 differs in its dtype")
     received = _message(1, "recv_", ["int32", "float32"])
-    assert judged(Job(logs=[sent, received], now_ns=0)) == []
+    (found,) = judged(Job(logs=[sent, received], now_ns=0))
+    assert found.what.startswith("Message 1 from rank 0 to rank 1 differs in its dtype")
+    logs = [
+        _message(0, "send", ["float32", "int32"], tagged=True),
+        _message(1, "recv_", ["int32", "float32"], tagged=True),
+    ]
+    assert judged(Job(logs=logs, now_ns=0)) == []
 
 
 def _running(rank: int, pid: int) -> ProcessLog:

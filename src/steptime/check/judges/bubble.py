@@ -1,4 +1,4 @@
-"""Bubble: pipelines whose stages wait for each other, for want of micro-batches."""
+"""Bubble: pipelines whose stages wait for each other, for want of micro-batches under way."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,39 +22,61 @@ _SEND, _RECV = MESSAGES
 
 @dataclass(frozen=True)
 class _Pipeline:
-    """Stages in order, and how many micro-batches pass through them in a step."""
+    """Stages in order, and how many micro-batches pass through them in a step.
+
+    ``at_once``: how many of them are under way at most, sent by the first stage and not come back.
+    """
 
     stages: Sequence[RankSteps]
     micro_batches: int
+    at_once: int
 
 
 def _bubbles(job: Job) -> Iterator[Finding]:
-    """Pipelines of fewer micro-batches than stages, by what their stages wait.
+    """Pipelines of fewer micro-batches than stages, or of one at a time, by what stages wait.
 
     The step of m micro-batches on p stages lasts as long as the slowest stage works on m + p - 1 of
     them, and it works on m (GPipe, arXiv 1811.06965). What is told is what twice as many save:
-    with more the bubble goes on to shrink, but each may be too small to be computed well.
+    with more the bubble goes on to shrink, but each may be too small to be computed well. Of those
+    that pass one at a time it is what as many save that are under way together.
     """
     for one in _pipelines(steps_of(job)):
         number, ranks = len(one.stages), [stage.log.rank for stage in one.stages]
-        if one.micro_batches >= number:
+        in_turn = one.at_once == 1 < one.micro_batches
+        if one.micro_batches >= number and not in_turn:
             continue
         length = max(stage.length for stage in one.stages)
-        idle = np.median(waited(one.stages, _is_message), axis=1) / length
-        wanted = 2 * one.micro_batches
-        gain = 1 - (1 - idle.min()) * (wanted + number - 1) / wanted
+        idle = float(np.median(waited(one.stages, _is_message), axis=1).min()) / length
+        wanted = one.micro_batches * (1 if in_turn else 2)
+        gain = 1 - (1 - idle) * (wanted + number - 1) / wanted
         if gain >= _LEAST_GAIN:
-            few = f"{one.micro_batches} micro-batch{'es' * (one.micro_batches > 1)}"
+            how, mend = _in_turn(one) if in_turn else _few(one, wanted)
             yield Finding(
                 kind=FindingKind.SLOW,
                 ranks=sorted(ranks),
                 places=_places(one.stages),
-                what=f"{ranks_named(ranks)} are a pipeline whose step has {few}: each stage "
-                f"waits for the others at least {100 * idle.min():.0f}% of the time",
-                mend=f"cut the batch into {wanted} micro-batches, and into more as long as the "
-                "step becomes shorter, so that all stages work at the same time",
-                gain=float(gain),
+                what=f"{ranks_named(ranks)} are a pipeline {how}: each stage waits for the others "
+                f"at least {100 * idle:.0f}% of the time",
+                mend=mend,
+                gain=gain,
             )
+
+
+def _few(one: _Pipeline, wanted: int) -> tuple[str, str]:
+    return (
+        f"whose step has {one.micro_batches} micro-batch{'es' * (one.micro_batches > 1)}",
+        f"cut the batch into {wanted} micro-batches, and into more as long as the step becomes "
+        "shorter, so that all stages work at the same time",
+    )
+
+
+def _in_turn(one: _Pipeline) -> tuple[str, str]:
+    return (
+        f"that lets one of its {one.micro_batches} micro-batches come back before it begins the "
+        "next",
+        "send several before the first gradient is waited for, as GPipe and 1F1B do, so that all "
+        "stages work at the same time",
+    )
 
 
 def _is_message(call: StepCall) -> bool:
@@ -86,7 +108,7 @@ def _pipelines(ranks: Sequence[RankSteps]) -> Iterator[_Pipeline]:
             len(row) > 1 and {peer for _, peer in first} == {row[1]} and _sends_first(by_rank[rank])
         )
         if begins and len(numbers) == 1 and all(_trains(one, min(numbers)) for one in stages):
-            yield _Pipeline(stages, min(numbers))
+            yield _Pipeline(stages, min(numbers), _at_once(by_rank[rank]))
 
 
 def _next(row: Sequence[int], messages: Mapping[int, Mapping[tuple[str, int], int]]) -> int | None:
@@ -109,6 +131,16 @@ def _messages(one: RankSteps) -> Mapping[tuple[str, int], int]:
             members = log.groups[int(call["group"])].ranks
             found[kind, members[peer] if 0 <= peer < len(members) else -1] += 1
     return {key: number // one.number for key, number in found.items() if number >= one.number}
+
+
+def _at_once(first: RankSteps) -> int:
+    """How many more messages a stage has sent than received, at most, in one of its steps."""
+    under_way = Counter[int]()
+    most = 0
+    for call in filter(_is_message, first.calls):
+        under_way[call.step] += 1 if call.kind == _SEND else -1
+        most = max(most, under_way[call.step])
+    return most
 
 
 def _sends_first(one: RankSteps) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from steptime.check.observe.buffers import tensors_in
@@ -24,7 +25,7 @@ class Moved:
         self.operation, self.kind = operation, operation.kind
         self._chosen = chosen
         self.tensors = list(tensors_in(operation.vector(arguments)))
-        self._group, self._peer = group, peer
+        self._group, self._peer, self._arguments = group, peer, arguments
 
     @cached_property
     def nbytes(self) -> int:
@@ -35,6 +36,11 @@ class Moved:
     def storages(self) -> list[StorageWeakRef]:
         """The storage of each tensor, which is not kept."""
         return [StorageWeakRef(tensor.untyped_storage()) for tensor in self.tensors]
+
+    @property
+    def brought(self) -> list[torch.Tensor]:
+        """What the rank brings to it: of an all_gather not what it gets."""
+        return list(tensors_in(self._arguments[self.kind == "all_gather"]))
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from steptime.check.observe.alike import Alike
 from steptime.check.observe.alone import Alone
 from steptime.check.observe.by_hand import ByHand
 from steptime.check.observe.contained import Contained, ContainedWatcher
@@ -105,7 +106,7 @@ class Replicas:
         self._one_way = OneWay(log, models)
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle),
-            *(self.losses, self._one_way, Counts(log, models)),
+            *(self.losses, self._one_way, Counts(log, models), Alike(log)),
         )
         self._noted: set[tuple[Any, ...]] = set()
 

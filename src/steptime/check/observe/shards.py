@@ -1,14 +1,19 @@
-"""Shards: what of sharded tensors a rank saves by itself."""
+"""Shards: what of sharded tensors a rank saves by itself, and what it begins to train."""
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
+from steptime.check.observe.contents import hash_of, readable
+from steptime.check.observe.models import is_constant
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.optimizers import parameters_of
+from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -16,10 +21,50 @@ from steptime.record.places import site
 SHARDS = "shards"
 """What is noted of a save by ``torch.save`` that has parts of tensors which ranks share."""
 
-_MOST = 50
+BEGUN = "shards begun"
+"""What is noted of an optimizer's shards before its first step, in their order."""
+
+_MOST, _MOST_OPTIMIZERS, _MOST_BEGUN = 50, 8, 200
+_LEAST_ELEMENTS = 64
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
+    begun = Contained("begun shards").of(Begun(log).stepping)
+    return all_of([_watch_saves(log), register_optimizer_step_pre_hook(begun).remove])
+
+
+class Begun:
+    """The optimizers of this process that have stepped."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def stepping(self, optimizer: Any, *_: Any) -> None:
+        """An optimizer is about to step."""
+        if optimizer in self._known or len(self._known) == _MOST_OPTIMIZERS:
+            return
+        self._known.add(optimizer)
+        sharded: list[Any] = [one for one in parameters_of(optimizer) if _is_part(one)]
+        if not sharded:
+            return
+        local: list[torch.Tensor] = [one.detach().to_local() for one in sharded[:_MOST_BEGUN]]
+        self._log.note(
+            observed=BEGUN,
+            number=len(self._known),
+            ranks=[_sharers(one) for one in sharded[:_MOST_BEGUN]],
+            shapes=[list(one.shape) for one in sharded[:_MOST_BEGUN]],
+            hashes=[hash_of([one]) if _tells(one) else 0 for one in local],
+            at=site(self._log),
+        )
+
+
+def _tells(shard: torch.Tensor) -> bool:
+    """Whether two shards that are like this one have been drawn alike: chance makes none so."""
+    return shard.numel() >= _LEAST_ELEMENTS and readable(shard) and not is_constant(shard)
+
+
+def _watch_saves(log: Log) -> Callable[[], None]:
     noted = 0
 
     def saved(given: Any) -> None:

@@ -1,0 +1,94 @@
+"""Alike: shards of a layer that are the same on all ranks."""
+
+from collections.abc import Iterator, Mapping
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judges import batches
+from steptime.check.judging import Judge
+from steptime.check.observed import Noted, noted
+from steptime.check.words import ranks_named
+from steptime.record.read import Site
+
+_ALIKE, _BEGUN = "alike", "shards begun"
+_MEND = (
+    "seed each rank's shards apart, or make the whole weight on every rank and keep its own part"
+)
+_LEAST = 3  # calls of a line: one may be a trial
+
+
+def _alike(job: Job) -> Iterator[Finding]:
+    """Shards that ranks have alike where they say which are shards, else by what comes of them."""
+    found = list(_begun(job))
+    yield from found or _activations(job)
+
+
+def _begun(job: Job) -> Iterator[Finding]:
+    """The optimizers of which a shard is before the first step as those of all its ranks are.
+
+    A remark: on CPUs DTensor draws so, which a trial of what is to run on GPUs need not mind.
+    """
+    by_number: dict[int, dict[int, Noted]] = {}
+    for one in noted(job, _BEGUN):
+        by_number.setdefault(one.facts["number"], {})[one.rank] = one
+    for of_rank in by_number.values():
+        alike = [at for at in range(_fewest(of_rank)) if _is_same(of_rank, at)]
+        if alike:
+            first = next(iter(of_rank.values())).facts
+            shape = " × ".join(map(str, first["shapes"][alike[0]]))
+            yield Finding(
+                kind=FindingKind.DATA,
+                remark=True,
+                ranks=sorted(of_rank),
+                places=[place for one in of_rank.values() for place in one.places],
+                what=f"{len(alike)} of {len(first['hashes'])} sharded parameters begin with the "
+                f"same shard on all their ranks, the first of them {shape}: each rank drew its own "
+                "by one seed, and the parts of a weight are copies of one another",
+                mend=_MEND,
+            )
+            return
+
+
+def _fewest(of_rank: Mapping[int, Noted]) -> int:
+    return min(len(one.facts["hashes"]) for one in of_rank.values())
+
+
+def _is_same(of_rank: Mapping[int, Noted], at: int) -> bool:
+    """Whether a parameter's shards are the same on all ranks of any of its replicas."""
+    groups = {tuple(one.facts["ranks"][at]) for one in of_rank.values()}
+    whole = [[of_rank[rank] for rank in group] for group in groups if set(group) <= set(of_rank)]
+    hashes = [{one.facts["hashes"][at] for one in ranks} for ranks in whole]
+    return any(len(one) == 1 and 0 not in one for one in hashes)
+
+
+def _activations(job: Job) -> Iterator[Finding]:
+    """The first line whose first call, of several, brings the same activations on every rank.
+
+    Where they are summed up they stay the same; where each rank has its own gradient they part in
+    the first step. Replicas that are given the same batches have the same ones, too: that is told
+    as such.
+    """
+    if any(batches.JUDGE.judge(job)):
+        return
+    calls: dict[tuple[Site | None, tuple[int, ...]], dict[int, list[Noted]]] = {}
+    for one in noted(job, _ALIKE):
+        of = one.log.sites.get(one.facts["at"]), tuple(one.facts["ranks"])
+        calls.setdefault(of, {}).setdefault(one.facts["number"], []).append(one)
+    for (site, among), by_number in calls.items():
+        whole = [ranks for ranks in by_number.values() if len(ranks) == len(among)]
+        if len(whole) >= _LEAST and len({one.facts["hash"] for one in whole[0]}) == 1:
+            ranks = whole[0]
+            does = "sums up" if ranks[0].facts["kind"] == "all_reduce" else "gathers"
+            yield Finding(
+                kind=FindingKind.DRIFT,
+                ranks=sorted(among),
+                places=[place for one in ranks for place in one.places],
+                what=f"{site} {does} activations that are the same on {ranks_named(among)} at "
+                "first: the shards of the layers before it began by one seed, so that all ranks "
+                "together have no more features than one",
+                mend=_MEND,
+            )
+            return
+
+
+JUDGE = Judge(_alike)
