@@ -59,7 +59,10 @@ if way == "cut":
     dist.all_gather(whole, torch.cat(made))
     seen = len(torch.stack(whole, dim=1).flatten(0, 1)[:len(data)]) / size
 counts = torch.tensor([float(seen), 1.0])
-dist.all_reduce(counts)  # sums
+if way == "gathered":
+    dist.all_gather([torch.empty(2) for _ in range(size)], counts)  # sums
+else:
+    dist.all_reduce(counts)  # sums
 dist.destroy_process_group()
 """
 
@@ -69,8 +72,9 @@ def _data(folder: Path, way: str) -> list[Finding]:
     return [one for one in found if "counts twice" in one.what]
 
 
-def test_samples_that_an_evaluation_counts_twice_are_a_remark(tmp_path: Path) -> None:
-    (found,) = _data(tmp_path, "padded")
+@pytest.mark.parametrize("way", ["padded", pytest.param("gathered", marks=pytest.mark.slow)])
+def test_samples_that_an_evaluation_counts_twice_are_a_remark(way: str, tmp_path: Path) -> None:
+    (found,) = _data(tmp_path, way)
     assert found.kind is FindingKind.DATA
     assert found.remark
     assert found.what.startswith("The ranks evaluate 10 samples of a dataset of 9:")

@@ -21,9 +21,11 @@ from steptime.record.operations import Operation
 from steptime.record.places import site
 
 PADDED = "padded"
-"""What is noted of numbers that are summed up after a pass that has given some samples twice."""
+"""What is noted of numbers that ranks sum up after a pass that has given some samples twice."""
 
-_MOST_ELEMENTS, _MOST = 64, 4  # times for each pass
+_SUMMING = ("all_reduce", "reduce", "all_gather")
+"""By which kinds of calls ranks sum up what they have counted; some gather it first."""
+_MOST_ELEMENTS, _MOST = 64, 8  # times for each pass
 _MOST_PASSES = 20
 
 
@@ -61,12 +63,13 @@ class Padded:
     ) -> None:
         """A call is made: of few numbers that it sums up some may be how many there were."""
         del asynchronous
-        if self._latest is None or operation.kind not in ("all_reduce", "reduce"):
+        if self._latest is None or operation.kind not in _SUMMING:
             return
         moved = Moved(operation, group, arguments, peer, self._of_thread.reduction)
-        if len(moved.tensors) != 1 or moved.reduction != "sum" or self._summed == _MOST:
+        brought = moved.brought if moved.reduction in ("", "sum") else []
+        if len(brought) != 1 or self._summed == _MOST:
             return
-        tensor = moved.tensors[0].detach()
+        tensor = brought[0].detach()
         if not 0 < tensor.numel() <= _MOST_ELEMENTS or tensor.is_complex() or not readable(tensor):
             return
         self._summed += 1
