@@ -11,7 +11,7 @@ _BY_HAND = "by hand"
 
 
 def _by_hand(job: Job) -> Iterator[Finding]:
-    """Steps by gradients of one rank, where the script reduces or broadcasts some."""
+    """Steps by gradients of one rank, where the script reduces or broadcasts some of them."""
     for one in seen(job, _BY_HAND, ("fault", "at", "step_at", "root")):
         what, mend = _SENTENCES[one.facts["fault"]](one)
         yield Finding(
@@ -51,6 +51,14 @@ def _of_one(one: Seen) -> tuple[str, str]:
     )
 
 
-_SENTENCES = {"late": _late, "to one": _to_one, "of one": _of_one}
+def _dropped(one: Seen) -> tuple[str, str]:
+    return (
+        f"{one.facts['at']} sums up a copy of a gradient in a hook, and the gradient that goes on "
+        "is what it was: the sum is dropped, and each rank steps by its own",
+        "return from the hook what the optimizer is to step by, or write it into the gradient",
+    )
+
+
+_SENTENCES = {"dropped": _dropped, "late": _late, "to one": _to_one, "of one": _of_one}
 
 JUDGE = Judge(_by_hand)

@@ -6,8 +6,8 @@ import torch
 
 from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
 from steptime.check.observe.functions import within_function
-from steptime.check.observe.models import is_constant
 from steptime.check.observe.moved import Moved
+from steptime.check.observe.tensors import is_constant
 from steptime.record.events import Log
 from steptime.record.places import site
 

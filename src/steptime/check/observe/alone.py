@@ -10,10 +10,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.contents import hash_of, readable
-from steptime.check.observe.models import Models, is_hooked, is_sharded
+from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.setups import launchers_number
+from steptime.check.observe.tensors import is_hooked, is_sharded
 from steptime.record.events import Log
 from steptime.record.places import site
 

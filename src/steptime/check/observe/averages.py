@@ -11,9 +11,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.forwards import watched_forwards
-from steptime.check.observe.models import is_sharded
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import all_of
+from steptime.check.observe.tensors import is_sharded
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site

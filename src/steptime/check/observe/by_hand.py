@@ -7,9 +7,10 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from steptime.check.observe.buffers import memory_of
-from steptime.check.observe.models import Models, is_sharded
+from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.optimizers import parameters_of
+from steptime.check.observe.tensors import is_sharded
 from steptime.record.events import Log
 from steptime.record.places import site
 

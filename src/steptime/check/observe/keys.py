@@ -8,7 +8,7 @@ does nothing else, waits for it, too.
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from types import FrameType
 from typing import Any
@@ -76,31 +76,30 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     asked = Asked(log, numbers)
 
     def asking(function: Function) -> Function:
-        def ask(self: Any, of: Any, *arguments: Any) -> Any:
+        def ask(self: Any, *arguments: Any, **options: Any) -> Any:
             if _of_script(sys._getframe(1)):
-                kind = function.__name__
-                adds = kind == "add" and arguments[:1] != (0,)
-                if adds:
+                kind, keys = function.__name__, _keys(arguments, options)
+                if kind == "add" and {*arguments[1:], *options.values()}.isdisjoint({0}):
                     asked.end()
                 else:
-                    asked.asked(self, f"store.{kind}", [of] if isinstance(of, str) else list(of))
-            return function(self, of, *arguments)
+                    asked.asked(self, f"store.{kind}", keys)
+            return function(self, *arguments, **options)
 
         return ask
 
     def waiting(function: Function) -> Function:
-        def wait(self: Any, of: Any, *arguments: Any) -> Any:
-            keys, kind = [of] if isinstance(of, str) else list(of), f"store.{function.__name__}"
+        def wait(self: Any, *arguments: Any, **options: Any) -> Any:
+            keys, kind = _keys(arguments, options), f"store.{function.__name__}"
             if not _of_script(sys._getframe(1)):
-                return function(self, of, *arguments)
+                return function(self, *arguments, **options)
             if _are_set(self, keys):
                 asked.asked(self, kind, keys)
-                return function(self, of, *arguments)
+                return function(self, *arguments, **options)
             asked.end()
             number, done = next(numbers), False
             _note_key(log, number, self, kind, keys, time.perf_counter_ns())
             try:
-                result = function(self, of, *arguments)
+                result = function(self, *arguments, **options)
                 done = True
                 return result
             finally:
@@ -126,6 +125,14 @@ def _note_key(
         at=site(log),
         at_ns=since_ns,
     )
+
+
+def _keys(arguments: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
+    """The keys that a store is asked for: what is given first, or by the name of one or several."""
+    given = arguments[0] if arguments else options.get("key", options.get("keys"))
+    if isinstance(given, str):
+        return [given]
+    return list(given) if isinstance(given, list | tuple) else []
 
 
 def _of_script(frame: FrameType) -> bool:

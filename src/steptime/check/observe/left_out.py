@@ -7,9 +7,10 @@ import torch
 import torch.distributed as dist
 
 from steptime.check.observe.contents import hash_of, readable
-from steptime.check.observe.models import Models, is_constant, is_hooked, is_sharded
+from steptime.check.observe.models import Models
 from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.reduced import Reduced
+from steptime.check.observe.tensors import is_constant, is_hooked, is_sharded
 from steptime.record.events import Log
 from steptime.record.places import site
 from steptime.world import compat

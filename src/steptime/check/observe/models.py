@@ -18,6 +18,7 @@ from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable, samples_of
 from steptime.check.observe.evaluations import Evaluations
 from steptime.check.observe.settings import Settings
+from steptime.check.observe.tensors import is_constant, is_sharded
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
 from steptime.record.places import site
@@ -372,22 +373,6 @@ class Models:
             return result
 
         return noted
-
-
-def is_sharded(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is spread over ranks, as FSDP2's and tensor parallelism's are."""
-    return hasattr(tensor, "placements")
-
-
-def is_hooked(parameter: Any) -> bool:
-    """Whether a hook may do something with the gradient of a parameter."""
-    after = getattr(parameter, "_post_accumulate_grad_hooks", None)
-    return bool(parameter._backward_hooks or after)
-
-
-def is_constant(tensor: torch.Tensor) -> bool:
-    """Whether all elements are the same, as of a bias that begins with 0."""
-    return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
 
 
 def _used_by(model: Model) -> Callable[[torch.Tensor], None]:

@@ -21,13 +21,14 @@ from steptime.check.observe.counts import Counts
 from steptime.check.observe.idle import Idle
 from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.losses import Losses
-from steptime.check.observe.models import RUNS, Model, Models, is_hooked, is_sharded
+from steptime.check.observe.models import RUNS, Model, Models
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.reduced import Reduced
 from steptime.check.observe.scaled import Scaled
+from steptime.check.observe.tensors import is_hooked, is_sharded
 from steptime.record.calls import Calls
 from steptime.record.closures import Given, once_made
 from steptime.record.events import Log

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from steptime.check.observe.contents import readable
-from steptime.check.observe.models import is_sharded
 from steptime.check.observe.optimizers import parameters_of
+from steptime.check.observe.tensors import is_sharded
 from steptime.record.events import Log
 from steptime.record.places import site
 

@@ -10,10 +10,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable
-from steptime.check.observe.models import is_constant
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.tensors import is_constant
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site

@@ -1,0 +1,21 @@
+"""Tensors: what observers ask of one."""
+
+from typing import Any
+
+import torch
+
+
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is spread over ranks, as FSDP2's and tensor parallelism's are."""
+    return hasattr(tensor, "placements")
+
+
+def is_hooked(parameter: Any) -> bool:
+    """Whether a hook may do something with the gradient of a parameter."""
+    after = getattr(parameter, "_post_accumulate_grad_hooks", None)
+    return bool(parameter._backward_hooks or after)
+
+
+def is_constant(tensor: torch.Tensor) -> bool:
+    """Whether all elements are the same, as of a bias that begins with 0."""
+    return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
