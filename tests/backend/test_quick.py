@@ -226,7 +226,7 @@ def test_a_receive_looks_a_while_for_its_message_where_one_is_waited_for_at_once
     assert on_ranks(2, _late_messages, tmp_path) == [(False, True), (False, True)]
 
 
-_TRIES, _BATCH, _LATE_S = 40, 25, 60e-6
+_TRIES, _BATCH, _LATE_S = 200, 25, 60e-6
 
 
 def _late_messages() -> tuple[bool, bool]:

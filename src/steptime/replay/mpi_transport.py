@@ -101,7 +101,7 @@ class MpiReplayTransport:
                 return group.Iscatter, (whole if here else None, part, root)
         return group.Ibarrier, ()
 
-    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+    def blocking(self, call: GroupCall) -> Callable[[], float] | None:
         """None: MPI does not match a blocking collective with other ranks' non-blocking ones."""
         del call
         return None

@@ -59,7 +59,7 @@ class NcclReplayTransport(TorchReplayTransport):
     def _group_for(self, source: int, to: int) -> Any:
         return self._up if source < to else self._down
 
-    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+    def blocking(self, call: GroupCall) -> Callable[[], float] | None:
         """None: on a GPU a call returns before it is done anyway."""
         del call
         return None

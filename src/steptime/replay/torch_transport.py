@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from math import inf
+from time import thread_time
 from typing import Any
 
 import torch
@@ -68,11 +69,19 @@ class TorchReplayTransport:
         group = self._groups[call.axes]
         return lambda: self._ended([function(*arguments, group=group, async_op=True)])
 
-    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
-        """Prepare a collective that returns when it is done."""
+    def blocking(self, call: GroupCall) -> Callable[[], float] | None:
+        """Prepare a collective that returns when it is done, begun and awaited as in a training."""
         function, arguments = self._collective(call)
         group = self._groups[call.axes]
-        return lambda: function(*arguments, group=group)
+
+        def to_its_end() -> float:
+            began = thread_time()
+            work = function(*arguments, group=group, async_op=True)
+            posted_s = thread_time() - began
+            work.wait()
+            return posted_s
+
+        return to_its_end
 
     def _collective(self, call: GroupCall) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         group, whole, part = self._groups[call.axes], call.whole, call.part

@@ -67,10 +67,11 @@ class ReplayTransport(Protocol):
     def collective(self, call: GroupCall) -> Begin:
         """Prepare a collective."""
 
-    def blocking(self, call: GroupCall) -> Callable[[], object] | None:
+    def blocking(self, call: GroupCall) -> Callable[[], float] | None:
         """Prepare a collective that returns when this rank's part is done.
 
-        None where that is no faster than to begin it and wait.
+        It returns the seconds that its thread has worked by when it was under way. None where that
+        is no faster than to begin it and wait.
         """
 
     def send(self, pieces: Sequence[Vector], to: int, tag: int) -> Begin:

@@ -11,7 +11,7 @@ How much of a call is work of the cores, rounds of computing and a call tell (``
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from time import process_time
+from time import process_time, thread_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,8 +183,8 @@ def _pass(transport: ReplayTransport, kind: str, members: int, vectors: Sequence
             if way:
                 _compute(work if way == _COMPUTING else asleep, _BETWEEN_S)
             before, start = process_time(), now()
-            computed_s = calls[vectors[number]]()
-            took[step, way, number] = now() - start - (computed_s or 0.0)
+            spent_s = calls[vectors[number]]()
+            took[step, way, number] = now() - start - (spent_s if kind == POST else 0.0)
             if not way:
                 worked[step, number] = process_time() - before
     took, worked = (
@@ -210,10 +210,11 @@ def _call(
     source: Vector,
     target: Vector,
     work: StandIn,
-) -> Callable[[], float | None]:
+) -> Callable[[], float]:
     """A call of a vector as long as ``source`` and ``target``, to its end.
 
-    It returns the seconds that it spent computing, if any.
+    It returns the seconds that its thread has worked by when it was under way; POST those that it
+    spent computing.
     """
     if kind == MESSAGE:
         return partial(_shift, transport.world, source, target)
@@ -236,23 +237,29 @@ def _call(
 
 
 def _to_its_end(
-    transport: ReplayTransport, block: Callable[[], object] | None, begin: Begin
-) -> None:
+    transport: ReplayTransport, block: Callable[[], float] | None, begin: Begin
+) -> float:
     if block:
-        block()
-        return
+        return block()
+    before = thread_time()
     pending = begin()
+    posted_s = thread_time() - before
     while not pending.done():
         transport.wait_for_any([pending])
+    return posted_s
 
 
-def _shift(world: BenchTransport, source: Vector, target: Vector, ranks: int | None = None) -> None:
+def _shift(
+    world: BenchTransport, source: Vector, target: Vector, ranks: int | None = None
+) -> float:
     """A message to the next rank and one from the rank before, of the first ``ranks`` or of all."""
-    ranks = ranks or world.ranks
+    ranks, before = ranks or world.ranks, thread_time()
     received = world.receive(target, (world.rank - 1) % ranks)
     sent = world.send(source, (world.rank + 1) % ranks)
+    posted_s = thread_time() - before
     received()
     sent()
+    return posted_s
 
 
 def _hidden_shift(world: BenchTransport, source: Vector, target: Vector, work: StandIn) -> float:

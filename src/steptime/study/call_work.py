@@ -18,8 +18,8 @@ from steptime.clock import now, sleep
 from steptime.measure.transport import BenchTransport
 from steptime.replay.standin import StandIn
 
-Call: TypeAlias = Callable[[], object]
-"""A call of this rank, to its end."""
+Call: TypeAlias = Callable[[], float]
+"""A call of this rank, to its end: what its thread has worked by when it was under way, seconds."""
 
 _ROUND_S = 0.5e-3
 """What a core needs for the computing of a round."""
@@ -39,8 +39,9 @@ def measure_rounds(
     """Rounds with a call by all groups at once, then by the first alone, the same on every rank.
 
     ``call``: this rank's, None where it is in no group; ``alone``: where it is in the first, and
-    None elsewhere. Returns of both what a round takes, what of it is computed, and what the rank's
-    own thread and all its threads work, the mean over the ranks that call, shape (2, 4).
+    None elsewhere. Returns of both what a round takes, what of it is computed, what the rank's own
+    thread works to post the call and all its threads in all, the mean over the ranks that call,
+    shape (2, 4).
     """
     here = np.full((2, _FIGURES), np.nan)
     if call:
@@ -59,15 +60,16 @@ def _rounds(call: Call, work: StandIn) -> NDArray[np.float64]:
     there, made = (np.ones(_BEYOND, np.float32) for _ in range(2))
     for _ in range(_UNTIMED):
         call()
-    computed_s, start = 0.0, np.array([now(), 0.0, thread_time(), process_time()])
+    computed_s = posted_s = 0.0
+    start = np.array([now(), 0.0, 0.0, process_time()])
     for _ in range(_ROUNDS):
         began = thread_time()
         work(_ROUND_S / 2, lambda: False, sleep)
         while thread_time() - began < _ROUND_S:  # as a layer does: the library finds its data gone
             np.add(there, 1, out=made)
         computed_s += thread_time() - began
-        call()
-    end = np.array([now(), computed_s, thread_time(), process_time()])
+        posted_s += call()
+    end = np.array([now(), computed_s, posted_s, process_time()])
     return np.asarray((end - start) / _ROUNDS)
 
 
@@ -77,11 +79,10 @@ def work_and_rest(rounds: NDArray[np.float64], crowding: float) -> tuple[Floats,
     ``rounds``: of each as ``measure_rounds`` has them, the smallest call first, shape (calls, 2,
     4). ``crowding``: ranks for each core where one group calls alone, 1 at least.
 
-    What the rank's own thread works for the smallest call is the posting of it, which is part of
-    what the rank computes: no work of the call.
+    What the rank's own thread works until a call is under way is part of what the rank computes: no
+    work of the call. That of the smallest is returned.
     """
-    wall_s, computed_s, own_s, all_s = np.moveaxis(rounds, -1, 0)  # each (calls, at once and alone)
-    posting_s = (own_s - computed_s)[0]
-    work_s = np.maximum(all_s - computed_s - posting_s, 0.0)
-    rest_s = np.maximum(wall_s - crowding * (computed_s + work_s), 0.0)
-    return work_s[:, 0], rest_s[:, 1], float(posting_s[0])
+    wall_s, computed_s, posted_s, all_s = np.moveaxis(rounds, -1, 0)  # each (calls, 2)
+    work_s = np.maximum(all_s - computed_s - posted_s, 0.0)
+    rest_s = np.maximum(wall_s - crowding * (computed_s + posted_s + work_s), 0.0)
+    return work_s[:, 0], rest_s[:, 1], float(posted_s[0, 0])

@@ -256,7 +256,8 @@ class Models:
                 return forward(wrapped, *arguments, **options)
             if torch.is_grad_enabled():
                 if not self._settings.knows(wrapped):
-                    self._training_begun(wrapped, compat.ranks_of(wrapped.process_group))
+                    group = wrapped.process_group
+                    self._training_begun(wrapped, lambda: compat.ranks_of(group))
                 if model.in_part and not model.has_begun:
                     self._note_begin(model, compat.ranks_of(wrapped.process_group))
                 self._count(model, quiet=not wrapped.require_backward_grad_sync)
@@ -336,7 +337,7 @@ class Models:
         self.shard_ranks.add(compat.ranks_of_shards(state))
         self.holds_back = torch.is_grad_enabled() and not compat.shards_reduce(state)
         if torch.is_grad_enabled() and not self._settings.knows(module):
-            self._training_begun(module, compat.ranks_of_shards(state))
+            self._training_begun(module, lambda: compat.ranks_of_shards(state))
         if not torch.is_grad_enabled():
             number = self._sharded.setdefault(module, -1 - len(self._sharded))
             ranks, named = compat.ranks_of_shards(state), [*options.values()]

@@ -1,7 +1,7 @@
 """Settings: by which numbers the modules of a model compute, and its losses, on each rank."""
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -30,12 +30,12 @@ class Settings:
         """Whether a model has begun a training forward before."""
         return model in self._models
 
-    def begun(self, module: torch.nn.Module, ranks: Sequence[int]) -> None:
-        """A model that ``ranks`` have replicas or shards of begins its first training forward."""
+    def begun(self, module: torch.nn.Module, ranks: Callable[[], Sequence[int]]) -> None:
+        """A model that some ``ranks`` have replicas or shards of begins to be trained."""
         self._models.add(module)
-        if len(ranks) < 2:
+        if len(among := ranks()) < 2:
             return
-        self._ranks = ranks
+        self._ranks = among
         self._note("model", self._noted[0], dict(_of_model(module)))
         self._noted[0] += 1
 
