@@ -15,9 +15,8 @@ demo: $(VENV)/installed
 test: packages $(VENV)/installed-dev
 	$(PYTEST) -m 'not slow'
 
-# The slow ones compute more and wait less: a process more than there are cores gains nothing.
 test-all: packages $(VENV)/installed-dev
-	$(PYTEST) --numprocesses $$(nproc)
+	$(PYTEST)
 
 # Before anything is installed: a compiler is among them, for the kernel of the backend.
 packages:
