@@ -20,7 +20,7 @@ _FACTS = ("model", "name", "largest", "constant", "nbytes", "at")
 
 
 def _constant_buffers(job: Job) -> Iterator[Finding]:
-    """Models most of whose buffers, by bytes, stay as they are, by the time to send all of them."""
+    """Models with buffers that stay as they are, by their part of the time to send all of them."""
     ranks = steps_of(job)
     for one in seen(job, _CONSTANT, _FACTS) if ranks else ():
         facts = one.facts

@@ -24,9 +24,12 @@ _MOST = 16  # hooks that are followed: they do the same for each parameter, and 
 
 
 class _Running(threading.local):
-    """The hook that a thread runs: the gradient that it is given, and where it sums up others."""
+    """The hook that a thread runs, by the gradient that it is given, and where it sums up others.
 
-    gradient: torch.Tensor | None = None
+    ``memory`` and ``elements``: of that gradient, which is not kept; 0 where the thread runs none.
+    """
+
+    memory = elements = 0
     sums: Sequence[int] = ()
 
 
@@ -44,7 +47,8 @@ class Hooks:
         if self._followed >= _MOST or not plain or not readable(gradient):
             return None
         self._followed += 1
-        self._running.gradient, self._running.sums = gradient, ()
+        self._running.memory, self._running.elements = memory_of(gradient), gradient.numel()
+        self._running.sums = ()
         return samples_of(gradient)
 
     def issued(
@@ -58,19 +62,18 @@ class Hooks:
     ) -> None:
         """A call is made: in a hook it may sum up a copy of the gradient."""
         del peer
-        gradient = self._running.gradient
-        if gradient is None or asynchronous or operation.kind != "all_reduce" or group.size() < 2:
+        running = self._running
+        if not running.elements or asynchronous or operation.kind != "all_reduce":
             return
-        tensors = operation.vector(arguments)
-        as_large = len(tensors) == 1 and tensors[0].numel() == gradient.numel()
-        if as_large and memory_of(tensors[0]) != memory_of(gradient):
-            self._running.sums = (*self._running.sums, site(self._log))
+        tensors = operation.vector(arguments) if group.size() > 1 else []
+        as_large = len(tensors) == 1 and tensors[0].numel() == running.elements
+        if as_large and memory_of(tensors[0]) != running.memory:
+            running.sums = (*running.sums, site(self._log))
 
     def end(self, before: list[float], gradient: Any) -> None:
         """The hook has run: whether ``gradient``, which goes on, is what it was ``before``."""
-        given, sums = self._running.gradient, self._running.sums
-        self._running.gradient, self._running.sums = None, ()
-        if given is None or not sums or memory_of(gradient) != memory_of(given):
+        sums, self._running.elements = self._running.sums, 0
+        if not sums or memory_of(gradient) != self._running.memory:
             return
         if samples_of(gradient) == before:
             self._log.note(observed=BY_HAND, fault=DROPPED, at=sums[0], step_at=0, root=-1)
