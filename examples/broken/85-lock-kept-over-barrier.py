@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
-time.sleep(0.5 * dist.get_rank())  # rank 0 is the first
+time.sleep(1.5 * dist.get_rank())  # rank 0 is the first; rank 1 stands still before it waits
 with Path(__file__).open() as lock:  # in place of that of the cache
     fcntl.flock(lock, fcntl.LOCK_EX)
     tokens = torch.arange(100)

@@ -62,6 +62,9 @@ class Process:
     asked_since: float = 0.0
     """When it was asked, by the watch's clock; infinite once it was asked by the signal, too."""
 
+    answered: str = ""
+    """Its answer to the question before, which holds until it answers anew."""
+
     def look(self, now: float) -> None:
         """See whether it has written anything new, and used a processor."""
         with suppress(OSError), self.file.open("rb") as file:
@@ -70,7 +73,7 @@ class Process:
             first = max(0, self.written - _TAIL)
             last = os.pread(file.fileno(), (self.written - first) * size, first * size)
             if last != self.last or not self.still_since:
-                self.last, self.still_since, self.asked_at = last, now, -1
+                self.last, self.still_since, self.asked_at, self.answered = last, now, -1, ""
         ticks = _cpu_ticks(self.pid) if self.here else 0
         # Who wants a processor and gets none is not idle: others are busy.
         self.idle = ticks - self.cpu_ticks <= 1 and not (self.here and _wants_to_run(self.pid))
@@ -115,14 +118,27 @@ class Process:
                 with suppress(OSError):
                     os.kill(self.pid, SIGNAL)
 
+    def ask_anew(self, now: float) -> None:
+        """Ask its thread again: it writes nothing down, and may have gone on all the same."""
+        self.answered, self.asked_at = self.answer(), -1
+        self.ask(now)
+
     def answer(self) -> str:
-        """Its stacks as it has written them since it was asked."""
+        """Its stacks as it has written them since it was asked, else those of its last answer."""
+        return self._new_answer() or self.answered
+
+    def _new_answer(self) -> str:
         if self.asked_at < 0:
             return ""
         with suppress(OSError), self._stacks.open("rb") as file:
             file.seek(self.asked_at)
             return file.read(1 << 20).decode(errors="replace")
         return ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it has answered the last question."""
+        return bool(self._new_answer())
 
     @property
     def may_answer(self) -> bool:

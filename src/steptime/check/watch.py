@@ -36,6 +36,9 @@ _NOTED_WITHIN_S = 10.0
 _ANSWERS_S = 0.1
 """A process that is asked for its stacks and runs answers sooner."""
 
+_ANSWERS_ANEW_S = 1.0
+"""Who has answered before is waited for, be the machine busy: it decides what is told."""
+
 _JUST_NOW_S = 4.0
 _COST = 4.0
 """Between two judgements passes so many times what one of them took."""
@@ -106,7 +109,12 @@ class Watch:
             late = finding.kind is FindingKind.STRAGGLER and unanswered.isdisjoint(finding.ranks)
             if late or (finding.kind is FindingKind.LOST and self.tells(job)):
                 self._tell_once(finding)
-        return [one for one in found if self._is_certain(one, job, ended, after)]
+        certain = [one for one in found if self._is_certain(one, job, ended, after)]
+        if not certain or not _ask_anew(still, now):
+            return certain
+        job, anew = self.job(), time.monotonic()
+        found = judged(job, running=True)
+        return [one for one in found if self._is_certain(one, job, ended, anew)]
 
     def job(self) -> Job:
         """The job as its processes have written it down until now."""
@@ -260,8 +268,23 @@ def _ask(processes: Sequence[Process], now: float) -> None:
     """Ask processes for their stacks, and wait a moment for those that are asked the first time."""
     for one in processes:
         one.ask(now)
-    asked = [one for one in processes if one.asked_since == now]
-    while time.monotonic() < now + _ANSWERS_S and not all(one.answer() for one in asked):
+    _await([one for one in processes if one.asked_since == now], now + _ANSWERS_S)
+
+
+def _ask_anew(processes: Sequence[Process], since: float) -> bool:
+    """Ask those who answered before ``since`` once more; False where there are none.
+
+    A rank that sleeps first and waits for the lock of a file next writes down neither.
+    """
+    stale = [one for one in processes if one.answers and one.asked_since < since]
+    for one in stale:
+        one.ask_anew(time.monotonic())
+    _await(stale, time.monotonic() + _ANSWERS_ANEW_S)
+    return bool(stale)
+
+
+def _await(asked: Sequence[Process], until: float) -> None:
+    while time.monotonic() < until and not all(one.answers for one in asked):
         time.sleep(_ANSWERS_S / 20)
 
 
