@@ -59,6 +59,37 @@ def test_stages_whose_replicas_are_made_alike_are_left_alone(way: str, tmp_path:
     assert _drift(tmp_path, STAGES.format(way=way), 4) == []
 
 
+HALVES = """
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+way = {way!r}
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
+fully_shard(model, mesh=mesh if way == "of both" else mesh["shards"])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(1 + rank)
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(8, 32)).square().mean().backward()
+    optimizer.step()  # steps
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_shards_whose_replicas_are_never_reduced_are_told(tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, HALVES.format(way="of one"), 4)
+    assert "Ranks 0 and 2 and ranks 1 and 3 have a group each" in found.what
+    assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+def test_shards_that_have_replicas_in_their_mesh_are_left_alone(tmp_path: Path) -> None:
+    assert _drift(tmp_path, HALVES.format(way="of both"), 4) == []
+
+
 SHARDS = """
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh

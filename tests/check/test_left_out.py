@@ -49,6 +49,55 @@ def test_parameters_that_are_left_out_are_told(way: str, words: str, tmp_path: P
     assert marked(told) == {"steps"}
 
 
+BUCKETS = """
+from torch import nn
+way = {way!r}
+torch.manual_seed(0)
+net = nn.Sequential(*(nn.Linear(16, 16) for _ in range(5)))
+bucket, sent = [], []
+
+def send():
+    flat = torch.cat([one.grad.flatten() for one in bucket])
+    sent.append((flat, bucket[:], dist.all_reduce(flat, async_op=True)))
+    bucket.clear()
+
+def made(parameter):
+    bucket.append(parameter)
+    if len(bucket) == 4:
+        send()
+
+for parameter in net.parameters():
+    parameter.register_post_accumulate_grad_hook(made)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+torch.manual_seed(1 + rank)
+for step in range(3):
+    net(torch.randn(2, 16)).square().mean().backward()
+    if way == "all":
+        send()
+    bucket.clear()
+    for flat, of, work in sent:
+        work.wait()
+        for one, summed in zip(of, flat.split([each.numel() for each in of])):
+            one.grad.copy_(summed.view_as(one))
+    sent.clear()
+    optimizer.step()  # steps
+    optimizer.zero_grad()
+dist.destroy_process_group()
+"""
+
+
+def test_a_bucket_that_is_never_sent_is_told(tmp_path: Path) -> None:
+    (found,) = findings_of(tmp_path, BUCKETS.format(way="but the last"))
+    assert found.what.startswith("Parameters 0 and 1 of the optimizer are trained but not reduced")
+    assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+def test_buckets_that_are_all_sent_are_left_alone(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, BUCKETS.format(way="all"))
+    assert [one for one in found if one.kind is FindingKind.DRIFT] == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["in a vector", "shared"])
 def test_what_may_be_reduced_or_shared_otherwise_is_left_alone(way: str, tmp_path: Path) -> None:

@@ -51,7 +51,10 @@ for step in range(5):
     entering = first(tokens)
     if way == "dropout":
         entering = entering * (torch.rand(entering.shape, generator=own) > 0.2)
-    loss = nn.functional.cross_entropy(last(blocks(entering)).flatten(0, 1), targets.flatten())
+    leaving = blocks(entering)
+    if way == "late dropout":
+        leaving = leaving * (torch.rand(leaving.shape, generator=own) > 0.2)
+    loss = nn.functional.cross_entropy(last(leaving).flatten(0, 1), targets.flatten())
     optimizer.zero_grad()
     loss.backward()
     if way == "clipped":
@@ -75,6 +78,7 @@ def _drift(folder: Path, text: str) -> list[Finding]:
         pytest.param("clipped", "by the norm of its own parts", marks=pytest.mark.slow),
         pytest.param("other batches", OTHER_DATA, marks=pytest.mark.slow),
         pytest.param("dropout", OTHER_DATA, marks=pytest.mark.slow),
+        ("late dropout", "what they compute outside of these differs"),
     ],
 )
 def test_what_goes_wrong_around_shared_layers_is_told(way: str, words: str, tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ def _axes(job: Job) -> Iterator[Finding]:
             what=f"{listed([ranks_named(ranks) for ranks in unused])} have a group each, begin "
             "with the same parameters and step by gradients of their own: nothing is called in "
             f"{'that group' if len(unused) == 1 else 'those groups'}",
-            mend="all_reduce the gradients among the ranks of the data axis before each step, or "
-            "wrap the part of the model in DistributedDataParallel with its process_group",
+            mend="all_reduce the gradients among the ranks of the data axis before each step, as "
+            "DistributedDataParallel does in its process_group, and fully_shard in a mesh of both "
+            "axes",
         )
 
 

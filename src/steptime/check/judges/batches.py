@@ -17,15 +17,20 @@ _BATCH = "batch"
 _Passes: TypeAlias = dict[int, tuple[ProcessLog, Mapping[str, Any]]]
 """A pass of each rank."""
 
-_LEAST = 4
+LEAST = 4
 """So many batches must be alike: a first one may be a trial."""
 
 
 @dataclass(frozen=True)
-class _Batches:
-    """What a rank's model was given: a hash of each batch by its number, and where the last was."""
+class Batches:
+    """What a rank's model was given: hashes of each batch's tensors by its number.
 
-    hashes: Mapping[int, int]
+    ``drawn``: which of the first batch's are no constants, and have several elements. ``places``:
+    where the last was given.
+    """
+
+    hashes: Mapping[int, tuple[int, ...]]
+    drawn: Sequence[bool]
     places: Sequence[CallSite]
 
 
@@ -34,13 +39,13 @@ def _alike(job: Job) -> Iterator[Finding]:
 
     Where all batches are one, as in a benchmark, nothing is to be learned of it.
     """
-    for by_rank in _by_model(job):
+    for by_rank in batches_of(job):
         seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
-        sets: dict[tuple[int, ...], list[int]] = {}
+        sets: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for rank, batches in by_rank.items():
             sets.setdefault(tuple(batches.hashes[number] for number in seen), []).append(rank)
         shared = [of for hashes, of in sets.items() if len(of) > 1 and len(set(hashes)) > 1]
-        if shared and len(seen) >= _LEAST:
+        if shared and len(seen) >= LEAST:
             ranks = sorted(rank for of in shared for rank in of)
             yield Finding(
                 kind=FindingKind.DATA,
@@ -53,17 +58,17 @@ def _alike(job: Job) -> Iterator[Finding]:
             )
 
 
-def _by_model(job: Job) -> Sequence[Mapping[int, _Batches]]:
-    """The batches of each model, by rank."""
-    models: dict[tuple[int, tuple[int, ...]], dict[int, _Batches]] = {}
+def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
+    """The first batches of each model, by rank."""
+    models: dict[tuple[int, tuple[int, ...]], dict[int, Batches]] = {}
     for log in job.logs:
         noted: dict[tuple[int, tuple[int, ...]], list[Mapping[str, Any]]] = {}
         for facts in facts_of(log, _BATCH):
             noted.setdefault((facts["model"], tuple(facts["ranks"])), []).append(facts)
         for model, batches in noted.items():
-            hashes = {facts["batch"]: facts["hash"] for facts in batches}
+            hashes = {facts["batch"]: tuple(facts["hashes"]) for facts in batches}
             places = places_of(log, batches[-1]["at"])
-            models.setdefault(model, {})[log.rank] = _Batches(hashes, places)
+            models.setdefault(model, {})[log.rank] = Batches(hashes, batches[0]["drawn"], places)
     return list(models.values())
 
 

@@ -60,14 +60,20 @@ def _drift(job: Job) -> Iterator[Finding]:
 
 
 def _of_others(job: Job) -> Iterator[Finding]:
-    """Steps before which ranks reduced, call by call, the gradients of other parameters."""
+    """Steps before which ranks reduced, call by call, the gradients of other parameters.
+
+    Those that are the same after the step are one, as the tied weights of two stages: which number
+    an optimizer has for it tells nothing.
+    """
     by_step: dict[tuple[int, tuple[int, ...], int], list[Noted]] = {}
     for (optimizer, model, among, _), steps in hashed_replicas(job).items():
         for step, hashed in steps.items() if not model else ():
             by_step.setdefault((optimizer, among, step), []).extend(hashed)
     for (_, among, _), ranks in sorted(by_step.items(), key=lambda one: one[0][2]):
         names = [set(one.facts["names"]) for one in ranks]
-        if len(ranks) == len(among) and (some := set.union(*names) - set.intersection(*names)):
+        contents = {tuple(sorted(one.facts["hashes"])) for one in ranks}
+        unlike = len(ranks) == len(among) and len(contents) > 1
+        if unlike and (some := set.union(*names) - set.intersection(*names)):
             first = min(some, key=lambda name: int(name.rpartition(" ")[2]))
             have = [one.rank for one in ranks if first in one.facts["names"]]
             yield Finding(

@@ -12,7 +12,8 @@ from steptime.check.observed import Noted, noted
 from steptime.words import listed
 
 _LEFT_OUT = "left out"
-_OF_NORMS, _OF_ALL, _OF_EXPERTS = "norms", "all", "experts"
+_OF_NORMS, _OF_OTHERS, _OF_ALL = "norms", "others", "all"
+_OF_EXPERTS, _OF_COPIES = "experts", "copies"
 _GATHERING = {"all_gather", "reduce_scatter", "all_to_all", "scatter"}
 """By these ranks exchange parts of sequences, of which each has its own; what is summed up in a
 forward all have alike before."""
@@ -25,6 +26,7 @@ _WHOLE = {
 }
 """The mend by who reduces the gradients of all other parameters."""
 
+_OF_BUCKETS = "reduce every gradient before the step: what fills no whole bucket at the end, too"
 _BY_HAND = (
     "let all ranks begin with the same parameters, reduce every gradient before the step, and "
     "change parameters on all ranks alike"
@@ -36,15 +38,17 @@ class _Left:
     """What an optimizer of every rank in ``ranks`` has left out before its first step.
 
     ``by``: who reduces other gradients. ``apart``: the names of the parameters that begin alike
-    and whose gradients differ; ``every``: there are no others; ``own``: others begin otherwise on
-    each rank. ``scaled``: those gradients have the
-    same signs everywhere. ``losses``: of these ranks, none where they are not known.
+    and whose gradients differ; ``every``: there are no others; ``few``: more than those have the
+    same gradient on all ranks, and not one of a single number; ``own``: others begin otherwise on
+    each rank. ``scaled``: those gradients have the same signs everywhere. ``losses``: of these
+    ranks, none where they are not known.
     """
 
     by: str
     ranks: Sequence[Noted]
     apart: Sequence[str]
     every: bool
+    few: bool
     own: bool
     scaled: bool
     losses: Sequence[float]
@@ -52,9 +56,12 @@ class _Left:
 
 def _left_out(job: Job) -> Iterator[Finding]:
     """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
-    found = [one for one in _by_optimizer(job) if one.apart and (one.own or one.by != _OF_EXPERTS)]
+    found = [one for one in _by_optimizer(job) if one.apart and _is_told(one)]
     whole = [one for one in found if one.by == _OF_ALL and _is_of_tokens(one)]
+    of_norms = any(one.by == _OF_NORMS for one in found)
     for one in whole or [one for one in found if one.by != _OF_ALL]:
+        if of_norms and one.by == _OF_OTHERS:
+            continue
         what, mend = _shared(one) if one.by in (_OF_NORMS, _OF_ALL) else _beside(one)
         yield Finding(
             kind=FindingKind.DRIFT,
@@ -63,6 +70,12 @@ def _left_out(job: Job) -> Iterator[Finding]:
             what=what,
             mend=mend,
         )
+
+
+def _is_told(one: _Left) -> bool:
+    """Whether it is certain that others are reduced, or have no need to be."""
+    certain = {_OF_EXPERTS: one.own, _OF_OTHERS: one.own, _OF_COPIES: one.few}
+    return certain.get(one.by, True)
 
 
 def _by_optimizer(job: Job) -> Iterator[_Left]:
@@ -80,11 +93,14 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
             for what in ("values", "gradients", "signs")
         )
         apart = [at for at in range(len(names)) if values[at] == 1 < gradients[at]]
+        constant = each[0].facts.get("constant", ())
+        reduced = [at for at, one in enumerate(constant) if gradients[at] == 1 and not one]
         yield _Left(
             by=by,
             ranks=each,
             apart=[names[at] for at in apart],
             every=len(apart) == len(names),
+            few=len(apart) < len(reduced),
             own=max(values) > 1,
             scaled=all(signs[at] == 1 for at in apart),
             losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
@@ -116,10 +132,18 @@ def _beside(one: _Left) -> tuple[str, str]:
             "tokens",
             "reduce the gradients of what all ranks have, as of a router, before each step",
         )
+    if one.by == _OF_OTHERS:
+        return (
+            f"{_trained(one)} by gradients that differ, though all ranks begin with the same, and "
+            "share the layers around it: what they compute outside of these differs, as by "
+            "dropout of other seeds, or is but a part that nobody sums up",
+            "compute alike on all ranks what they do not share: the same batches, and one seed for "
+            "dropout there; and sum up the gradients of what each has a part of",
+        )
     return (
         f"{_trained(one)} but not reduced, where the gradients of all others are: each rank steps "
         "by a gradient of its own",
-        _WHOLE.get(one.by, _BY_HAND),
+        _OF_BUCKETS if one.by == _OF_COPIES else _WHOLE.get(one.by, _BY_HAND),
     )
 
 

@@ -77,7 +77,7 @@ def _repeated(job: Job) -> Iterator[Finding]:
     places = []
     for log in job.logs:
         streams = [one for one in facts_of(log, _LOADER) if one["streams"] and one["workers"] > 1]
-        hashes = [facts["hash"] for facts in facts_of(log, _BATCH) if facts["model"] == 0]
+        hashes = [tuple(facts["hashes"]) for facts in facts_of(log, _BATCH) if facts["model"] == 0]
         runs = [len(list(run)) for _, run in groupby(hashes)][:-1]  # the last may be cut off
         alike = len(runs) >= _FEWEST and set(runs) == {streams[0]["workers"]} if streams else False
         if alike:

@@ -92,6 +92,8 @@ class Alone:
             self._made[number] = made + 1
         if made not in (0, _STEPS - 1):
             return
+        if not made:
+            self._note_shards(number, optimizer)
         trained = [one for one in parameters_of(optimizer) if _is_own(one)]
         world = dist.get_world_size() if dist.is_initialized() else 0
         of_models = self._models.ids()
@@ -102,7 +104,7 @@ class Alone:
                 self._given.add(number)
             if all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
                 self._begun[number] = hash_of(trained)
-                self._note_begin(number, trained)
+                self._note_begin(number, trained, [one.grad for one in trained])
         else:
             self._trained[number] = _Trained(
                 elements=[one.numel() for one in trained],
@@ -115,14 +117,27 @@ class Alone:
             )
             self._made[number] = made + 1
 
-    def _note_begin(self, number: int, trained: Sequence[torch.Tensor]) -> None:
+    def _note_shards(self, number: int, optimizer: Any) -> None:
+        """Note what a rank's shards begin with: they may have replicas on ranks of other meshes."""
+        sharded: list[Any] = [one for one in parameters_of(optimizer) if is_sharded(one)]
+        shards = [one.detach().to_local() for one in sharded]
+        if shards and all(map(readable, shards)) and len(self._begun) < _MOST_HASHED:
+            self._begun[number] = hash_of(shards)
+            self._note_begin(number, shards, [_shard(one.grad) for one in sharded])
+
+    def _note_begin(
+        self,
+        number: int,
+        trained: Sequence[torch.Tensor],
+        gradients: Sequence[torch.Tensor | None],
+    ) -> None:
         if dist.is_initialized() and dist.get_world_size() > 1:
             self._log.note(
                 observed=BEGINS,
                 optimizer=number,
                 elements=[one.numel() for one in trained],
                 begun=self._begun[number],
-                gradients=hash_of(one.grad for one in trained if one.grad is not None),
+                gradients=hash_of(one for one in gradients if one is not None),
                 at=site(self._log),
             )
 
@@ -160,3 +175,8 @@ def _is_own(parameter: torch.Tensor) -> bool:
         and (parameter.is_cuda or not parameter.is_shared())
         and not is_hooked(parameter)
     )
+
+
+def _shard(gradient: Any) -> torch.Tensor | None:
+    """The rank's own part of a gradient, if there is any."""
+    return gradient.to_local() if is_sharded(gradient) else None

@@ -16,6 +16,7 @@ from steptime.check.observe.datasets import Contents, contents_of
 from steptime.check.observe.forwards import watched_forwards
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.tensors import is_constant
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -26,6 +27,9 @@ BATCH, PASS = "batch", "pass"
 _FIRST = 10
 """So many batches of a model are looked at: ranks that read alike do so from the first on."""
 _MOST_PASSES = 20
+
+_DRAWN = 4
+"""Numbers of which several ranks hardly draw so many alike by chance, batch after batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,8 @@ class Batches:
                 model=number,
                 ranks=list(ranks),
                 batch=batch,
-                hash=hash_of(tensors, OF_BATCHES),
+                hashes=[hash_of([one], OF_BATCHES) for one in tensors],
+                drawn=[one.numel() >= _DRAWN and not is_constant(one) for one in tensors],
                 at=site(self._log),
             )
 

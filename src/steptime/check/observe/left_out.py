@@ -24,11 +24,17 @@ BY_HAND, BY_DDP, BY_FSDP = "the script", "DistributedDataParallel", "fully_shard
 OF_NORMS = "norms"
 """They are of norms, which ranks have whole where they share layers; nobody reduces any."""
 
+OF_OTHERS = "others"
+"""The same of what is no norm, where the ranks' other parameters are parts of layers."""
+
 OF_ALL = "all"
 """They are all there are: nobody reduces any, of ranks that have parts of a sequence, it seems."""
 
 OF_EXPERTS = "experts"
 """They are of ranks that have experts, or tables, of their own: what all have beside them is."""
+
+OF_COPIES = "copies"
+"""They are all there are: what was reduced is none of them, but may be copies of most."""
 
 _FEW = 0.5
 """The part of all elements that they may be: of a model that ranks share most is not reduced."""
@@ -58,6 +64,8 @@ class LeftOut:
         gradients = [grad for *_, grad in trained]
         left = [each for each in trained if not self._reduced.ranks_of(each[2])]
         by, ranks = self._who(every, gradients)
+        if not by and self._reduced.sums and not (self._reduced.shares or self._reduced.splitting):
+            self._note(number, OF_COPIES, tuple(range(dist.get_world_size())), trained)
         if by in ("", BY_HAND) and (self._reduced.shares or not by):
             self._see_shared(number, trained, left, by)
         elif not self._reduced.shares:
@@ -81,12 +89,18 @@ class LeftOut:
             return
         norms = {id(one) for norm in self._models.norms for one in norm.parameters()}
         if by or not self._reduced.since_backward():
+            others = [
+                each for each in left if id(each[1]) not in norms and not is_constant(each[1])
+            ]
             self._note(number, OF_NORMS, ranks, [each for each in left if id(each[1]) in norms])
+            self._note(number, OF_OTHERS, ranks, others)
         if not by and not self._reduced.since_backward():
             self._note(number, OF_ALL, ranks, trained)
 
     def _note(self, number: int, by: str, ranks: tuple[int, ...], left: Sequence[_Trained]) -> None:
-        if not left or not all(readable(one) and not is_hooked(one) for _, one, _ in left):
+        # What a hook does with a gradient is done by the step, but nobody knows which it reduced.
+        hooked = by != OF_COPIES and any(is_hooked(one) for _, one, _ in left)
+        if not left or hooked or not all(readable(one) for _, one, _ in left):
             return
         self._log.note(
             observed=LEFT_OUT,
@@ -97,6 +111,7 @@ class LeftOut:
             names=[f"parameter {at}" for at, *_ in left],
             values=[hash_of([one]) for _, one, _ in left],
             gradients=[hash_of([grad]) for *_, grad in left],
+            constant=[is_constant(grad) for *_, grad in left],
             signs=[hash_of([grad > 0]) for *_, grad in left],
             splitting=sorted(self._reduced.splitting),
             norm_input=self._models.norm_input,

@@ -39,13 +39,14 @@ class Reduced:
     those by which ``fully_shard`` gathers parameters. ``splits_layers``: in a backward, without DDP
     or ``fully_shard``, as where ranks share each layer; ``splitting``: the kinds of calls by which
     they do in forwards, until the first step. ``sends``: ranks send one another messages.
+    ``sums``: a vector was reduced.
     """
 
     def __init__(self, models: Models) -> None:
         self.calls = self.nbytes = 0
         self.shares = self.splits_layers = False
         self.splitting: set[str] = set()
-        self.sends = self._exchanges = self._sums = self._has_stepped = False
+        self.sends = self.sums = self._exchanges = self._has_stepped = False
         self._models = models
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
@@ -65,7 +66,7 @@ class Reduced:
             return
         self.calls += 1
         self.nbytes += moved.nbytes
-        self._sums = self._sums or any(one.numel() >= _LEAST_VECTOR for one in moved.tensors)
+        self.sums = self.sums or any(one.numel() >= _LEAST_VECTOR for one in moved.tensors)
         if moved.kind == "all_reduce":
             if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
                 self.clear()
@@ -82,7 +83,7 @@ class Reduced:
 
         Experts exchange tokens, as parts of a sequence do, but what all have beside them is summed.
         """
-        return self.sends or (self._exchanges and self._sums)
+        return self.sends or (self._exchanges and self.sums)
 
     def clear(self) -> None:
         """A step is made of what was reduced."""

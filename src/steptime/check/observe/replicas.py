@@ -103,7 +103,7 @@ class Replicas:
         self._by_hand = ByHand(log, models)
         self.idle = Idle(log, models)
         self.losses = Losses(log, models)
-        self.scaled = Scaled(log)
+        self.scaled = Scaled(log, models)
         self._one_way = OneWay(log, models)
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle),
