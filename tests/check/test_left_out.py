@@ -258,7 +258,7 @@ def test_norms_of_a_part_of_the_tokens_are_told(way: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("way", ["reduced", "whole tokens", "experts"])
 def test_norms_that_are_reduced_or_see_all_tokens_are_left_alone(way: str, tmp_path: Path) -> None:
     found = findings_of(tmp_path, NORMS.format(way=way))
-    assert not [one for one in found if one.kind is FindingKind.DRIFT]
+    assert not [one for one in found if one.kind is FindingKind.DRIFT and not one.remark]
 
 
 HELD_BACK = """

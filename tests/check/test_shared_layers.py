@@ -27,6 +27,8 @@ class Sum(torch.autograd.Function):
         return whole
     @staticmethod
     def backward(ctx, gradient):
+        if way == "twice":
+            dist.all_reduce(gradient := gradient.clone())  # sums once more
         return gradient
 
 class Block(nn.Module):
@@ -86,6 +88,13 @@ def test_what_goes_wrong_around_shared_layers_is_told(way: str, words: str, tmp_
     assert words in found.what
     assert found.ranks == [0, 1]
     assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+def test_a_gradient_that_is_summed_once_more_is_told(tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, SHARED.format(way="twice"))
+    assert "gets 2 times its gradient" in found.what
+    assert (found.remark, marked(found)) == (True, {"sums once more"})
 
 
 @pytest.mark.slow

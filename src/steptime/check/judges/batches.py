@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import facts_of, places_of
+from steptime.check.observed import Noted, places_of
+from steptime.check.replicating import with_ranks
 from steptime.check.samplers import passes_of
 from steptime.check.words import ranks_named
 from steptime.record.read import ProcessLog
@@ -60,15 +61,15 @@ def _alike(job: Job) -> Iterator[Finding]:
 
 def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
     """The first batches of each model, by rank."""
-    models: dict[tuple[int, tuple[int, ...]], dict[int, Batches]] = {}
-    for log in job.logs:
-        noted: dict[tuple[int, tuple[int, ...]], list[Mapping[str, Any]]] = {}
-        for facts in facts_of(log, _BATCH):
-            noted.setdefault((facts["model"], tuple(facts["ranks"])), []).append(facts)
-        for model, batches in noted.items():
-            hashes = {facts["batch"]: tuple(facts["hashes"]) for facts in batches}
-            places = places_of(log, batches[-1]["at"])
-            models.setdefault(model, {})[log.rank] = Batches(hashes, batches[0]["drawn"], places)
+    models: dict[tuple[object, ...], dict[int, Batches]] = {}
+    given: dict[tuple[int, int, tuple[int, ...]], list[Noted]] = {}
+    for one, ranks in with_ranks(job, _BATCH):
+        given.setdefault((one.rank, one.facts["model"], ranks), []).append(one)
+    for (rank, *model), batches in given.items():
+        hashes = {one.facts["batch"]: tuple(one.facts["hashes"]) for one in batches}
+        first, last = batches[0], batches[-1]
+        of_rank = models.setdefault(tuple(model), {})
+        of_rank[rank] = Batches(hashes, first.facts["drawn"], last.places)
     return list(models.values())
 
 

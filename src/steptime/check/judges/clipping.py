@@ -6,6 +6,9 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, noted, seen
+from steptime.check.pipelines import pipelines
+from steptime.check.steps import steps_of
+from steptime.check.words import ranks_named
 from steptime.record.read import Site
 from steptime.words import listed
 
@@ -42,6 +45,33 @@ def _clipping(job: Job) -> Iterator[Finding]:
                 mend="call clip_grad_norm_ of the model that FullyShardedDataParallel returned, "
                 "model.clip_grad_norm_(most), which sums the norms of all shards up",
             )
+    if not late:
+        yield from _of_stages(job)
+
+
+def _of_stages(job: Job) -> Iterator[Finding]:
+    """The first pipeline whose stages clip, each by a norm of its own."""
+    calls: dict[int, list[Noted]] = {}
+    for one in noted(job, _CLIPPED):
+        calls.setdefault(one.facts["number"], []).append(one)
+    for pipeline in pipelines(steps_of(job)) if calls else ():
+        ranks = {stage.log.rank for stage in pipeline.stages}
+        by_stage = {
+            number: [one for one in norms if one.rank in ranks] for number, norms in calls.items()
+        }
+        norms = _first_apart({at: each for at, each in by_stage.items() if len(each) == len(ranks)})
+        if norms:
+            yield Finding(
+                kind=FindingKind.DRIFT,
+                ranks=sorted(ranks),
+                places=[place for one in norms for place in one.places],
+                what=f"{ranks_named(sorted(ranks))} are a pipeline, and each of its stages clips "
+                f"by the norm of its own gradients: {_told(norms)}, so the parts of one model are "
+                "scaled apart",
+                mend="clip by one norm: all_reduce the squares of what get_total_norm gives for "
+                "each stage, and call clip_grads_with_norm_ by the root of their sum",
+            )
+            return
 
 
 def _clipped(job: Job) -> Mapping[Site | None, Mapping[int, Sequence[Noted]]]:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted
+from steptime.check.replicating import with_ranks
 from steptime.words import listed
 
 _SETTINGS = "settings"
@@ -18,9 +19,9 @@ def _settings(job: Job) -> Iterator[Finding]:
     Where ranks name other modules they have models, or losses, of their own.
     """
     found: dict[tuple[tuple[str, int], tuple[int, ...]], list[Noted]] = {}
-    for one in noted(job, _SETTINGS):
+    for one, among in with_ranks(job, _SETTINGS):
         what, number = one.facts["of"]
-        found.setdefault(((what, number), tuple(one.facts["ranks"])), []).append(one)
+        found.setdefault(((what, number), among), []).append(one)
     told = set[str]()
     for ((what, _), among), ranks in found.items():
         names = [list(one.facts["settings"]) for one in ranks]

@@ -7,6 +7,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, noted
+from steptime.check.replicating import with_ranks
 from steptime.words import listed
 
 _TARGETS, _WEIGHED = "targets", "weighed"
@@ -19,12 +20,12 @@ def _targets(job: Job) -> Iterator[Finding]:
     if any(noted(job, _WEIGHED)):
         return
     losses: dict[tuple[tuple[int, ...], int], list[Noted]] = {}
-    for one in noted(job, _TARGETS):
-        losses.setdefault((tuple(one.facts["ranks"]), one.facts["number"]), []).append(one)
+    for one, ranks in with_ranks(job, _TARGETS):
+        losses.setdefault((ranks, one.facts["number"]), []).append(one)
     by_group: dict[tuple[int, ...], list[list[Noted]]] = {}
-    for (among, _), ranks in losses.items():
-        if len(ranks) == len(among):
-            by_group.setdefault(among, []).append(ranks)
+    for (among, _), each in losses.items():
+        if len(each) == len(among):
+            by_group.setdefault(among, []).append(each)
     for whole in by_group.values():
         if len(whole) >= _LEAST and median(map(_apart, whole)) >= _APART:
             yield _finding(max(whole, key=_apart))

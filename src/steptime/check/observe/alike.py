@@ -1,4 +1,4 @@
-"""Alike: activations that ranks sum up or gather, of which each should have a part of its own."""
+"""Alike: activations and their gradients of which each rank should bring a part of its own."""
 
 from collections import Counter
 
@@ -11,8 +11,9 @@ from steptime.check.observe.tensors import is_constant
 from steptime.record.events import Log
 from steptime.record.places import site
 
-ALIKE = "alike"
-"""What is noted of activations that a rank brings to a sum or a gather of them."""
+ALIKE, SENT_BACK = "alike", "sent back"
+"""What is noted of activations that a rank brings to a sum or a gather of them, and of what it
+brings to a sum in the backward of a Function."""
 
 _LEAST_ELEMENTS = 64
 _MOST, _MOST_CALLS = 4, 1000  # times for each line, and in all
@@ -32,13 +33,14 @@ class Alike:
             return
         self._calls += 1
         brought = moved.brought if moved.reduction in ("", "sum") else []
-        if len(brought) != 1 or not _is_activation(brought[0]):
+        what = _what(brought[0]) if len(brought) == 1 else ""
+        if not what or (what == SENT_BACK and moved.kind != "all_reduce"):
             return
         at = site(self._log)
         self._looked[at] += 1
         if self._looked[at] <= _MOST and not is_constant(tensor := brought[0].detach()):
             self._log.note(
-                observed=ALIKE,
+                observed=what,
                 kind=moved.kind,
                 ranks=list(moved.ranks),
                 number=self._looked[at],
@@ -47,12 +49,14 @@ class Alike:
             )
 
 
-def _is_activation(tensor: torch.Tensor) -> bool:
-    """Whether a gradient of it will be asked for, by autograd or by a function that it follows."""
+def _what(tensor: torch.Tensor) -> str:
+    """What a tensor is: a gradient of it will be asked for, or it is one; "": neither is known."""
     plain = type(tensor) is torch.Tensor and tensor.is_floating_point()
     if not plain or tensor.numel() < _LEAST_ELEMENTS or not readable(tensor):
-        return False
+        return ""
     if tensor.requires_grad:
-        return not tensor.is_leaf
+        return "" if tensor.is_leaf else ALIKE
     within = within_function()
-    return within is not None and within.follows and not within.backward
+    if within is None or not within.follows:
+        return ""
+    return SENT_BACK if within.backward else ALIKE

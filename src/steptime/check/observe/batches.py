@@ -22,9 +22,12 @@ from steptime.record.events import Log
 from steptime.record.places import site
 
 BATCH, PASS = "batch", "pass"
-"""What is noted of a batch that a model is given, and of a pass through the data."""
+"""What is noted of a batch that a model is given, and of a pass through the data.
 
-_FIRST = 10
+Where no ``ranks`` are told a script may reduce the gradients itself.
+"""
+
+FIRST = 10
 """So many batches of a model are looked at: ranks that read alike do so from the first on."""
 _MOST_PASSES = 20
 
@@ -76,19 +79,9 @@ class Batches:
         # Not how many there are: one that is gone had its number, too.
         number = self._numbers.setdefault(module, len(self._seen))
         batch = self._seen[number] = self._seen.get(number, 0) + 1
-        if batch > _FIRST:
-            return
-        tensors = [one for one in tensors_in([*arguments, *options.values()]) if _whole(one)]
-        if tensors and all(map(readable, tensors)):
-            self._log.note(
-                observed=BATCH,
-                model=number,
-                ranks=list(ranks),
-                batch=batch,
-                hashes=[hash_of([one], OF_BATCHES) for one in tensors],
-                drawn=[one.numel() >= _DRAWN and not is_constant(one) for one in tensors],
-                at=site(self._log),
-            )
+        if batch <= FIRST:
+            tensors = tensors_in([*arguments, *options.values()])
+            note_batch(self._log, model=number, ranks=ranks, batch=batch, tensors=tensors)
 
     def began(self, sampler: Any) -> Pass:
         """A sampler begins to go through its data."""
@@ -121,6 +114,23 @@ class Batches:
         if one is not None and one not in self._noted and len(self._noted) < _MOST_PASSES:
             self._noted.append(one)
             self._log.note(observed=PASS, **asdict(one))
+
+
+def note_batch(
+    log: Log, *, model: int, ranks: Sequence[int], batch: int, tensors: Iterable[torch.Tensor]
+) -> None:
+    """Note what the tensors of a batch hold."""
+    whole = [one for one in tensors if _whole(one)]
+    if whole and all(map(readable, whole)):
+        log.note(
+            observed=BATCH,
+            model=model,
+            ranks=list(ranks),
+            batch=batch,
+            hashes=[hash_of([one], OF_BATCHES) for one in whole],
+            drawn=[one.numel() >= _DRAWN and not is_constant(one) for one in whole],
+            at=site(log),
+        )
 
 
 def _whole(tensor: torch.Tensor) -> bool:

@@ -1,9 +1,9 @@
-"""Models under DistributedDataParallel: how the script runs them, and what it does to them."""
+"""Models, most of all under DistributedDataParallel: how the script runs and moves them."""
 
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -17,6 +17,7 @@ from steptime.check.observe.arguments import given
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable, samples_of
 from steptime.check.observe.evaluations import Evaluations
+from steptime.check.observe.model import Model
 from steptime.check.observe.settings import Settings
 from steptime.check.observe.tensors import is_constant, is_sharded
 from steptime.record.events import Log
@@ -45,76 +46,6 @@ CLEARED = "cleared"
 step."""
 
 
-class Model:
-    """A model under DDP, which it does not keep; places are numbers, 0 where there is none.
-
-    ``armed``, ``quiet``: forwards through DDP since the last step, those within ``no_sync`` apart;
-    ``begun``: how many backwards there were before the first of them; ``kept``: how many have been
-    within ``no_sync`` in all; ``ends_quiet``: so was the last one.
-    ``bypassed_at``: where parts of the model were run beside DDP since then. ``moved_at``: where
-    its parameters were given another type or device after it was wrapped. ``looks``: DDP looks
-    for unused parameters, for which it took ``looking_ns``; ``used``: those of this step.
-    ``in_part``: it is reduced among some of the job's ranks alone; ``has_begun``: it has run.
-    """
-
-    def __init__(self, wrapped: DistributedDataParallel, number: int) -> None:
-        self.number = number
-        self.wrapped = weakref.ref(wrapped)
-        self.name = type(wrapped.module).__name__
-        self.reduced = {
-            id(p): name for name, p in wrapped.module.named_parameters() if p.requires_grad
-        }
-        self.armed = self.quiet = self.inside = self.begun = self.kept = 0
-        self.cleared = self.ends_quiet = False
-        self.bypassed_at = self.moved_at = 0
-        self.looks = bool(wrapped.find_unused_parameters)
-        self.wrapped_at = 0
-        self.used: set[int] = set()
-        self.has_unused = False
-        self.forward_end = self.looking_ns = 0
-        self.has_begun = False
-        self.in_part = wrapped.process_group.size() < dist.get_world_size()
-
-    def replicated(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
-        """The parameters that should be the same on all ranks, by name."""
-        wrapped = self.wrapped()
-        if wrapped is not None:
-            ignored = wrapped.parameters_to_ignore
-            for name, parameter in wrapped.module.named_parameters():
-                if name not in ignored:
-                    yield name, parameter
-
-    def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """All of them, those too that DDP is told to ignore."""
-        wrapped = self.wrapped()
-        return iter(()) if wrapped is None else wrapped.module.parameters()
-
-    def unused(self) -> str:
-        """The first parameter that was given no gradient though DDP waits for one; "": none."""
-        wrapped = self.wrapped()
-        if wrapped is None or self.looks or wrapped.static_graph:
-            return ""
-        return next((name for name, one in self.replicated() if _waits_for(one)), "")
-
-    def replaced(self) -> str:
-        """The first parameter that DDP waits for and the model has no more; "": none."""
-        wrapped = self.wrapped()
-        if wrapped is None or self.looks or wrapped.static_graph:
-            return ""
-        present = {id(parameter) for parameter in wrapped.module.parameters()}
-        return next((name for of, name in self.reduced.items() if of not in present), "")
-
-    def is_cleared(self) -> bool:
-        """Whether no parameter has a gradient."""
-        return all(parameter.grad is None for _, parameter in self.replicated())
-
-    def stepped(self) -> None:
-        """A step has ended: what was seen belongs to it."""
-        self.has_unused |= bool(self.armed) and self.used != self.reduced.keys()
-        self.used.clear()
-        self.armed = self.quiet = self.bypassed_at = 0
-
-
 class Models:
     """All models under DDP in this process, from ``install`` to what it returns.
 
@@ -123,8 +54,9 @@ class Models:
     ranks of each mesh over which ``fully_shard`` has sharded a model that has run. ``norms``: those
     modules that have run and normalise each token by itself. ``holds_back``: the last forward under
     ``fully_shard`` was one whose gradients are not to be reduced. ``before_backward``: who is
-    told what a backward begins at; ``after_backward``: and that it has ended. ``norm_input``: some
-    elements of what the first of ``norms`` was given first.
+    told what a backward begins at; ``after_backward``: and that it has ended; ``before_pass``: who
+    is told of the first module that runs then, and what it takes, where the script has to reduce
+    its gradients. ``norm_input``: some elements of what the first of ``norms`` was given first.
     """
 
     def __init__(self, log: Log) -> None:
@@ -138,6 +70,8 @@ class Models:
         self.backwards = 0
         self.before_backward: list[Callable[[Sequence[Any]], object]] = []
         self.after_backward: list[Callable[[], object]] = []
+        self.before_pass: list[Callable[[torch.nn.Module, Sequence[Any]], object]] = []
+        self._passes = False
         self.norm_input: list[float] = []
         self.evaluations, self._settings = Evaluations(log), Settings(log)
         contained = Contained("settings")
@@ -295,6 +229,9 @@ class Models:
         if torch.compiler.is_compiling():
             return
         RUNS[0] += 1
+        if not self._passes and torch.is_grad_enabled() and not self.in_backward:
+            self._passes = True
+            self._begin_pass(module, taken)
         if type(module).__name__.endswith(_NORMS):
             self._see_norm(module, taken)
         elif type(module).__module__ == _LOSSES:
@@ -304,6 +241,16 @@ class Models:
             return
         if torch.is_grad_enabled() and not isinstance(module, DistributedDataParallel):
             model.bypassed_at = site(self._log)
+
+    def _begin_pass(self, module: torch.nn.Module, taken: Sequence[Any]) -> None:
+        """A module runs first after a backward: a model, if neither DDP nor FSDP has any."""
+        parameter = next(module.parameters(), None)
+        if self.known or self.shard_ranks or parameter is None or is_sharded(parameter):
+            return
+        if module.training and not self._settings.knows(module):
+            self._training_begun(module, lambda: ())
+        for told in self.before_pass:
+            told(module, taken)
 
     def _see_norm(self, module: torch.nn.Module, taken: Sequence[Any]) -> None:
         """A module that normalises each token is run: of the first one remember its input."""
@@ -368,7 +315,7 @@ class Models:
             try:
                 result = backward(*arguments, **options)
             finally:
-                self.in_backward = False
+                self.in_backward = self._passes = False
             for ended in self.after_backward:
                 ended()
             return result
@@ -378,10 +325,6 @@ class Models:
 
 def _used_by(model: Model) -> Callable[[torch.Tensor], None]:
     return lambda parameter: model.used.add(id(parameter))
-
-
-def _waits_for(parameter: torch.nn.Parameter) -> bool:
-    return parameter.requires_grad and parameter.grad is None
 
 
 def _kinds(module: torch.nn.Module) -> list[tuple[torch.dtype, torch.device]]:

@@ -21,11 +21,13 @@ from steptime.check.observe.counts import Counts
 from steptime.check.observe.idle import Idle
 from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.losses import Losses
-from steptime.check.observe.models import RUNS, Model, Models
+from steptime.check.observe.model import Model
+from steptime.check.observe.models import RUNS, Models
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
+from steptime.check.observe.own_batches import OwnBatches
 from steptime.check.observe.reduced import Reduced
 from steptime.check.observe.scaled import Scaled
 from steptime.check.observe.tensors import is_hooked, is_sharded
@@ -219,6 +221,7 @@ class Replicas:
     def _hash(self, what: str, optimizer: Any, steps: Steps) -> None:
         """Note a hash of each parameter that should be equal on some ranks."""
         kept = {f"{model.name} {model.number}": model.kept for model in self._models.known}
+        trained = sum(one.grad is not None for one in parameters_of(optimizer))
         for name, ranks, parameters in self._sets(optimizer):
             if not all(readable(parameter) for _, parameter in parameters):
                 continue
@@ -228,6 +231,7 @@ class Replicas:
                 model=name,
                 ranks=list(ranks),
                 step=steps.made,
+                whole=len(parameters) == trained,
                 reductions=self._reduced.calls,
                 kept=kept.get(name, 0),
                 at=site(self._log),
@@ -376,6 +380,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("replicas")
     watcher = ContainedWatcher(contained, replicas.issued)
     models.before_backward.append(contained.of(replicas.losses.begin))
+    models.before_pass.append(contained.of(OwnBatches(log).given))
     models.after_backward.append(contained.of(replicas.scaled.after_backward))
     calls.watchers.append(watcher)
     ends = [

@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+import torch.distributed as dist
 
 from steptime.check.observe.contents import readable, samples_of
 from steptime.record.events import Log
@@ -23,7 +24,7 @@ class Settings:
         self._log = log
         self._models: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._losses: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
-        self._ranks: Sequence[int] = ()
+        self._ranks: Sequence[int] | None = None
         self._noted = [0, 0]
 
     def knows(self, model: torch.nn.Module) -> bool:
@@ -31,9 +32,12 @@ class Settings:
         return model in self._models
 
     def begun(self, module: torch.nn.Module, ranks: Callable[[], Sequence[int]]) -> None:
-        """A model that some ``ranks`` have replicas or shards of begins to be trained."""
+        """A model that some ``ranks`` have replicas or shards of begins to be trained.
+
+        None are told of one whose gradients a script may reduce itself.
+        """
         self._models.add(module)
-        if len(among := ranks()) < 2:
+        if len(among := ranks()) == 1 or not dist.is_initialized() or dist.get_world_size() < 2:
             return
         self._ranks = among
         self._note("model", self._noted[0], dict(_of_model(module)))
@@ -41,7 +45,7 @@ class Settings:
 
     def of_loss(self, module: torch.nn.Module) -> None:
         """A loss is to be computed."""
-        if module in self._losses or not self._ranks or not torch.is_grad_enabled():
+        if module in self._losses or self._ranks is None or not torch.is_grad_enabled():
             return
         self._losses.add(module)
         if self._noted[1] < _MOST_LOSSES:
@@ -52,7 +56,7 @@ class Settings:
         self._log.note(
             observed=SETTINGS,
             of=[what, number],
-            ranks=list(self._ranks),
+            ranks=list(self._ranks or ()),
             settings=settings,
             at=site(self._log),
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from steptime.check.observe.backwards import nodes_of, watched_backwards
 from steptime.check.observe.buffers import tensors_in
@@ -45,7 +46,7 @@ class Targets:
 
     def begin(self, roots: Sequence[Any]) -> None:
         """A backward begins: of a loss that averages autograd knows over how many targets."""
-        if len(self._ranks) < 2 or len(self._counted) == _MOST:
+        if len(self._counted) == _MOST or not dist.is_initialized() or dist.get_world_size() < 2:
             return
         losses = (node for node in nodes_of(roots, _NEAR) if _averages(node))
         if (loss := next(losses, None)) is not None and readable(loss._saved_total_weight):

@@ -1,0 +1,56 @@
+"""Models whose gradients the script itself averages: their batches, targets and settings."""
+
+from pathlib import Path
+
+import pytest
+
+from observed_scripts import findings_of, marked
+from steptime.check.finding import Finding
+
+AVERAGED = """
+from torch import nn
+way = {way!r}
+torch.manual_seed(0)
+dropout = 0.3 if way == "settings" and rank else 0.1
+model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(dropout), nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+own = torch.Generator().manual_seed(0 if way in ("batches", "a part") else rank)
+for step in range(6):
+    count = 6 + 14 * rank if way == "targets" else 8
+    rows = torch.randn(count, 16, generator=own)
+    labels = torch.randint(4, (count,), generator=own)
+    loss = nn.functional.cross_entropy(model(rows), labels)  # runs
+    optimizer.zero_grad()
+    loss.backward()  # begins
+    for parameter in model[0].parameters() if way == "a part" else model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= size
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+WORDS = {
+    "batches": ("are given the same batches", "runs"),
+    "targets": ("own targets, as 6 on rank 0 and 20 on rank 1", "begins"),
+    "settings": ("Dropout 1 has p=0.1 on rank 0 and p=0.3 on rank 1", "runs"),
+}
+
+
+def _told(folder: Path, way: str) -> list[tuple[Finding, str]]:
+    found = findings_of(folder, AVERAGED.format(way=way))
+    return [(one, line) for one in found for words, line in WORDS.values() if words in one.what]
+
+
+@pytest.mark.parametrize(
+    "way", ["batches", *(pytest.param(one, marks=pytest.mark.slow) for one in list(WORDS)[1:])]
+)
+def test_replicas_that_a_script_averages_are_looked_at(way: str, tmp_path: Path) -> None:
+    ((found, line),) = _told(tmp_path, way)
+    assert WORDS[way][0] in found.what
+    assert marked(found) == {line}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["", "a part"])
+def test_what_may_be_right_is_left_alone(way: str, tmp_path: Path) -> None:
+    assert _told(tmp_path, way) == []
