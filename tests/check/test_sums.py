@@ -20,15 +20,19 @@ for _ in range(2):
     dist.all_reduce(torch.full((3,), 255.0 - rank, dtype=torch.bfloat16))  # rounds
     dist.all_reduce(torch.full((3,), 256.0, dtype=torch.bfloat16))
     dist.all_reduce(torch.full((3,), torch.inf, dtype=torch.bfloat16))
+    dist.all_reduce(torch.full((300,), 40_000.0 + rank, dtype=torch.float16))  # overflows
+    dist.all_reduce(torch.full((300,), 20_000.5, dtype=torch.float16))
+    dist.all_reduce(torch.full((300,), torch.inf, dtype=torch.float16))
 dist.destroy_process_group()
 """
 
 
 def test_a_sum_that_its_type_does_not_hold_is_told_once_for_each_line(tmp_path: Path) -> None:
     found = [one for one in findings_of(tmp_path, SUMS) if one.kind is FindingKind.RACE]
-    assert [marked(one) for one in found] == [{"wraps"}] * 4 + [{"rounds"}]
+    assert [marked(one) for one in found] == [{"wraps"}] * 4 + [{"rounds"}, {"overflows"}]
     sums = ["256, and wraps", "-200, and wraps", "2,147,483,648, and wraps", "270, and wraps"]
-    for one, told in zip(found, [*sums, "509, which it can only round"], strict=True):
+    sums += ["509, which it can only round", "80,000, and becomes infinite"]
+    for one, told in zip(found, sums, strict=True):
         assert told in one.what
         assert list(one.ranks) == [0, 1]
 

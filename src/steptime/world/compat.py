@@ -300,6 +300,32 @@ SHARDED = "torch.distributed.fsdp._fully_shard._fsdp_state"
 """The module of FSDP2, which takes most of a second to import, as only some scripts do."""
 
 
+SHARDING = "torch.distributed.fsdp._fully_shard._fsdp_param"
+"""The module of FSDP2 that makes shards of parameters."""
+
+
+def watch_sharding(
+    sharded: Callable[[torch.Tensor, torch.Tensor], object],
+) -> Callable[[], None]:
+    """Call ``sharded`` whenever ``fully_shard`` has taken this rank's part of a parameter.
+
+    With the parameter and that part; the result ends it. SHARDING must have been imported.
+    """
+    kind: Any = sys.modules[SHARDING].FSDPParam
+    before = kind._init_sharded_param
+
+    def init_sharded_param(made: Any, parameter: Any, *arguments: Any, **options: Any) -> None:
+        before(made, parameter, *arguments, **options)
+        sharded(parameter, made.sharded_param._local_tensor)
+
+    kind._init_sharded_param = init_sharded_param
+
+    def end() -> None:
+        kind._init_sharded_param = before
+
+    return end
+
+
 def watch_sharded_forwards(
     begun: Callable[[torch.nn.Module, Any, Sequence[Any], Mapping[str, Any]], object],
 ) -> Callable[[], None]:

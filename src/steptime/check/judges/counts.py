@@ -1,4 +1,4 @@
-"""Counts: whole numbers whose sum over the ranks is not right, for its type has too few bits."""
+"""Counts: numbers whose sum over the ranks is not right, for its type has too few bits."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,7 +10,8 @@ from steptime.check.observed import Noted, noted
 from steptime.record.read import Site
 
 _COUNT = "count"
-_EXACT = {"bfloat16": 1 << 8, "float16": 1 << 11}
+_HALF, _MOST_HALF = "float16", 65_504
+_EXACT = {"bfloat16": 1 << 8, _HALF: 1 << 11}
 """Up to where each type of floats has every whole number."""
 _RANGES = {
     "uint8": range(1 << 8),
@@ -31,7 +32,11 @@ def _counts(job: Job) -> Iterator[Finding]:
         if site in told or len(ranks) < len(among):
             continue
         dtype = ranks[0].facts["dtype"]
-        if why := _why([one.facts["values"] for one in ranks], dtype):
+        values = [one.facts["values"] for one in ranks]
+        if over := _beyond(values, dtype):
+            told.add(site)
+            yield _of_halves(ranks, site, over)
+        elif all(one.facts.get("whole", True) for one in ranks) and (why := _why(values, dtype)):
             told.add(site)
             yield Finding(
                 kind=FindingKind.RACE,
@@ -40,6 +45,27 @@ def _counts(job: Job) -> Iterator[Finding]:
                 what=f"{site} sums up whole numbers in {dtype}, {why}",
                 mend="count in int64" if dtype in _RANGES else "count in int64 or float32",
             )
+
+
+def _beyond(values: Sequence[Sequence[float]], dtype: str) -> float:
+    """The first sum that float16 has no number for; 0 where there is none, or of other types.
+
+    What is infinite before, as scaled gradients may be, is noted as the largest number.
+    """
+    finite = (each for each in zip(*values, strict=False) if max(map(abs, each)) < _MOST_HALF)
+    beyond = (total for each in finite if abs(total := sum(each)) > _MOST_HALF)
+    return next(beyond, 0.0) if dtype == _HALF else 0.0
+
+
+def _of_halves(ranks: Sequence[Noted], site: Site | None, total: float) -> Finding:
+    return Finding(
+        kind=FindingKind.RACE,
+        ranks=[one.rank for one in ranks],
+        places=[place for one in ranks for place in one.places],
+        what=f"{site} sums up in float16, which ends at {_MOST_HALF:,}: a sum is {total:,.0f}, and "
+        "becomes infinite",
+        mend="divide by the number of ranks before the sum, or sum up in bfloat16 or float32",
+    )
 
 
 def _why(values: Sequence[Sequence[float]], dtype: str) -> str:

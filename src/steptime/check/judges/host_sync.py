@@ -37,8 +37,10 @@ def _host_sync(job: Job) -> Iterator[Finding]:
     if not ranks:
         return
     # What a backward goes back through, as the sums of a softmax over shards, is for no log.
-    followed = {one.facts["at"] for one in seen(job, _FOLLOWED, ("at",))}
-    found = [call for call in ranks[0].calls if _may(call) and call.site not in followed]
+    others: set[object] = {one.facts["at"] for one in seen(job, _FOLLOWED, ("at",))}
+    # A line that sums up gradients does so of small ones, too.
+    others |= {call.site for call in ranks[0].calls if call.size > _SCALAR_BYTES}
+    found = [call for call in ranks[0].calls if _may(call) and call.site not in others]
     sites = [site for site in dict.fromkeys(call.site for call in found) if _is_usual(ranks, site)]
 
     def chosen(call: StepCall) -> bool:

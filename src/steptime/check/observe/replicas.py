@@ -29,6 +29,7 @@ from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.own_batches import OwnBatches
 from steptime.check.observe.reduced import Reduced
+from steptime.check.observe.resummed import Resummed
 from steptime.check.observe.scaled import Scaled
 from steptime.check.observe.tensors import is_hooked, is_sharded
 from steptime.record.calls import Calls
@@ -106,10 +107,11 @@ class Replicas:
         self.idle = Idle(log, models)
         self.losses = Losses(log, models)
         self.scaled = Scaled(log, models)
+        self.resummed = Resummed(log, models)
         self._one_way = OneWay(log, models)
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle),
-            *(self.losses, self._one_way, Counts(log, models), Alike(log)),
+            *(self.losses, self._one_way, self.resummed, Counts(log, models), Alike(log)),
         )
         self._noted: set[tuple[Any, ...]] = set()
 
@@ -145,6 +147,7 @@ class Replicas:
         self.idle.stepping(optimizer)
         self._one_way.stepping()
         self.scaled.stepping(steps.number, optimizer)
+        self.resummed.stepping()
         if not steps.made:
             self._left_out.see(steps.number, optimizer)
             self._hash(BEFORE, optimizer, steps)
@@ -381,6 +384,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     watcher = ContainedWatcher(contained, replicas.issued)
     models.before_backward.append(contained.of(replicas.losses.begin))
     models.before_pass.append(contained.of(OwnBatches(log).given))
+    models.before_backward.append(contained.of(replicas.resummed.begin))
     models.after_backward.append(contained.of(replicas.scaled.after_backward))
     calls.watchers.append(watcher)
     ends = [
