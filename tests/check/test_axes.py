@@ -65,9 +65,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 way = {way!r}
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
-torch.manual_seed(0)
+torch.manual_seed(rank if way == "seeds" else 0)
 model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
-fully_shard(model, mesh=mesh if way == "of both" else mesh["shards"])
+fully_shard(model, mesh=mesh["shards"] if way == "of one" else mesh)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(1 + rank)
 for step in range(3):
@@ -82,6 +82,13 @@ dist.destroy_process_group()
 def test_shards_whose_replicas_are_never_reduced_are_told(tmp_path: Path) -> None:
     (found,) = _drift(tmp_path, HALVES.format(way="of one"), 4)
     assert "Ranks 0 and 2 and ranks 1 and 3 have a group each" in found.what
+    assert marked(found) == {"steps"}
+
+
+@pytest.mark.slow
+def test_replicas_of_shards_that_begin_apart_are_told(tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, HALVES.format(way="seeds"), 4)
+    assert found.what.startswith("Ranks 0 and 2 and ranks 1 and 3 have the same parts")
     assert marked(found) == {"steps"}
 
 

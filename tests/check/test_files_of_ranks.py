@@ -8,7 +8,7 @@ from observed_scripts import findings_of, marked
 from steptime.check.finding import Finding, FindingKind
 
 START = """
-import os, pathlib, time
+import os, pathlib, tempfile, time
 other, mine = (pathlib.Path(f"{name}.pt") for name in ("other", f"of-{rank}"))
 state = {"weight": torch.ones(1 << 20)}
 """
@@ -80,6 +80,8 @@ time.sleep(1.5)
 dist.barrier()
 if rank == 1:
     torch.save(state, "all.pt")
+with tempfile.NamedTemporaryFile() as own:
+    torch.save(state, own)
 with open(os.devnull, "wb") as nothing:
     torch.save(state, nothing)
 """

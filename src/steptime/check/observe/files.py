@@ -136,7 +136,9 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
 
     def opening(function: Function) -> Function:
         def opened(file: Any, mode: Any = "r", *arguments: Any, **options: Any) -> Any:
-            if isinstance(mode, str) and _ANEW.intersection(mode):
+            # An opener opens what it likes, as that of a NamedTemporaryFile is given the folder.
+            by_name = isinstance(mode, str) and options.get("opener") is None
+            if by_name and _ANEW.intersection(mode):
                 opens(file, sys._getframe(1))
             return function(file, mode, *arguments, **options)
 

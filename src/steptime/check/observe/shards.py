@@ -1,7 +1,7 @@
 """Shards: what of sharded tensors a rank saves by itself, and what it begins to train."""
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,7 @@ class Begun:
             observed=BEGUN,
             number=len(self._known),
             ranks=[_sharers(one) for one in sharded[:_MOST_BEGUN]],
+            replicas=[_replicas(one) for one in sharded[:_MOST_BEGUN]],
             shapes=[list(one.shape) for one in sharded[:_MOST_BEGUN]],
             hashes=[hash_of([one]) if _tells(one) else 0 for one in local],
             at=site(self._log),
@@ -96,13 +97,20 @@ def _is_part(tensor: Any) -> bool:
 
 def _sharers(tensor: Any) -> list[int]:
     """The ranks that have one replica of a DTensor together, this one among them."""
+    return _along(tensor, [one.is_shard() for one in tensor.placements])
+
+
+def _replicas(tensor: Any) -> list[int]:
+    """The ranks that have the same part of a DTensor, this one among them."""
+    return _along(tensor, [one.is_replicate() for one in tensor.placements])
+
+
+def _along(tensor: Any, axes: Sequence[bool]) -> list[int]:
+    """The ranks along some axes of a DTensor's mesh, where this one is on the others."""
     mesh = tensor.device_mesh
     here = mesh.get_coordinate() or [0] * mesh.ndim
-    along = (
-        slice(None) if placement.is_shard() else at
-        for placement, at in zip(tensor.placements, here, strict=True)
-    )
-    ranks: list[int] = mesh.mesh[tuple(along)].flatten().tolist()
+    index = (slice(None) if along else at for along, at in zip(axes, here, strict=True))
+    ranks: list[int] = mesh.mesh[tuple(index)].flatten().tolist()
     return ranks
 
 
