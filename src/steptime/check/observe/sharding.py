@@ -25,6 +25,10 @@ SHARDED = "sharded"
 loaded on this rank before, how many nobody has written to, and where the last were loaded."""
 
 
+_MOST_REMEMBERED = 100_000
+"""Of what is broadcast: a script that never steps may do it for ever."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Shard:
     """A shard as it was made; ``loaded``: of a parameter that was; ``version``: of its memory."""
@@ -53,7 +57,8 @@ class Sharding:
 
     def issued(self, operation: Operation, _: Any, arguments: Any, **__: Any) -> None:
         """A call is made: what is broadcast others have loaded."""
-        if not self._over and operation.kind == "broadcast":
+        full = self._over or len(self._given) >= _MOST_REMEMBERED
+        if operation.kind == "broadcast" and not full:
             self._given |= dict(_storage(one) for one in tensors_in(operation.vector(arguments)))
 
     def sharding(self, parameter: torch.Tensor, local: torch.Tensor) -> None:

@@ -24,6 +24,7 @@ TARGETS, WEIGHED = "targets", "weighed"
 
 _TELL = ("all_reduce", "reduce", "all_gather")
 _MOST = 8  # losses: counting waits for the device
+_MOST_BACKWARDS = 50  # that are looked at: a script may have losses of another kind alone
 _LAST = 16  # numbers that ranks have told of late
 _NEAR = 200  # nodes of the graph, from the loss back
 _MEAN = 1  # as C++ numbers reductions
@@ -38,6 +39,7 @@ class Targets:
         self._counted: list[int] = []
         self._told: deque[float] = deque(maxlen=_LAST)
         self._weighed = False
+        self._backwards = 0
 
     def given(self, _: Any, ranks: Sequence[int], *__: Any) -> None:
         """A model that ``ranks`` have replicas or shards of runs forward."""
@@ -46,7 +48,8 @@ class Targets:
 
     def begin(self, roots: Sequence[Any]) -> None:
         """A backward begins: of a loss that averages autograd knows over how many targets."""
-        if len(self._counted) == _MOST or not dist.is_initialized() or dist.get_world_size() < 2:
+        self._backwards += 1
+        if self._over or not dist.is_initialized() or dist.get_world_size() < 2:
             return
         losses = (node for node in nodes_of(roots, _NEAR) if _averages(node))
         if (loss := next(losses, None)) is not None and readable(loss._saved_total_weight):
@@ -62,13 +65,17 @@ class Targets:
 
     def issued(self, operation: Operation, group: Any, arguments: Sequence[Any], **_: Any) -> None:
         """A call is made: of a single number, which may be how many targets this rank has."""
-        if self._weighed or len(self._counted) == _MOST or operation.kind not in _TELL:
+        if self._weighed or self._over or operation.kind not in _TELL:
             return
         brought = list(tensors_in(arguments[operation.kind == "all_gather"]))
         one = group.size() > 1 and len(brought) == 1 and brought[0].numel() == 1
         if one and readable(brought[0]):
             self._told.append(float(brought[0]))
             self._see_weighed()
+
+    @property
+    def _over(self) -> bool:
+        return len(self._counted) == _MOST or self._backwards > _MOST_BACKWARDS
 
     def _see_weighed(self) -> None:
         """Note once that ranks tell one another how many targets each has: who does weighs."""
