@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -36,6 +37,9 @@ _MOST_UNDER_WAY = 1000
 _OF_GAPLESS = ("all_reduce", "broadcast", "reduce", "scatter")
 """Collectives of which gloo of torch 2.13 moves as many bytes from a tensor's beginning on as it
 has, gaps included; of the others it makes tensors without gaps, or refuses."""
+
+_OBSERVERS = f"{Path(__file__).parent}/"
+"""Where observers look at tensors themselves, which the script does not."""
 
 _ENTRANCES = (
     "/torch/distributed/distributed_c10d.py",
@@ -205,7 +209,7 @@ class Races:
         for call in self._others():
             if call.clashes(used, writes=writes):
                 frame = sys._getframe(2)
-                if is_of_script(frame):
+                if is_of_script(frame) and not _observes(frame):
                     self._note("written" if writes else "read", call, at=site(self._log, frame))
 
     def _called(self, call: _Call, frame: FrameType) -> None:
@@ -222,6 +226,12 @@ class Races:
             self._log.note(
                 observed=RACE, fault=fault, call=call.kind, call_at=call.site, at=at, by=by
             )
+
+
+def _observes(frame: FrameType) -> bool:
+    """Whether an observer uses a tensor, and does not pass on what the script does with it."""
+    code = frame.f_code
+    return code.co_filename.startswith(_OBSERVERS) and code.co_name != "__torch_function__"
 
 
 def _has_no_gaps(tensor: torch.Tensor) -> bool:
