@@ -36,7 +36,8 @@ def _told(folder: Path, way: str) -> list[Finding]:
     return [one for one in found if "are divided by 2 between" in one.what]
 
 
-@pytest.mark.parametrize("way", ["replicated", pytest.param("sharded", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["replicated", "sharded"])
 def test_gradients_that_are_divided_once_more_are_told(way: str, tmp_path: Path) -> None:
     (found,) = _told(tmp_path, way)
     assert (found.remark, marked(found)) == (True, {"steps"})

@@ -42,6 +42,7 @@ def _told(folder: Path, way: str) -> list[Finding]:
     return [one for one in found if "draws noise or time steps" in one.what]
 
 
+@pytest.mark.slow
 def test_what_ranks_draw_by_one_seed_is_told(tmp_path: Path) -> None:
     (found,) = _told(tmp_path, "one seed")
     assert "number 2 of the 3 tensors" in found.what

@@ -80,7 +80,7 @@ def _drift(folder: Path, text: str) -> list[Finding]:
         pytest.param("clipped", "by the norm of its own parts", marks=pytest.mark.slow),
         pytest.param("other batches", OTHER_DATA, marks=pytest.mark.slow),
         pytest.param("dropout", OTHER_DATA, marks=pytest.mark.slow),
-        ("late dropout", "what they compute outside of these differs"),
+        pytest.param("late dropout", "outside of these differs", marks=pytest.mark.slow),
     ],
 )
 def test_what_goes_wrong_around_shared_layers_is_told(way: str, words: str, tmp_path: Path) -> None:
