@@ -66,11 +66,16 @@ def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
     for one, ranks in with_ranks(job, _BATCH):
         given.setdefault((one.rank, one.facts["model"], ranks), []).append(one)
     for (rank, *model), batches in given.items():
-        hashes = {one.facts["batch"]: tuple(one.facts["hashes"]) for one in batches}
+        hashes = {one.facts["batch"]: hashes_of(one.facts) for one in batches}
         first, last = batches[0], batches[-1]
         of_rank = models.setdefault(tuple(model), {})
-        of_rank[rank] = Batches(hashes, first.facts["drawn"], last.places)
+        of_rank[rank] = Batches(hashes, first.facts.get("drawn", ()), last.places)
     return list(models.values())
+
+
+def hashes_of(facts: Mapping[str, Any]) -> tuple[int, ...]:
+    """The hash of each tensor of a batch; in older records one of all."""
+    return tuple(facts["hashes"] if "hashes" in facts else [facts["hash"]])
 
 
 def _same_batches(sets: Sequence[Sequence[int]]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.judges.batches import hashes_of
 from steptime.check.judging import Judge
 from steptime.check.observed import facts_of, places_of
 from steptime.check.steps import LEAST_GAIN
@@ -77,7 +78,7 @@ def _repeated(job: Job) -> Iterator[Finding]:
     places = []
     for log in job.logs:
         streams = [one for one in facts_of(log, _LOADER) if one["streams"] and one["workers"] > 1]
-        hashes = [tuple(facts["hashes"]) for facts in facts_of(log, _BATCH) if facts["model"] == 0]
+        hashes = [hashes_of(facts) for facts in facts_of(log, _BATCH) if facts["model"] == 0]
         runs = [len(list(run)) for _, run in groupby(hashes)][:-1]  # the last may be cut off
         alike = len(runs) >= _FEWEST and set(runs) == {streams[0]["workers"]} if streams else False
         if alike:

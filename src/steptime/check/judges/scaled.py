@@ -28,7 +28,9 @@ def _apart(steps: Sequence[Sequence[Noted]]) -> Iterator[Finding]:
     """The first step in which the factors of ranks differ, and each rank has but one."""
     for ranks in steps:
         factors = [one.facts["factors"] for one in ranks]
-        if not all(one.facts["sharded"] for one in ranks) or not all(map(_is_one, factors)):
+        if not all(one.facts.get("sharded", True) for one in ranks) or not all(
+            map(_is_one, factors)
+        ):
             continue
         first = [each[0] for each in factors]
         if max(first) - min(first) > _APART * max(first):
@@ -55,7 +57,7 @@ def _again(steps: Sequence[Sequence[Noted]]) -> Iterator[Finding]:
     divided = [
         ranks
         for ranks in steps
-        if all(one.facts["backwards"] == 1 and _divides(one, len(ranks)) for one in ranks)
+        if all(one.facts.get("backwards") == 1 and _divides(one, len(ranks)) for one in ranks)
     ]
     if len(divided) >= _LEAST and len(divided) == len(steps):
         ranks = divided[0]
