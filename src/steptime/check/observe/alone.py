@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import memory_of
+from steptime.check.observe.buffers import Remembered
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
@@ -64,7 +63,7 @@ class Alone:
         self._made: dict[int, int] = {}
         self._given: set[int] = set()
         self._begun: dict[int, int] = {}
-        self._broadcast: dict[int, StorageWeakRef] = {}
+        self._broadcast = Remembered(_MOST_REMEMBERED)
         self._nbytes = self._steps = self._busy = 0
         self._moved = self._shares = False
 
@@ -77,8 +76,8 @@ class Alone:
             self._models.in_backward and not moved.operation.reduces
         )
         vectors = [one for one in moved.tensors if one.numel() >= _LEAST_VECTOR]
-        if moved.kind == "broadcast" and len(self._broadcast) < _MOST_REMEMBERED:
-            self._broadcast |= {storage.cdata: storage for storage in moved.storages}
+        if moved.kind == "broadcast":
+            self._broadcast.add(moved.storages)
         if self._steps:
             self._nbytes += sum(one.nbytes for one in vectors)
             self._moved = self._moved or any(one.is_floating_point() for one in vectors)
@@ -142,9 +141,7 @@ class Alone:
             )
 
     def _was_broadcast(self, parameter: torch.Tensor) -> bool:
-        storage = self._broadcast.get(memory_of(parameter))
-        small = parameter.numel() < _LEAST_VECTOR
-        return small or (storage is not None and not storage.expired())
+        return parameter.numel() < _LEAST_VECTOR or parameter in self._broadcast
 
     def end(self) -> None:
         """The process ends: note the optimizers of which nothing tells that gradients went away."""

@@ -1,6 +1,6 @@
 """Which memory a call of c10d reads and writes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +91,27 @@ def read_and_written(
 def memory_of(tensor: torch.Tensor) -> int:
     """The storage of a tensor, by a number that no other has as long as it is there."""
     return int(tensor.untyped_storage()._cdata)
+
+
+class Remembered:
+    """Memory that something was done with, as long as it is there: no tensor is kept."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._storages: dict[int, StorageWeakRef] = {}
+
+    def add(self, storages: Iterable[StorageWeakRef]) -> None:
+        """Remember these, too, unless there are too many."""
+        if len(self._storages) < self._most:
+            self._storages |= {storage.cdata: storage for storage in storages}
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        storage = self._storages.get(memory_of(tensor))
+        return storage is not None and not storage.expired()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._storages.clear()
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

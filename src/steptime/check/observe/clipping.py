@@ -9,10 +9,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from steptime.check.observe.buffers import tensors_in
-from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import readable
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -86,8 +86,7 @@ def _is_shard_of_fsdp(parameter: Any) -> bool:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("clipping")
     clipping = Clipping(log)
-    watcher, clipped = ContainedWatcher(contained, clipping.issued), contained.of(clipping.clipped)
-    calls.watchers.append(watcher)
+    clipped = contained.of(clipping.clipped)
 
     def clipping_too(clip: Function) -> Function:
         def clips(parameters: Any, max_norm: float, *arguments: Any, **options: Any) -> Any:
@@ -99,15 +98,13 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
         return clips
 
     modules = [torch.nn.utils, torch.nn.utils.clip_grad]
-    end = replaced(modules, "clip_grad_norm_", clipping_too)
-    hook = register_optimizer_step_post_hook(contained.of(clipping.stepped))
-
-    def remove() -> None:
-        hook.remove()
-        end()
-        calls.watchers.remove(watcher)
-
-    return remove
+    return all_of(
+        [
+            watched_calls(calls, ContainedWatcher(contained, clipping.issued)),
+            replaced(modules, "clip_grad_norm_", clipping_too),
+            register_optimizer_step_post_hook(contained.of(clipping.stepped)).remove,
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)

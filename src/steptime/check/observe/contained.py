@@ -7,6 +7,7 @@ from functools import wraps
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
+from steptime.record.calls import Calls
 from steptime.world import compat
 
 P = ParamSpec("P")
@@ -74,6 +75,12 @@ class ContainedWatcher:
         self.issued = contained.of(issued)
         self.returned = contained.of(returned) if returned else _nothing
         self.waiting = contained.of(waiting) if waiting else _nothing
+
+
+def watched_calls(calls: Calls, watcher: ContainedWatcher) -> Callable[[], None]:
+    """Tell a watcher of each call of this process; the result ends that."""
+    calls.watchers.append(watcher)
+    return lambda: calls.watchers.remove(watcher)
 
 
 def _nothing(_: Any) -> None:

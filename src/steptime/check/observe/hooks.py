@@ -8,7 +8,7 @@ import torch
 
 from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.by_hand import BY_HAND
-from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import readable, samples_of
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, all_of, replaced
@@ -82,8 +82,6 @@ class Hooks:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     hooks, contained = Hooks(log), Contained("hooks")
     begin, end = contained.of(hooks.begin), contained.of(hooks.end)
-    watcher = ContainedWatcher(contained, hooks.issued)
-    calls.watchers.append(watcher)
 
     def looking_on(hook: Function, of: Callable[[Any], Any]) -> Function:
         """A hook that does the same; ``of``: the gradient of what it is given."""
@@ -115,7 +113,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     return all_of(
         [
             *(replaced([torch.Tensor], name, registering(of)) for name, of in kinds.items()),
-            lambda: calls.watchers.remove(watcher),
+            watched_calls(calls, ContainedWatcher(contained, hooks.issued)),
         ]
     )
 

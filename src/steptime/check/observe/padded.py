@@ -10,7 +10,7 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DistributedSampler
 
-from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import readable
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
@@ -89,8 +89,7 @@ class Padded:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     padded = Padded(log, calls)
     contained = Contained("padded")
-    began, watcher = contained.of(padded.began), ContainedWatcher(contained, padded.issued)
-    calls.watchers.append(watcher)
+    began = contained.of(padded.began)
 
     def passing(follow: Function) -> Function:
         def passes(sampler: Any) -> Iterator[int]:
@@ -103,7 +102,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
         [
             replaced([DistributedSampler], "__iter__", passing),
             register_optimizer_step_pre_hook(contained.of(padded.stepping)).remove,
-            lambda: calls.watchers.remove(watcher),
+            watched_calls(calls, ContainedWatcher(contained, padded.issued)),
         ]
     )
 

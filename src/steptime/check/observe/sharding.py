@@ -1,7 +1,7 @@
 """Sharding: whether what ``fully_shard`` cuts into shards was loaded, on this rank or by others."""
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from steptime.check.observe.buffers import memory_of, tensors_in
-from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.buffers import Remembered, tensors_in
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, all_of, replaced
 from steptime.record.calls import Calls
@@ -43,8 +43,8 @@ class Sharding:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._given: dict[int, StorageWeakRef] = {}
-        self._loaded: dict[int, StorageWeakRef] = {}
+        self._given = Remembered(_MOST_REMEMBERED)
+        self._loaded = Remembered(_MOST_REMEMBERED)
         self._loaded_at = 0
         self._shards: list[_Shard] = []
         self._over = False
@@ -53,18 +53,17 @@ class Sharding:
         """A module has loaded a state."""
         if not self._over:
             self._loaded_at = site(self._log)
-            self._loaded |= dict(_storage(one) for one in module.parameters())
+            self._loaded.add(map(_storage, module.parameters()))
 
     def issued(self, operation: Operation, _: Any, arguments: Any, **__: Any) -> None:
         """A call is made: what is broadcast others have loaded."""
-        full = self._over or len(self._given) >= _MOST_REMEMBERED
-        if operation.kind == "broadcast" and not full:
-            self._given |= dict(_storage(one) for one in tensors_in(operation.vector(arguments)))
+        if operation.kind == "broadcast" and not self._over:
+            self._given.add(map(_storage, tensors_in(operation.vector(arguments))))
 
     def sharding(self, parameter: torch.Tensor, local: torch.Tensor) -> None:
         """``fully_shard`` has taken a part of a parameter."""
-        if not self._over and not parameter.is_meta and not _is_in(parameter, self._given):
-            loaded = _is_in(parameter, self._loaded)
+        if not self._over and not parameter.is_meta and parameter not in self._given:
+            loaded = parameter in self._loaded
             self._shards.append(_Shard(weakref.ref(local), loaded, local._version))
 
     def stepping(self, *_: Any) -> None:
@@ -83,25 +82,19 @@ class Sharding:
                 at=site(self._log),
             )
         self._over = True
-        for known in (self._shards, self._given, self._loaded):
-            known.clear()
+        self._shards.clear()
+        self._given.clear()
+        self._loaded.clear()
 
 
-def _storage(tensor: torch.Tensor) -> tuple[int, StorageWeakRef]:
-    return memory_of(tensor), StorageWeakRef(tensor.untyped_storage())
-
-
-def _is_in(tensor: torch.Tensor, known: Mapping[int, StorageWeakRef]) -> bool:
-    storage = known.get(memory_of(tensor))
-    return storage is not None and not storage.expired()
+def _storage(tensor: torch.Tensor) -> StorageWeakRef:
+    return StorageWeakRef(tensor.untyped_storage())
 
 
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("sharding")
     sharding = Sharding(log)
     loading = contained.of(sharding.loading)
-    watcher = ContainedWatcher(contained, sharding.issued)
-    calls.watchers.append(watcher)
 
     def loads(load: Function) -> Function:
         def loading_too(module: Any, *arguments: Any, **options: Any) -> Any:
@@ -112,17 +105,14 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
         return loading_too
 
     told = contained.of(sharding.sharding)
-    ends = [
-        replaced([torch.nn.Module], "load_state_dict", loads),
-        once_imported(compat.SHARDING, lambda: compat.watch_sharding(told)),
-        register_optimizer_step_pre_hook(contained.of(sharding.stepping)).remove,
-    ]
-
-    def remove() -> None:
-        calls.watchers.remove(watcher)
-        all_of(ends)()
-
-    return remove
+    return all_of(
+        [
+            watched_calls(calls, ContainedWatcher(contained, sharding.issued)),
+            replaced([torch.nn.Module], "load_state_dict", loads),
+            once_imported(compat.SHARDING, lambda: compat.watch_sharding(told)),
+            register_optimizer_step_pre_hook(contained.of(sharding.stepping)).remove,
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)

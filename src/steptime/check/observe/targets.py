@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from steptime.check.observe.backwards import nodes_of, watched_backwards
 from steptime.check.observe.buffers import tensors_in
-from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import readable
 from steptime.check.observe.forwards import watched_forwards
 from steptime.check.observe.observer import Observer
@@ -93,18 +93,13 @@ def _averages(node: Any) -> bool:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("targets")
     targets = Targets(log)
-    watcher = ContainedWatcher(contained, targets.issued)
-    calls.watchers.append(watcher)
-    ends = [
-        watched_forwards(contained, targets.given),
-        watched_backwards(contained, targets.begin),
-    ]
-
-    def remove() -> None:
-        calls.watchers.remove(watcher)
-        all_of(ends)()
-
-    return remove
+    return all_of(
+        [
+            watched_calls(calls, ContainedWatcher(contained, targets.issued)),
+            watched_forwards(contained, targets.given),
+            watched_backwards(contained, targets.begin),
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)

@@ -8,7 +8,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from steptime.check.observe.backwards import nodes_of, watched_backwards
-from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.optimizers import parameters_of
@@ -63,7 +63,6 @@ class Tied:
         weights = list(_weights(optimizer))[:_MOST]
         self._log.note(
             observed=TIED,
-            look=self._looks,
             embeds=[self._is_embedding(one) for one in weights],
             shapes=[list(one.shape) for one in weights],
             hashes=[hash_of([one]) for one in weights],
@@ -86,18 +85,13 @@ def _weights(optimizer: Any) -> Iterator[torch.Tensor]:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("tied weights")
     tied = Tied(log)
-    watcher = ContainedWatcher(contained, tied.issued)
-    calls.watchers.append(watcher)
-    ends = [
-        watched_backwards(contained, tied.begin),
-        register_optimizer_step_pre_hook(contained.of(tied.stepping)).remove,
-    ]
-
-    def remove() -> None:
-        calls.watchers.remove(watcher)
-        all_of(ends)()
-
-    return remove
+    return all_of(
+        [
+            watched_calls(calls, ContainedWatcher(contained, tied.issued)),
+            watched_backwards(contained, tied.begin),
+            register_optimizer_step_pre_hook(contained.of(tied.stepping)).remove,
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)
