@@ -70,11 +70,12 @@ def _activations(job: Job) -> Iterator[Finding]:
     """
     if any(batches.JUDGE.judge(job)):
         return
-    calls: dict[tuple[Site | None, tuple[int, ...]], dict[int, list[Noted]]] = {}
+    calls: dict[tuple[Site | None, int, tuple[int, ...]], dict[int, list[Noted]]] = {}
     for one in noted(job, _ALIKE):
-        of = one.log.sites.get(one.facts["at"]), tuple(one.facts["ranks"])
-        calls.setdefault(of, {}).setdefault(one.facts["number"], []).append(one)
-    for (site, among), by_number in calls.items():
+        facts = one.facts
+        of = one.log.sites.get(facts["at"]), facts.get("way", 0), tuple(facts["ranks"])
+        calls.setdefault(of, {}).setdefault(facts["number"], []).append(one)
+    for (site, _, among), by_number in calls.items():
         whole = [ranks for ranks in by_number.values() if len(ranks) == len(among)]
         if len(whole) >= _LEAST and len({one.facts["hash"] for one in whole[0]}) == 1:
             ranks = whole[0]

@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, places_of
+from steptime.check.observed import Noted, noted, places_of
 from steptime.check.replicating import with_ranks
 from steptime.check.samplers import passes_of
 from steptime.check.words import ranks_named
 from steptime.record.read import ProcessLog
 from steptime.words import listed
 
-_BATCH = "batch"
+_BATCH, _RING = "batch", "ring"
 _Passes: TypeAlias = dict[int, tuple[ProcessLog, Mapping[str, Any]]]
 """A pass of each rank."""
 
@@ -38,14 +38,22 @@ class Batches:
 def _alike(job: Job) -> Iterator[Finding]:
     """Ranks of one model whose batches are alike, one by one, while they differ among themselves.
 
-    Where all batches are one, as in a benchmark, nothing is to be learned of it.
+    Where all batches are one, as in a benchmark, nothing is to be learned of it; and ranks that
+    hand on parts of a sequence may all be given it whole.
     """
+    rings = [set(one.facts["ranks"]) for one in noted(job, _RING)]
     for by_rank in batches_of(job):
         seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
         sets: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for rank, batches in by_rank.items():
             sets.setdefault(tuple(batches.hashes[number] for number in seen), []).append(rank)
-        shared = [of for hashes, of in sets.items() if len(of) > 1 and len(set(hashes)) > 1]
+        shared = [
+            of
+            for hashes, of in sets.items()
+            if len(of) > 1
+            and len(set(hashes)) > 1
+            and not any(ring.issuperset(of) for ring in rings)
+        ]
         if shared and len(seen) >= LEAST:
             ranks = sorted(rank for of in shared for rank in of)
             yield Finding(

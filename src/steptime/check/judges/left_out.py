@@ -9,10 +9,12 @@ from steptime.check.judges.losses import differ, losses_of
 from steptime.check.judges.replicated import apart
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, noted
+from steptime.check.words import ranks_named
 from steptime.words import listed
 
 _LEFT_OUT = "left out"
-_OF_NORMS, _OF_OTHERS, _OF_ALL = "norms", "others", "all"
+_OF_NORMS, _OF_OTHERS = "norms", "others"
+_OF_TOKENS = _OF_ALL, _OF_RING = "all", "ring"
 _OF_EXPERTS, _OF_COPIES = "experts", "copies"
 _GATHERING = {"all_gather", "reduce_scatter", "all_to_all", "scatter"}
 """By these ranks exchange parts of sequences, of which each has its own; what is summed up in a
@@ -57,19 +59,24 @@ class _Left:
 def _left_out(job: Job) -> Iterator[Finding]:
     """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
     found = [one for one in _by_optimizer(job) if one.apart and _is_told(one)]
-    whole = [one for one in found if one.by == _OF_ALL and _is_of_tokens(one)]
+    whole = [one for one in found if one.by in _OF_TOKENS and _is_of_tokens(one)]
+    if whole:
+        yield _finding([each for one in whole for each in one.ranks], *_of_tokens(whole))
+        return
     of_norms = any(one.by == _OF_NORMS for one in found)
-    for one in whole or [one for one in found if one.by != _OF_ALL]:
-        if of_norms and one.by == _OF_OTHERS:
-            continue
-        what, mend = _shared(one) if one.by in (_OF_NORMS, _OF_ALL) else _beside(one)
-        yield Finding(
-            kind=FindingKind.DRIFT,
-            ranks=sorted(each.rank for each in one.ranks),
-            places=[place for each in one.ranks for place in each.places],
-            what=what,
-            mend=mend,
-        )
+    for one in found:
+        if one.by not in _OF_TOKENS and not (of_norms and one.by == _OF_OTHERS):
+            yield _finding(one.ranks, *(_shared(one) if one.by == _OF_NORMS else _beside(one)))
+
+
+def _finding(ranks: Sequence[Noted], what: str, mend: str) -> Finding:
+    return Finding(
+        kind=FindingKind.DRIFT,
+        ranks=sorted(one.rank for one in ranks),
+        places=[place for one in ranks for place in one.places],
+        what=what,
+        mend=mend,
+    )
 
 
 def _is_told(one: _Left) -> bool:
@@ -121,7 +128,7 @@ def _splitting(one: _Left) -> set[str]:
 def _is_of_tokens(one: _Left) -> bool:
     """Whether ranks with parts of one sequence seem to have the whole model each."""
     losses_differ = bool(one.losses) and differ(one.losses)
-    return one.every and losses_differ and _splitting(one) <= _GATHERING
+    return one.every and (one.by == _OF_RING or (losses_differ and _splitting(one) <= _GATHERING))
 
 
 def _beside(one: _Left) -> tuple[str, str]:
@@ -150,8 +157,6 @@ def _beside(one: _Left) -> tuple[str, str]:
 def _shared(one: _Left) -> tuple[str, str]:
     """What is wrong with the layers that ranks share, and how to mend it."""
     inputs = [each.facts.get("norm_input", ()) for each in one.ranks]
-    if one.by == _OF_ALL:
-        return _of_tokens()
     if one.scaled and len(one.apart) > 1:
         return _scaled(one)
     if all(inputs) and apart(inputs) and not _splitting(one) & _GATHERING:
@@ -161,10 +166,12 @@ def _shared(one: _Left) -> tuple[str, str]:
     return _of_norms(one)
 
 
-def _of_tokens() -> tuple[str, str]:
+def _of_tokens(those: Sequence[_Left]) -> tuple[str, str]:
+    groups = listed([ranks_named(sorted(each.rank for each in one.ranks)) for one in those])
     return (
-        "all ranks begin with the same model, exchange parts of their sequences within its layers, "
-        "and nobody reduces its gradients: each rank steps by those of its own tokens",
+        f"{groups} begin with the same model{', each group with one,' if len(those) > 1 else ','} "
+        "exchange parts of their sequences within its layers, and nobody reduces its gradients: "
+        "each rank steps by those of its own tokens",
         "all_reduce every gradient among the ranks that share a sequence before each step, as "
         "among those of the data axis; or give DistributedDataParallel the group of all of them",
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.judges import alike
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, noted
 from steptime.check.words import ranks_named
@@ -20,17 +21,21 @@ def _sent_back(job: Job) -> Iterator[Finding]:
     """The first line whose calls all sum up what is the same on every rank.
 
     A remark: who divides the loss by the ranks has the right gradient after all, but for what is
-    behind that sum. Where gradients are averaged over the ranks, the average divides.
+    behind that sum. Where gradients are averaged over the ranks, the average divides. Shards that
+    are alike have the same gradients: that is told as such.
     """
+    if any(alike.JUDGE.judge(job)):
+        return
     averaged = {tuple(one.facts["ranks"]) for what in _AVERAGED for one in noted(job, what)}
-    calls: dict[tuple[Site | None, tuple[int, ...]], dict[int, list[Noted]]] = {}
+    calls: dict[tuple[Site | None, int, tuple[int, ...]], dict[int, list[Noted]]] = {}
     for one in noted(job, _SENT_BACK):
-        of = one.log.sites.get(one.facts["at"]), tuple(one.facts["ranks"])
-        calls.setdefault(of, {}).setdefault(one.facts["number"], []).append(one)
-    for (site, among), by_number in calls.items():
+        facts = one.facts
+        of = one.log.sites.get(facts["at"]), facts.get("way", 0), tuple(facts["ranks"])
+        calls.setdefault(of, {}).setdefault(facts["number"], []).append(one)
+    for (site, _, among), by_number in calls.items():
         whole = [ranks for ranks in by_number.values() if len(ranks) == len(among)]
-        alike = all(len({one.facts["hash"] for one in ranks}) == 1 for ranks in whole)
-        if len(whole) >= _LEAST and alike and among not in averaged:
+        same = all(len({one.facts["hash"] for one in ranks}) == 1 for ranks in whole)
+        if len(whole) >= _LEAST and same and among not in averaged:
             yield Finding(
                 kind=FindingKind.DRIFT,
                 remark=True,

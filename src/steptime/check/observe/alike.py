@@ -4,19 +4,22 @@ from collections import Counter
 
 import torch
 
+from steptime.check.observe.contained import caller
 from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
 from steptime.check.observe.functions import within_function
 from steptime.check.observe.moved import Moved
-from steptime.check.observe.tensors import is_constant
+from steptime.check.observe.tensors import is_constant, is_followed
 from steptime.record.events import Log
-from steptime.record.places import site
+from steptime.record.places import site, way
 
 ALIKE, SENT_BACK = "alike", "sent back"
 """What is noted of activations that a rank brings to a sum or a gather of them, and of what it
-brings to a sum in the backward of a Function."""
+brings to a sum in the backward of a Function.
+
+``way``: how the script came to that line, for layers may all call one helper."""
 
 _LEAST_ELEMENTS = 64
-_MOST, _MOST_CALLS = 4, 1000  # times for each line, and in all
+_MOST, _MOST_WAYS, _MOST_CALLS = 4, 64, 1000  # times for each way there, ways, and in all
 
 
 class Alike:
@@ -24,7 +27,7 @@ class Alike:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._looked: Counter[int] = Counter()
+        self._looked: Counter[tuple[int, int]] = Counter()
         self._calls = 0
 
     def note(self, moved: Moved) -> None:
@@ -36,15 +39,18 @@ class Alike:
         what = _what(brought[0]) if len(brought) == 1 else ""
         if not what or (what == SENT_BACK and moved.kind != "all_reduce"):
             return
-        at = site(self._log)
-        self._looked[at] += 1
-        if self._looked[at] <= _MOST and not is_constant(tensor := brought[0].detach()):
+        of = at, come = site(self._log), way(caller())
+        if of not in self._looked and len(self._looked) == _MOST_WAYS:
+            return
+        self._looked[of] += 1
+        if self._looked[of] <= _MOST and not is_constant(tensor := brought[0].detach()):
             self._log.note(
                 observed=what,
                 kind=moved.kind,
                 ranks=list(moved.ranks),
-                number=self._looked[at],
+                number=self._looked[of],
                 hash=hash_of([tensor], OF_BATCHES),
+                way=come,
                 at=at,
             )
 
@@ -55,7 +61,7 @@ def _what(tensor: torch.Tensor) -> str:
     if not plain or tensor.numel() < _LEAST_ELEMENTS or not readable(tensor):
         return ""
     if tensor.requires_grad:
-        return "" if tensor.is_leaf else ALIKE
+        return ALIKE if is_followed(tensor) else ""
     within = within_function()
     if within is None or not within.follows:
         return ""

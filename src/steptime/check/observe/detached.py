@@ -12,6 +12,7 @@ from steptime.check.observe.contained import Contained, ContainedWatcher, caller
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.races import is_called_by_script
 from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.tensors import is_followed
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -63,7 +64,7 @@ class Detached:
         if self._compiles or not torch.is_grad_enabled():
             return
         read, written = read_and_written(operation.kind, arguments, is_root=False)
-        if not any(one.requires_grad and not one.is_leaf for one in read):
+        if not any(map(is_followed, read)):
             return
         noting = caller()
         frame = noting.f_back if noting else None

@@ -18,6 +18,9 @@ from steptime.world import compat
 LEFT_OUT = "left out"
 """What is noted of parameters whose gradients are not reduced, though others' are."""
 
+RING = "ring"
+"""What is noted of ranks that hand on parts of a sequence within a layer."""
+
 BY_HAND, BY_DDP, BY_FSDP = "the script", "DistributedDataParallel", "fully_shard"
 """Who reduces those of the others."""
 
@@ -29,6 +32,9 @@ OF_OTHERS = "others"
 
 OF_ALL = "all"
 """They are all there are: nobody reduces any, of ranks that have parts of a sequence, it seems."""
+
+OF_RING = "ring"
+"""The same of ranks that hand such parts on round a ring."""
 
 OF_EXPERTS = "experts"
 """They are of ranks that have experts, or tables, of their own: what all have beside them is."""
@@ -62,6 +68,8 @@ class LeftOut:
             if one.grad is not None and id(one) not in of_models and not is_sharded(one)
         ]
         gradients = [grad for *_, grad in trained]
+        for ring in self._reduced.rings:
+            self._log.note(observed=RING, ranks=list(ring))
         left = [each for each in trained if not self._reduced.ranks_of(each[2])]
         by, ranks = self._who(every, gradients)
         if not by and self._reduced.sums and not (self._reduced.shares or self._reduced.splitting):
@@ -78,9 +86,13 @@ class LeftOut:
         self, number: int, trained: Sequence[_Trained], left: Sequence[_Trained], by: str
     ) -> None:
         """The same where ranks share each layer, and what a rank has whole may be left out."""
-        splits = self._reduced.splits_layers or self._reduced.splitting
+        rings = self._reduced.rings
+        splits = self._reduced.splits_layers or self._reduced.splitting or rings
         if not splits or not dist.is_initialized():
             return
+        alone = not by and not self._reduced.since_backward()
+        for ring in rings if alone else ():
+            self._note(number, OF_RING, ring, trained)
         ranks = tuple(range(dist.get_world_size()))
         if self._reduced.of_parts:
             if by and not self._reduced.sends:
@@ -88,13 +100,13 @@ class LeftOut:
                 self._note(number, OF_EXPERTS, ranks, own)
             return
         norms = {id(one) for norm in self._models.norms for one in norm.parameters()}
-        if by or not self._reduced.since_backward():
+        if by or alone:
             others = [
                 each for each in left if id(each[1]) not in norms and not is_constant(each[1])
             ]
             self._note(number, OF_NORMS, ranks, [each for each in left if id(each[1]) in norms])
             self._note(number, OF_OTHERS, ranks, others)
-        if not by and not self._reduced.since_backward():
+        if alone and not rings:
             self._note(number, OF_ALL, ranks, trained)
 
     def _note(self, number: int, by: str, ranks: tuple[int, ...], left: Sequence[_Trained]) -> None:

@@ -9,6 +9,7 @@ import torch
 from steptime.check.observe.contents import readable
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
+from steptime.check.observe.tensors import is_followed
 from steptime.record.events import Log
 from steptime.record.places import site
 from steptime.world import compat
@@ -51,7 +52,7 @@ class Losses:
         if self._models.in_backward or len(moved.tensors) != 1:
             return
         tensor = moved.tensors[0]
-        if tensor.requires_grad and not tensor.is_leaf and _is_read(tensor):
+        if is_followed(tensor) and _is_read(tensor):
             self._summed = _Summed(tensor, float(tensor.detach()), tensor._version, site(self._log))
 
     def begin(self, roots: Sequence[Any]) -> None:

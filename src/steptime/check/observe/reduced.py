@@ -11,6 +11,7 @@ from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.functions import within_function
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
+from steptime.check.observe.tensors import is_followed
 
 _MOST_REMEMBERED = 10_000
 _REDUCING = ("all_reduce", "reduce_scatter", "reduce")
@@ -38,22 +39,23 @@ class Reduced:
     ``shares``: a call was made by which ranks may have parts of a model of their own, other than
     those by which ``fully_shard`` gathers parameters. ``splits_layers``: in a backward, without DDP
     or ``fully_shard``, as where ranks share each layer; ``splitting``: the kinds of calls by which
-    they do in forwards, until the first step. ``sends``: ranks send one another messages.
-    ``sums``: a vector was reduced.
+    they do in forwards, until the first step. ``sums``: a vector was reduced.
     """
 
     def __init__(self, models: Models) -> None:
         self.calls = self.nbytes = 0
         self.shares = self.splits_layers = False
         self.splitting: set[str] = set()
-        self.sends = self.sums = self._exchanges = self._has_stepped = False
+        self.sums = self._sends = self._exchanges = self._has_stepped = False
         self._models = models
+        self._rounds: dict[tuple[type, tuple[int, ...]], set[str]] = {}
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
-        self.sends |= moved.kind in _SENDING
+        if moved.kind in _SENDING and not self._sends:
+            self._send(moved)
         self._exchanges |= moved.kind in _EXCHANGING and not self._models.in_backward
         if self._models.in_backward and not (self._models.known or self.splits_layers):
             self.splits_layers = moved.kind in _SPLITTING and not _is_of_shards()
@@ -76,6 +78,30 @@ class Reduced:
                 if later:
                     at = self._models.backwards, moved.ranks
                     self._vectors[tensor.dtype, tensor.numel()] = at
+
+    def _send(self, moved: Moved) -> None:
+        """A message is sent or received: by a stage, or within a layer that ranks share.
+
+        A stage receives before what it computes and sends after that. A function of autograd that
+        does both in its forward hands on parts of what all of its ranks compute at a time, as ring
+        attention does keys and values: Liu et al. 2023, "Ring Attention with Blockwise
+        Transformers", section 3.
+        """
+        within = None if self._has_stepped else within_function()
+        if within is None:
+            self._sends = True
+        elif not within.backward:
+            self._rounds.setdefault((within.function, moved.ranks), set()).add(moved.kind)
+
+    @property
+    def rings(self) -> set[tuple[int, ...]]:
+        """The ranks that hand on parts of what they compute within a layer, by the first step."""
+        return {ranks for (_, ranks), kinds in self._rounds.items() if len(kinds) > 1}
+
+    @property
+    def sends(self) -> bool:
+        """Whether ranks send one another messages as stages do."""
+        return self._sends or any(len(kinds) == 1 for kinds in self._rounds.values())
 
     @property
     def of_parts(self) -> bool:
@@ -150,7 +176,7 @@ def _is_differentiated(moved: Moved) -> bool:
     A loss is summed up by such a call, too, and no layer is: it is no vector.
     """
     vector = any(one.numel() >= _LEAST_VECTOR for one in moved.tensors)
-    followed = any(one.requires_grad and not one.is_leaf for one in moved.tensors)
+    followed = any(map(is_followed, moved.tensors))
     return vector and (followed or within_function() is not None)
 
 

@@ -16,6 +16,18 @@ def is_hooked(parameter: Any) -> bool:
     return bool(parameter._backward_hooks or after)
 
 
+def is_followed(tensor: torch.Tensor) -> bool:
+    """Whether autograd follows how a tensor was computed.
+
+    It refuses to tell of a view that was made without it and changed with it since, as a part of a
+    parameter that an optimizer updates in its place: nobody follows that.
+    """
+    try:
+        return tensor.requires_grad and not tensor.is_leaf
+    except RuntimeError:
+        return False
+
+
 def is_constant(tensor: torch.Tensor) -> bool:
     """Whether all elements are the same, as of a bias that begins with 0."""
     return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
