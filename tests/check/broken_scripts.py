@@ -34,6 +34,22 @@ dist.send(torch.ones(4), 1 - rank)
 """
 )
 
+LETS_GO = (
+    START
+    + """
+for step in range(6):
+    own, other = torch.ones(8192), torch.empty(8192)
+    dist.batch_isend_irecv([  # begun
+        dist.P2POp(dist.isend, own, 1 - rank), dist.P2POp(dist.irecv, other, 1 - rank)])
+    del own, other
+    if rank:
+        dist.send(torch.ones(8192), 0)  # here
+    else:
+        dist.recv(torch.empty(8192), 1)  # here
+dist.destroy_process_group()
+"""
+)
+
 BOTH_POLL = (
     START
     + """

@@ -85,6 +85,17 @@ def test_ranks_that_both_send_first_stand_in_a_circle(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_call_that_all_have_made_and_in_which_nothing_is_sent_is_told(tmp_path: Path) -> None:
+    _, answer = _check(tmp_path, scripts.LETS_GO)
+    deadlock = next(one for one in answer["findings"] if one["kind"] == "deadlock")
+    assert "rank of these calls has made them, the last 1" in deadlock["what"]
+    told = {place["line"] for place in deadlock["places"]}
+    assert told
+    assert told <= _lines(scripts.LETS_GO, "here")
+    assert any("its handle is let go" in one["what"] for one in answer["findings"])
+
+
+@pytest.mark.slow
 def test_ranks_that_both_receive_first_stand_in_a_circle(tmp_path: Path) -> None:
     finding = _one(_check(tmp_path, scripts.BOTH_RECEIVE)[1])
     assert (finding["kind"], finding["ranks"]) == ("deadlock", [0, 1])

@@ -13,6 +13,7 @@ RINGS = """
 from torch import nn
 way = {way!r}
 rings = [dist.new_group([at, at + 1]) for at in range(0, size, 2)]
+data = [dist.new_group(list(range(at, size, 2))) for at in range(2)][rank % 2]
 ring, place, other = rings[rank // 2], rank % 2, rank ^ 1
 
 class Ring(torch.autograd.Function):
@@ -43,17 +44,21 @@ class Shared(nn.Sequential):
     def forward(self, whole):
         return super().forward(whole.chunk(2, 1)[place])
 
-torch.manual_seed(rank // 2)
+torch.manual_seed(0 if way == "data" else rank // 2)
 model = Shared(nn.Embedding(50, 32), Attention(), Attention(), nn.Linear(32, 50))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 trained = nn.parallel.DistributedDataParallel(model) if way == "replicas" else model
 for step in range(5):
     torch.manual_seed(10 * step + rank // 2)
     tokens, targets = (torch.randint(0, 50, (4, 16)) for _ in range(2))
+    if way == "same part":
+        tokens = tokens[:, :8].repeat(1, 2)
     made = trained(tokens)
     optimizer.zero_grad()
     own = targets.chunk(2, 1)[place]
     nn.functional.cross_entropy(made.flatten(0, 1), own.flatten()).backward()
+    for parameter in model.parameters() if way in ("data", "same part") else ():
+        dist.all_reduce(parameter.grad, group=data if way == "data" else ring)
     optimizer.step()  # steps
 dist.destroy_process_group()
 """
@@ -65,12 +70,19 @@ def _told(folder: Path, way: str, ranks: int) -> list[Finding]:
 
 
 @pytest.mark.slow
-def test_gradients_that_no_ring_reduces_are_told_once(tmp_path: Path) -> None:
-    (found,) = _told(tmp_path, "", 4)
+@pytest.mark.parametrize("way", ["nobody", "data"])
+def test_gradients_that_no_ring_reduces_are_told_once(way: str, tmp_path: Path) -> None:
+    (found,) = _told(tmp_path, way, 4)
     assert found.what.startswith(
         "Ranks 0 and 1 and ranks 2 and 3 begin with the same model, each group with one, exchange"
     )
     assert (sorted(found.ranks), marked(found)) == ([0, 1, 2, 3], {"steps"})
+
+
+@pytest.mark.slow
+def test_ranks_of_a_ring_that_all_have_one_part_are_told(tmp_path: Path) -> None:
+    (found,) = _told(tmp_path, "same part", 2)
+    assert "ranks 0 and 1 at first: these ranks compute on the same part of each" in found.what
 
 
 @pytest.mark.slow

@@ -20,7 +20,8 @@ class Job:
     ended, None where it is not known; a signal counts below 0. ``stacks``: Python's stacks of ranks
     that can be asked for them, as text, empty until they answer. ``idle``: the ranks that have used
     no processor since the watch last looked. ``resting``: those that have not for some seconds, nor
-    have the processes that they started. ``lost``: the hosts that answer no more. ``helpers``:
+    have the processes that they started. ``unmoved``: those that have stood still and sent nothing
+    for longer. ``lost``: the hosts that answer no more. ``helpers``:
     processes that ranks forked and that call in their groups. ``lock_waits``: which ranks wait for
     the lock of a file.
     """
@@ -31,6 +32,7 @@ class Job:
     stacks: Mapping[int, str] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
     resting: frozenset[int] = frozenset()
+    unmoved: frozenset[int] = frozenset()
     lost: Sequence[LostHost] = ()
     helpers: Sequence[ProcessLog] = ()
     lock_waits: Sequence[LockWait] = ()

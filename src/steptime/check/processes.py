@@ -25,6 +25,9 @@ _REST_S, _RESTING = 5.0, 0.05
 """Who uses so little of a processor for so long does nothing: threads that look for others' calls
 use some of it, and who reads a file or a socket more."""
 
+_SENT_S, _FEW_BYTES = 10.0, 2**16
+"""Who has sent no more for so long sends nothing: it answers the watch by some of it."""
+
 _SILENT_S = 2.0
 """A process whose thread has not answered for so long runs no Python: a signal may ask it."""
 
@@ -52,6 +55,13 @@ class Process:
     idle: bool = False
     rests: bool = False
     """Whether it and the processes that it started have hardly used a processor for a while."""
+
+    unmoved: bool = False
+    """Whether it has stood still for a while and sent nothing, whatever its threads look for."""
+
+    sent: int = 0
+    sent_at: float = 0.0
+    """How many bytes it had written to files and sockets when it last wrote many, and when."""
 
     used: deque[tuple[float, int]] = field(default_factory=deque)
     """What they all had used by when, since the beginning of that while."""
@@ -84,6 +94,11 @@ class Process:
 
     def _see_rest(self, now: float) -> None:
         # Of who does not stand still nobody asks, and what it has started is in many files.
+        sent = _bytes_sent(self.pid) if self.here else 0
+        if not self.sent_at or sent - self.sent > _FEW_BYTES:
+            self.sent, self.sent_at = sent, now
+        still_since = max(self.still_since, self.sent_at)
+        self.unmoved = self.here and still_since <= now - _SENT_S
         if not self.here or now - self.still_since < STILL_S:
             self.rests = False
             self.used.clear()
@@ -213,6 +228,15 @@ def _state(pid: int) -> str:
 def _cpu_ticks(pid: int) -> int:
     found = _stat(Path(f"/proc/{pid}/stat"))
     return int(found[11]) + int(found[12]) if found else 0
+
+
+def _bytes_sent(pid: int) -> int:
+    """What a process has written, by write and its kin: gloo's threads send so."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+            if line.startswith("wchar:"):
+                return int(line.split()[1])
+    return 0
 
 
 def _ticks_of_started(pid: int) -> int:

@@ -144,6 +144,7 @@ class Watch:
             stacks=stacks,
             idle=frozenset(rank for rank, (_, one) in by_rank.items() if one.idle),
             resting=frozenset(rank for rank, (_, one) in by_rank.items() if one.rests),
+            unmoved=frozenset(rank for rank, (_, one) in by_rank.items() if one.unmoved),
             lost=self._pulse.lost(first) if self._pulse else (),
             helpers=helpers,
             lock_waits=lock_waits(pids, stacks),

@@ -14,6 +14,13 @@ _ALIKE, _BEGUN = "alike", "shards begun"
 _MEND = (
     "seed each rank's shards apart, or make the whole weight on every rank and keep its own part"
 )
+_SAME_SHARDS = (
+    "the shards of the layers before it began by one seed, so that all ranks together have no more "
+    "features than one"
+)
+_SAME_PART = "these ranks compute on the same part of each sequence, and nobody on the others"
+_MEND_PART = "give each rank a part of its own, as tokens.chunk(ranks, dim=1)[rank]"
+_DOES = {"all_reduce": "sums up", "all_gather": "gathers", "send": "sends on"}
 _LEAST = 3  # calls of a line: one may be a trial
 
 
@@ -77,17 +84,20 @@ def _activations(job: Job) -> Iterator[Finding]:
         calls.setdefault(of, {}).setdefault(facts["number"], []).append(one)
     for (site, _, among), by_number in calls.items():
         whole = [ranks for ranks in by_number.values() if len(ranks) == len(among)]
-        if len(whole) >= _LEAST and len({one.facts["hash"] for one in whole[0]}) == 1:
+        if len(whole) < _LEAST:
+            continue
+        kind = whole[0][0].facts["kind"]
+        # Positions are in the keys that a ring sends on, and not in the values behind them.
+        first = whole if kind == "send" else whole[:1]
+        if any(len({one.facts["hash"] for one in ranks}) == 1 for ranks in first):
             ranks = whole[0]
-            does = "sums up" if ranks[0].facts["kind"] == "all_reduce" else "gathers"
             yield Finding(
                 kind=FindingKind.DRIFT,
                 ranks=sorted(among),
                 places=[place for one in ranks for place in one.places],
-                what=f"{site} {does} activations that are the same on {ranks_named(among)} at "
-                "first: the shards of the layers before it began by one seed, so that all ranks "
-                "together have no more features than one",
-                mend=_MEND,
+                what=f"{site} {_DOES[kind]} activations that are the same on "
+                f"{ranks_named(among)} at first: {_SAME_PART if kind == 'send' else _SAME_SHARDS}",
+                mend=_MEND_PART if kind == "send" else _MEND,
             )
             return
 

@@ -13,11 +13,12 @@ from steptime.record.events import Log
 from steptime.record.places import site, way
 
 ALIKE, SENT_BACK = "alike", "sent back"
-"""What is noted of activations that a rank brings to a sum or a gather of them, and of what it
-brings to a sum in the backward of a Function.
+"""What is noted of activations that a rank brings to a sum or a gather of them, or sends on within
+a Function, and of what it brings to a sum in the backward of one.
 
 ``way``: how the script came to that line, for layers may all call one helper."""
 
+_KINDS = ("all_reduce", "all_gather", "send")
 _LEAST_ELEMENTS = 64
 _MOST, _MOST_WAYS, _MOST_CALLS = 4, 64, 1000  # times for each way there, ways, and in all
 
@@ -32,11 +33,11 @@ class Alike:
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
-        if moved.kind not in ("all_reduce", "all_gather") or self._calls == _MOST_CALLS:
+        if moved.kind not in _KINDS or self._calls == _MOST_CALLS:
             return
         self._calls += 1
         brought = moved.brought if moved.reduction in ("", "sum") else []
-        what = _what(brought[0]) if len(brought) == 1 else ""
+        what = _what(brought[0], moved.kind) if len(brought) == 1 else ""
         if not what or (what == SENT_BACK and moved.kind != "all_reduce"):
             return
         of = at, come = site(self._log), way(caller())
@@ -55,12 +56,15 @@ class Alike:
             )
 
 
-def _what(tensor: torch.Tensor) -> str:
-    """What a tensor is: a gradient of it will be asked for, or it is one; "": neither is known."""
+def _what(tensor: torch.Tensor, kind: str) -> str:
+    """What a tensor is: a gradient of it will be asked for, or it is one; "": neither is known.
+
+    Stages send activations, too, of which autograd follows none: a layer does so in a Function.
+    """
     plain = type(tensor) is torch.Tensor and tensor.is_floating_point()
     if not plain or tensor.numel() < _LEAST_ELEMENTS or not readable(tensor):
         return ""
-    if tensor.requires_grad:
+    if tensor.requires_grad and kind != "send":
         return ALIKE if is_followed(tensor) else ""
     within = within_function()
     if within is None or not within.follows:

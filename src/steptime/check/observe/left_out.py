@@ -91,8 +91,10 @@ class LeftOut:
         if not splits or not dist.is_initialized():
             return
         alone = not by and not self._reduced.since_backward()
-        for ring in rings if alone else ():
-            self._note(number, OF_RING, ring, trained)
+        reduced = {self._reduced.ranks_of(grad) for *_, grad in trained}
+        for ring in rings if by or alone else ():
+            if not any(set(ring) <= set(among) for among in reduced):
+                self._note(number, OF_RING, ring, trained)
         ranks = tuple(range(dist.get_world_size()))
         if self._reduced.of_parts:
             if by and not self._reduced.sends:

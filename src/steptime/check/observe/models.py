@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from steptime.check.observe.arguments import given
+from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable, samples_of
 from steptime.check.observe.evaluations import Evaluations
@@ -55,7 +56,7 @@ class Models:
     modules that have run and normalise each token by itself. ``holds_back``: the last forward under
     ``fully_shard`` was one whose gradients are not to be reduced. ``before_backward``: who is
     told what a backward begins at; ``after_backward``: and that it has ended; ``before_pass``: who
-    is told of the first module that runs then, and what it takes, where the script has to reduce
+    is told of the first module that takes anything then, and what, where the script has to reduce
     its gradients. ``norm_input``: some elements of what the first of ``norms`` was given first.
     """
 
@@ -71,7 +72,7 @@ class Models:
         self.before_backward: list[Callable[[Sequence[Any]], object]] = []
         self.after_backward: list[Callable[[], object]] = []
         self.before_pass: list[Callable[[torch.nn.Module, Sequence[Any]], object]] = []
-        self._passes = False
+        self._passes = self._has_told = False
         self.norm_input: list[float] = []
         self.evaluations, self._settings = Evaluations(log), Settings(log)
         contained = Contained("settings")
@@ -229,8 +230,7 @@ class Models:
         if torch.compiler.is_compiling():
             return
         RUNS[0] += 1
-        if not self._passes and torch.is_grad_enabled() and not self.in_backward:
-            self._passes = True
+        if not self._has_told and torch.is_grad_enabled() and not self.in_backward:
             self._begin_pass(module, taken)
         if type(module).__name__.endswith(_NORMS):
             self._see_norm(module, taken)
@@ -243,14 +243,22 @@ class Models:
             model.bypassed_at = site(self._log)
 
     def _begin_pass(self, module: torch.nn.Module, taken: Sequence[Any]) -> None:
-        """A module runs first after a backward: a model, if neither DDP nor FSDP has any."""
+        """A module runs first after a backward: a model, if neither DDP nor FSDP has any.
+
+        What a model is given by keyword no hook is told: then the first of its parts tells that
+        is given anything by position, as an embedding is.
+        """
+        begins, self._passes = not self._passes, True
         parameter = next(module.parameters(), None)
-        if self.known or self.shard_ranks or parameter is None or is_sharded(parameter):
-            return
-        if module.training and not self._settings.knows(module):
-            self._training_begun(module, lambda: ())
-        for told in self.before_pass:
-            told(module, taken)
+        is_own = parameter is not None and not is_sharded(parameter)
+        if begins:
+            self._has_told = bool(self.known or self.shard_ranks or not is_own)
+            if module.training and not self._has_told and not self._settings.knows(module):
+                self._training_begun(module, lambda: ())
+        if is_own and not self._has_told and any(True for _ in tensors_in(taken)):
+            self._has_told = True
+            for told in self.before_pass:
+                told(module, taken)
 
     def _see_norm(self, module: torch.nn.Module, taken: Sequence[Any]) -> None:
         """A module that normalises each token is run: of the first one remember its input."""
@@ -315,7 +323,7 @@ class Models:
             try:
                 result = backward(*arguments, **options)
             finally:
-                self.in_backward = self._passes = False
+                self.in_backward = self._passes = self._has_told = False
             for ended in self.after_backward:
                 ended()
             return result
