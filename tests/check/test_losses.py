@@ -101,3 +101,60 @@ def test_features_gathered_one_way_for_a_loss_of_each_rank_are_told(tmp_path: Pa
 @pytest.mark.parametrize("way", ["one loss", "summed"])
 def test_features_that_get_all_of_their_gradients_are_left_alone(way: str, tmp_path: Path) -> None:
     assert _drift(tmp_path, CONTRASTED.format(way=way)) == []
+
+
+SHARED = """
+from torch import nn
+way = {way!r}
+
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, part):
+        whole = part.clone()
+        dist.all_reduce(whole)
+        return whole
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, own):
+        parts = [torch.empty_like(own) for _ in range(size)]
+        dist.all_gather(parts, own.contiguous())  # gathers
+        return torch.cat(parts, -1)
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.chunk(size, -1)[rank].clone()
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 16 // size), nn.Linear(16 // size, 16)
+        self.head = nn.Linear(16, 8 // size)
+    def forward(self, rows):
+        return Gather.apply(self.head(Sum.apply(self.down(self.up(rows).relu()))))
+
+torch.manual_seed(rank)
+model = Shared()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(7 + (rank if way == "other data" else 0))
+for step in range(6):
+    rows, targets = torch.randn(8, 16), torch.randint(8, (8,))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(rows), targets).backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_share_layers_and_are_given_other_batches_are_told_so(tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, SHARED.format(way="other data"))
+    assert "share layers, sum up what their parts give, and are given other batches" in found.what
+    assert marked(found) == {"gathers"}
+
+
+@pytest.mark.slow
+def test_ranks_that_share_layers_and_batches_need_gather_no_gradients(tmp_path: Path) -> None:
+    assert _drift(tmp_path, SHARED.format(way="")) == []
