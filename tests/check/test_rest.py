@@ -28,6 +28,33 @@ def test_a_process_rests_if_what_it_started_does(started: str, rests: bool, tmp_
             os.killpg(running.pid, signal.SIGKILL)
 
 
+def _unmoved(process: Process, at: range) -> list[int]:
+    """The seconds at which it has sent nothing for a while, looked at once in each."""
+    seen = []
+    for now in at:
+        process.look(100.0 + now)
+        seen += [now] * process.unmoved
+    return seen
+
+
+def test_who_has_sent_nothing_for_ten_seconds_is_unmoved_and_no_longer_when_it_does(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "events").touch()
+    process = Process(tmp_path / "events", os.getpid(), here=True)
+    assert _unmoved(process, range(13)) == [10, 11, 12]
+    with Path(os.devnull).open("wb", buffering=0) as sends:
+        sends.write(bytes(2**17))
+    assert _unmoved(process, range(13, 25)) == [23, 24]
+
+
+def test_nobody_knows_what_a_job_did_while_its_watch_was_paused(tmp_path: Path) -> None:
+    (tmp_path / "events").touch()
+    process = Process(tmp_path / "events", os.getpid(), here=True)
+    assert _unmoved(process, range(8)) == []
+    assert _unmoved(process, range(60, 71)) == [70]
+
+
 def _rests(process: Process) -> bool:
     """Whether it ever does; on a busy machine it may take long to start and use a processor."""
     begun, idle_s = time.monotonic(), 0.0

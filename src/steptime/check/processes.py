@@ -61,7 +61,9 @@ class Process:
 
     sent: int = 0
     sent_at: float = 0.0
-    """How many bytes it had written to files and sockets when it last wrote many, and when."""
+    seen_at: float = -math.inf
+    """How many bytes it had written to files and sockets when it last wrote many, when that was,
+    and when it was looked at last."""
 
     used: deque[tuple[float, int]] = field(default_factory=deque)
     """What they all had used by when, since the beginning of that while."""
@@ -94,11 +96,7 @@ class Process:
 
     def _see_rest(self, now: float) -> None:
         # Of who does not stand still nobody asks, and what it has started is in many files.
-        sent = _bytes_sent(self.pid) if self.here else 0
-        if not self.sent_at or sent - self.sent > _FEW_BYTES:
-            self.sent, self.sent_at = sent, now
-        still_since = max(self.still_since, self.sent_at)
-        self.unmoved = self.here and still_since <= now - _SENT_S
+        self._see_sent(now)
         if not self.here or now - self.still_since < STILL_S:
             self.rests = False
             self.used.clear()
@@ -109,6 +107,15 @@ class Process:
         (since, before), (_, used) = self.used[0], self.used[-1]
         most = _RESTING * (now - since) * os.sysconf("SC_CLK_TCK")
         self.rests = self.idle and since <= now - _REST_S and used - before <= most
+
+    def _see_sent(self, now: float) -> None:
+        # Where the watch was paused, or is, with all of the job, nobody knows for how long.
+        paused = now - self.seen_at > _SENT_S / 2 or _state(self.pid) == "T"
+        sent = _bytes_sent(self.pid) if self.here else 0
+        if paused or sent - self.sent > _FEW_BYTES:
+            self.sent, self.sent_at = sent, now
+        self.seen_at = now
+        self.unmoved = self.here and max(self.still_since, self.sent_at) <= now - _SENT_S
 
     @property
     def lives(self) -> bool:

@@ -40,16 +40,16 @@ class Alike:
         what = _what(brought[0], moved.kind) if len(brought) == 1 else ""
         if not what or (what == SENT_BACK and moved.kind != "all_reduce"):
             return
-        of = at, come = site(self._log), way(caller())
-        if of not in self._looked and len(self._looked) == _MOST_WAYS:
+        line = at, come = site(self._log), way(caller())
+        if line not in self._looked and len(self._looked) == _MOST_WAYS:
             return
-        self._looked[of] += 1
-        if self._looked[of] <= _MOST and not is_constant(tensor := brought[0].detach()):
+        self._looked[line] += 1
+        if self._looked[line] <= _MOST and not is_constant(tensor := brought[0].detach()):
             self._log.note(
                 observed=what,
                 kind=moved.kind,
                 ranks=list(moved.ranks),
-                number=self._looked[of],
+                number=self._looked[line],
                 hash=hash_of([tensor], OF_BATCHES),
                 way=come,
                 at=at,
