@@ -50,6 +50,23 @@ def noted(job: Job, what: str) -> list[Noted]:
     return [Noted(log, facts) for log in job.logs for facts in facts_of(log, what)]
 
 
+def whole_calls(
+    job: Job, what: str
+) -> Iterator[tuple[Site | None, tuple[int, ...], list[list[Noted]]]]:
+    """What all ranks of a group noted of the calls of each line: its place, the ranks, the calls.
+
+    Lines that the script comes to in several ways count as several, for layers may call one helper.
+    Calls that not all of the ranks have noted are left out.
+    """
+    lines: dict[tuple[Site | None, int, tuple[int, ...]], dict[int, list[Noted]]] = {}
+    for one in noted(job, what):
+        facts = one.facts
+        line = one.log.sites.get(facts["at"]), facts.get("way", 0), tuple(facts["ranks"])
+        lines.setdefault(line, {}).setdefault(facts["number"], []).append(one)
+    for (site, _, among), by_number in lines.items():
+        yield site, among, [ranks for ranks in by_number.values() if len(ranks) == len(among)]
+
+
 def places_of(log: ProcessLog, number: int) -> list[CallSite]:
     """The line of a place in the code of a rank, by its number; none where it is not known."""
     site = log.sites.get(number)

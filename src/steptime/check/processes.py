@@ -91,12 +91,13 @@ class Process:
         self.idle = ticks - self.cpu_ticks <= 1 and not (self.here and _wants_to_run(self.pid))
         self.cpu_ticks = ticks
         self._see_rest(now)
+        if self.here:
+            self._see_sent(now)
         if not self.gone_since and not self.lives:
             self.gone_since = now
 
     def _see_rest(self, now: float) -> None:
         # Of who does not stand still nobody asks, and what it has started is in many files.
-        self._see_sent(now)
         if not self.here or now - self.still_since < STILL_S:
             self.rests = False
             self.used.clear()
@@ -109,13 +110,13 @@ class Process:
         self.rests = self.idle and since <= now - _REST_S and used - before <= most
 
     def _see_sent(self, now: float) -> None:
-        # Where the watch was paused, or is, with all of the job, nobody knows for how long.
+        # While the watch stood still all of the job may have; and who is paused sends nothing.
         paused = now - self.seen_at > _SENT_S / 2 or _state(self.pid) == "T"
-        sent = _bytes_sent(self.pid) if self.here else 0
+        sent = _bytes_sent(self.pid)
         if paused or sent - self.sent > _FEW_BYTES:
             self.sent, self.sent_at = sent, now
         self.seen_at = now
-        self.unmoved = self.here and max(self.still_since, self.sent_at) <= now - _SENT_S
+        self.unmoved = max(self.still_since, self.sent_at) <= now - _SENT_S
 
     @property
     def lives(self) -> bool:

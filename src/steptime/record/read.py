@@ -34,6 +34,16 @@ class Group:
     torch_name: str = ""
     axis: str = ""
 
+    @property
+    def on_gloo(self) -> bool:
+        """Whether gloo makes all of its calls, and NCCL none of those on a GPU."""
+        return "gloo" in self.backend and not self.on_nccl
+
+    @property
+    def on_nccl(self) -> bool:
+        """Whether NCCL makes calls of it."""
+        return "nccl" in self.backend
+
 
 @dataclass(frozen=True)
 class Site:

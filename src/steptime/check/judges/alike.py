@@ -6,9 +6,8 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges import batches
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, noted, whole_calls
 from steptime.check.words import ranks_named
-from steptime.record.read import Site
 
 _ALIKE, _BEGUN = "alike", "shards begun"
 _MEND = (
@@ -77,13 +76,7 @@ def _activations(job: Job) -> Iterator[Finding]:
     """
     if any(batches.JUDGE.judge(job)):
         return
-    calls: dict[tuple[Site | None, int, tuple[int, ...]], dict[int, list[Noted]]] = {}
-    for one in noted(job, _ALIKE):
-        facts = one.facts
-        of = one.log.sites.get(facts["at"]), facts.get("way", 0), tuple(facts["ranks"])
-        calls.setdefault(of, {}).setdefault(facts["number"], []).append(one)
-    for (site, _, among), by_number in calls.items():
-        whole = [ranks for ranks in by_number.values() if len(ranks) == len(among)]
+    for site, among, whole in whole_calls(job, _ALIKE):
         if len(whole) < _LEAST:
             continue
         kind = whole[0][0].facts["kind"]

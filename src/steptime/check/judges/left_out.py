@@ -14,7 +14,8 @@ from steptime.words import listed
 
 _LEFT_OUT = "left out"
 _OF_NORMS, _OF_OTHERS = "norms", "others"
-_OF_TOKENS = _OF_ALL, _OF_RING = "all", "ring"
+_OF_ALL, _OF_RING = "all", "ring"
+_OF_TOKENS = (_OF_ALL, _OF_RING)
 _OF_EXPERTS, _OF_COPIES = "experts", "copies"
 _GATHERING = {"all_gather", "reduce_scatter", "all_to_all", "scatter"}
 """By these ranks exchange parts of sequences, of which each has its own; what is summed up in a

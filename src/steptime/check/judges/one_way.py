@@ -26,7 +26,7 @@ def _one_way(job: Job) -> Iterator[Finding]:
         if len(of_group) < len(among) or not differ(of_group):
             continue
         call = ranks[0].facts["call"]
-        what, mend = _OTHER_DATA if _have_other_data(job, among) else (_ONE, _MENDS[call])
+        what, mend = _OTHER_DATA if _have_other_data(job, among) else (_KEPT, _MENDS[call])
         yield Finding(
             kind=FindingKind.DRIFT,
             ranks=[one.rank for one in ranks],
@@ -53,7 +53,7 @@ def _have_other_data(job: Job, among: Sequence[int]) -> bool:
     return set(first.values()) == {"all_reduce"} and len(set(batches)) == len(among)
 
 
-_ONE = "what it computes from the parts of others sends no gradient back to them"
+_KEPT = "what it computes from the parts of others sends no gradient back to them"
 _OTHER_DATA = (
     "these ranks share layers, sum up what their parts give, and are given other batches each, so "
     "what they sum up belongs to no sample",

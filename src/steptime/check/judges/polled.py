@@ -25,11 +25,7 @@ _MADE_S = 2.0
 def polled(job: Job) -> Iterator[Finding]:
     """One finding for each rank that asks in vain for a message that its peer has made, too."""
     for log in job.logs:
-        on_gloo = {
-            one.torch_name
-            for one in log.groups.values()
-            if "gloo" in one.backend and "nccl" not in one.backend  # whose messages tell
-        }
+        on_gloo = {one.torch_name for one in log.groups.values() if one.on_gloo}
         own = () if job.standings[log.rank].ended else job.calls.of_rank[log.rank]
         for call in asks_for(own, job.now_ns, idle=log.rank in job.idle):
             peer = _peer(job, call) if call.key[0] in on_gloo else None

@@ -6,9 +6,8 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges import alike
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import noted, whole_calls
 from steptime.check.words import ranks_named
-from steptime.record.read import Site
 
 _SENT_BACK = "sent back"
 _AVERAGED = ("batch", "wrapped", "hashes before")
@@ -27,13 +26,7 @@ def _sent_back(job: Job) -> Iterator[Finding]:
     if any(alike.JUDGE.judge(job)):
         return
     averaged = {tuple(one.facts["ranks"]) for what in _AVERAGED for one in noted(job, what)}
-    calls: dict[tuple[Site | None, int, tuple[int, ...]], dict[int, list[Noted]]] = {}
-    for one in noted(job, _SENT_BACK):
-        facts = one.facts
-        of = one.log.sites.get(facts["at"]), facts.get("way", 0), tuple(facts["ranks"])
-        calls.setdefault(of, {}).setdefault(facts["number"], []).append(one)
-    for (site, _, among), by_number in calls.items():
-        whole = [ranks for ranks in by_number.values() if len(ranks) == len(among)]
+    for site, among, whole in whole_calls(job, _SENT_BACK):
         same = all(len({one.facts["hash"] for one in ranks}) == 1 for ranks in whole)
         if len(whole) >= _LEAST and same and among not in averaged:
             yield Finding(

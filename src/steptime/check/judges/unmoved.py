@@ -37,14 +37,11 @@ def _works(job: Job, call: Call) -> bool:
 
     One of NCCL waits for what its GPU has to do before; by memory that ranks share nothing is sent.
     """
-    backends = {
-        one.backend
-        for log in job.logs
-        for one in log.groups.values()
-        if one.torch_name == call.key[0]
-    }
-    sends = all("gloo" in one and "nccl" not in one for one in backends)
-    return (not sends and call.rank not in job.resting) or any("nccl" in one for one in backends)
+    every = [one for log in job.logs for one in log.groups.values()]
+    groups = [one for one in every if one.torch_name == call.key[0]]
+    if any(one.on_nccl for one in groups):
+        return True
+    return call.rank not in job.resting and not all(one.on_gloo for one in groups)
 
 
 def _finding(job: Job, stuck: Sequence[Call]) -> Finding:

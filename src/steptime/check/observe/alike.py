@@ -40,7 +40,8 @@ class Alike:
         what = _what(brought[0], moved.kind) if len(brought) == 1 else ""
         if not what or (what == SENT_BACK and moved.kind != "all_reduce"):
             return
-        line = at, come = site(self._log), way(caller())
+        at, came = site(self._log), way(caller())
+        line = (at, came)
         if line not in self._looked and len(self._looked) == _MOST_WAYS:
             return
         self._looked[line] += 1
@@ -51,7 +52,7 @@ class Alike:
                 ranks=list(moved.ranks),
                 number=self._looked[line],
                 hash=hash_of([tensor], OF_BATCHES),
-                way=come,
+                way=came,
                 at=at,
             )
 

@@ -19,6 +19,7 @@ from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.counts import Counts
 from steptime.check.observe.idle import Idle
+from steptime.check.observe.in_vain import InVain
 from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.losses import Losses
 from steptime.check.observe.model import Model
@@ -54,10 +55,6 @@ EVERY_VARIABLE = "STEPTIME_CHECK_EVERY"
 many steps."""
 _EVERY, _FIRST, _SELDOM = 50, 10, 3
 
-IN_VAIN = "in vain"
-"""What is noted of an optimizer whose parameters get no gradient by any backward."""
-_IN_VAIN = 3  # steps
-
 _OWN = 0.25
 """The part of all steps that an optimizer makes at least whose loop is over when the rank ends."""
 
@@ -71,23 +68,15 @@ class Steps:
 
     ``number``: how many optimizers made a step before this one did. ``reduced``, ``reductions``:
     the bytes, and the calls, that were reduced before the gradients of its last step were made.
-    ``joined``: under ``Join``, where a rank may make fewer. ``trains``: a backward has given one of
-    its parameters a gradient; ``in_vain``: its steps after backwards, until one does;
-    ``backwards``: how many there were by its last step. ``stepped_at``: where that was, where no
-    backward had been made.
+    ``joined``: under ``Join``, where a rank may make fewer.
     """
 
     number: int
-    optimizer: str
     made: int = 0
     due: int = 1
     reduced: int = 0
     reductions: int = 0
     joined: bool = False
-    trains: bool = False
-    in_vain: int = 0
-    backwards: int = 0
-    stepped_at: int = 0
 
 
 class Replicas:
@@ -105,6 +94,7 @@ class Replicas:
         self._alone = Alone(log, models)
         self._by_hand = ByHand(log, models)
         self.idle = Idle(log, models)
+        self._in_vain = InVain(log, models, self.idle)
         self.losses = Losses(log, models)
         self.scaled = Scaled(log, models)
         self.resummed = Resummed(log, models)
@@ -141,7 +131,7 @@ class Replicas:
         steps = self._steps_of(optimizer)
         reduced = self._reduced.nbytes - steps.reduced
         steps.reduced, steps.reductions = self._reduced.nbytes, self._reduced.calls
-        self._see_gradients(optimizer, steps)
+        self._in_vain.stepping(optimizer)
         self._alone.stepping(steps.number, steps.made, optimizer)
         self._by_hand.stepping(steps.number, optimizer)
         self.idle.stepping(optimizer)
@@ -191,25 +181,6 @@ class Replicas:
         if of_ddp and 2 * again > sum(one.nbytes for one in gradients):
             self._note(TWICE, "again", model, site(self._log))
 
-    def _see_gradients(self, optimizer: Any, steps: Steps) -> None:
-        """Count the steps in vain, and tell of an optimizer that has made no other."""
-        backwards, steps.backwards = steps.backwards, self._models.backwards
-        if any(one.grad is not None for one in parameters_of(optimizer)):
-            steps.trains = True
-        elif not steps.trains and self._models.backwards > backwards:
-            steps.in_vain += 1
-            if steps.in_vain == _IN_VAIN:
-                self._log.note(
-                    observed=IN_VAIN,
-                    optimizer=steps.optimizer,
-                    cleared=self.idle.was_cleared(optimizer),
-                    held_back=self._models.holds_back,
-                    without_backward=False,
-                    at=site(self._log),
-                )
-        elif not steps.trains and not self._models.backwards:
-            steps.stepped_at = site(self._log)
-
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Hash the parameters that should be equal on all ranks, now and then."""
         steps = self._steps_of(optimizer)
@@ -251,6 +222,7 @@ class Replicas:
         """
         self._models.evaluations.end()
         self._alone.end()
+        self._in_vain.end()
         for model in self._models.known:
             if model.looks and not model.has_unused:
                 self._log.note(
@@ -262,15 +234,6 @@ class Replicas:
         made = sum(steps.made for steps in self._all)
         alive = set(self._steps.values())
         for steps in self._all:
-            if not self._models.backwards and not steps.trains and steps.made >= _IN_VAIN:
-                self._log.note(
-                    observed=IN_VAIN,
-                    optimizer=steps.optimizer,
-                    cleared=False,
-                    held_back=False,
-                    without_backward=True,
-                    at=steps.stepped_at,
-                )
             # One of an inner loop is gone after a few steps, and another comes.
             if not steps.joined and (steps in alive or steps.made >= _OWN * made):
                 self._log.note(
@@ -285,7 +248,7 @@ class Replicas:
         steps = self._steps.get(optimizer)
         if steps is None:
             # Not how many there are: one that is gone had its number, too.
-            steps = self._steps[optimizer] = Steps(len(self._all), type(optimizer).__name__)
+            steps = self._steps[optimizer] = Steps(len(self._all))
             self._all.append(steps)
         return steps
 
