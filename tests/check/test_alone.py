@@ -125,3 +125,9 @@ def test_ranks_without_a_group_are_a_remark(tmp_path: Path) -> None:
     assert "2 ranks were started, and the script makes no group of them" in " ".join(
         done.out.split()
     )
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_alone_has_nobody_to_reduce_with(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, TRAINING.format(way="sampler"), ranks=1)
+    assert [one for one in found if one.kind is not FindingKind.SLOW] == []

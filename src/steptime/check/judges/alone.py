@@ -24,9 +24,11 @@ def _alone(job: Job) -> Iterator[Finding]:
         by_optimizer.setdefault(of, []).append(one)
     for ranks in by_optimizer.values():
         world = ranks[0].facts["world"]
-        if world < 2 <= ranks[0].facts["started"]:
-            yield _without_group(ranks[0])
-            return
+        if world < 2:
+            if ranks[0].facts["started"] > 1:
+                yield _without_group(ranks[0])
+                return
+            continue
         if len({one.rank for one in ranks}) < world:
             continue
         if why := _meant(ranks, world):

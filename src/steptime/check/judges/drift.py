@@ -14,7 +14,8 @@ from steptime.record.read import ProcessLog
 from steptime.words import listed
 
 _UNREDUCED, _STEPS, _AVERAGED = "unreduced", "steps", "averaged"
-_BEFORE, _HASHES = "hashes before", "hashes"
+_BEFORE, _HASHES, _HOOKED = "hashes before", "hashes", "by hooks"
+_BY_HAND, _DROPPED = "by hand", "dropped"
 
 _TOGETHER = (
     "decide on all ranks together whether to step, as by an all_reduce of the reason to skip with "
@@ -26,8 +27,16 @@ _ALIKE = (
     "from rank 0), reduce every gradient before the step, and change parameters on all ranks alike"
 )
 
+_BY_HOOKS = (
+    "return from a hook what was reduced, for a gradient that somebody else holds is copied into "
+    "grad; or reduce grad itself in register_post_accumulate_grad_hook, every gradient once"
+)
+
 _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]
-"""An optimizer's number, a model's name, the ranks that hold it, the names of its parameters."""
+"""An optimizer's number, a model's name, the ranks that hold it, the names of its parameters.
+
+Without a name are those whose gradients the script reduces, and ``by hooks`` if its hooks do.
+"""
 
 
 def _drift(job: Job) -> Iterator[Finding]:
@@ -52,6 +61,8 @@ def _drift(job: Job) -> Iterator[Finding]:
     explained = averaged.union(one.facts["model"] for one in unreduced)
     others = list(_of_others(job))
     before = hashed_replicas(job, _BEFORE)
+    if any(one.facts["fault"] == _DROPPED for one in noted(job, _BY_HAND)):
+        explained.add(_HOOKED)
     for of, steps in hashed_replicas(job).items():
         if of[1] not in explained and not (others and not of[1]):
             yield from _differing(of, steps, before.get(of, {}).get(0, ()))
@@ -102,6 +113,8 @@ def _differing(
 ) -> Iterator[Finding]:
     """The first step after which replicas differ, if they do: ``before`` it or since."""
     last = 0
+    if of[1] == _HOOKED and (len(before) < len(of[2]) or _apart(before)):
+        return  # Hooks may reduce, too, what ranks have of their own, as parts of a sequence.
     for step in sorted(steps):
         ranks = steps[step]
         if _apart(ranks):
@@ -120,7 +133,7 @@ def _first_apart(of: _Replicas, ranks: Sequence[Noted]) -> str:
     _, model, _, names = of
     hashes = zip(*(one.facts["hashes"] for one in ranks), strict=True)
     first = next(name for name, each in zip(names, hashes, strict=True) if len(set(each)) > 1)
-    return f"{first} of {model.rpartition(' ')[0]}" if model else first
+    return f"{first} of {model.rpartition(' ')[0]}" if model not in ("", _HOOKED) else first
 
 
 def _from_the_start(of: _Replicas, ranks: Sequence[Noted]) -> Finding:
@@ -164,7 +177,8 @@ def _finding(of: _Replicas, ranks: Sequence[Noted], last: int, step: int) -> Fin
             what=f"{who} left out an optimizer step that others made of the same gradients: {what}",
             mend=_TOGETHER,
         )
-    cause, mend = _settings_apart(ranks) or _order_apart(ranks) or ("", _ALIKE)
+    usual = _BY_HOOKS if of[1] == _HOOKED else _ALIKE
+    cause, mend = _settings_apart(ranks) or _order_apart(ranks) or ("", usual)
     return Finding(
         kind=FindingKind.DRIFT,
         ranks=[one.rank for one in ranks],

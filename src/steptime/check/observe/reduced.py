@@ -1,6 +1,7 @@
 """Reduced: what a process has reduced since the last step of its optimizer, and whose gradients."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -51,6 +52,7 @@ class Reduced:
         self._rounds: dict[tuple[type, tuple[int, ...]], set[str]] = {}
         self._by_hand: dict[int, _ByHand] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
+        self._in_backward: Counter[tuple[int, ...]] = Counter()
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
@@ -73,6 +75,8 @@ class Reduced:
             if len(self._by_hand) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
                 self.clear()
             later = not self._models.in_backward  # in it, DDP reduces its own
+            if not (later or self._models.known):
+                self._in_backward[moved.ranks] += sum(one.numel() for one in moved.tensors)
             for tensor, storage in zip(moved.tensors, moved.storages, strict=True):
                 self._by_hand[storage.cdata] = _ByHand(storage, moved.ranks, later)
                 if later:
@@ -116,6 +120,7 @@ class Reduced:
         self._has_stepped = True
         self._by_hand.clear()
         self._vectors.clear()
+        self._in_backward.clear()
 
     def ranks_of(self, gradient: torch.Tensor) -> tuple[int, ...]:
         """The ranks among which the script itself reduced a gradient; empty where it did not."""
@@ -141,6 +146,17 @@ class Reduced:
             return ()
         backwards, ranks = self._vectors.get((gradients[0].dtype, size), (0, ()))
         return ranks if backwards == self._models.backwards else ()
+
+    def by_hooks(self, gradients: Sequence[torch.Tensor]) -> tuple[int, ...]:
+        """The ranks among which backwards summed up as many elements as these gradients have.
+
+        Each backward all of them, in whatever calls: what a hook reduces may be a copy.
+        """
+        size = sum(one.numel() for one in gradients)
+        if size < _LEAST_VECTOR:
+            return ()
+        found = [ranks for ranks, summed in self._in_backward.items() if summed % size == 0]
+        return found[0] if len(found) == 1 else ()
 
     def only(self, gradients: Sequence[torch.Tensor]) -> bool:
         """Whether nothing as long as a vector but some of these, one by one, was reduced."""

@@ -44,6 +44,9 @@ UNREDUCED, STEPS, LOOKED = "unreduced", "steps", "looked"
 BEFORE, HASHES = "hashes before", "hashes"
 """What is noted of parameters that should be equal: before the first step, and after some."""
 
+HOOKED = "by hooks"
+"""In place of the model's name: parameters whose gradients hooks of the script reduce."""
+
 TWICE = "reduced twice"
 """What is noted of a model whose gradients the script reduces after DDP has."""
 
@@ -275,18 +278,23 @@ class Replicas:
         left = [
             (number, one, one.grad)
             for number, one in enumerate(parameters_of(optimizer))
-            if id(one) in owned
-            and one.grad is not None
-            and not is_sharded(one)
-            # What a hook reduces is the gradient's memory, or a copy's, as it happens.
-            and not is_hooked(one)
+            if id(one) in owned and one.grad is not None and not is_sharded(one)
         ]
+        # What a hook reduces is the gradient's memory, or a copy's, as it happens.
+        hooked = [one for one in left if is_hooked(one[1])]
+        left = [one for one in left if not is_hooked(one[1])]
         in_one = self._reduced.in_one([gradient for *_, gradient in left])
         for number, one, gradient in left:
             ranks = self._reduced.ranks_of(gradient) or in_one
             if len(ranks) > 1:
                 by_ranks.setdefault(ranks, []).append((f"parameter {number}", one))
-        return found + [("", ranks, of_ranks) for ranks, of_ranks in by_ranks.items()]
+        found += [("", ranks, of_ranks) for ranks, of_ranks in by_ranks.items()]
+        ranks = self._reduced.by_hooks([gradient for *_, gradient in hooked])
+        if len(ranks) > 1:
+            found.append(
+                (HOOKED, ranks, [(f"parameter {number}", one) for number, one, _ in hooked])
+            )
+        return found
 
     def _unreduced(self, model: Model) -> None:
         step = site(self._log)
