@@ -9,8 +9,18 @@ import multiprocessing
 import os
 import traceback
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
+
+
+def _modules_of(package: str) -> list[str]:
+    spec = find_spec(package)
+    assert spec is not None
+    folders = spec.submodule_search_locations
+    return [f"{package}.{one.name}" for one in iter_modules(folders) if one.name[0] != "_"]
+
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload(
@@ -21,6 +31,12 @@ FORKED.set_forkserver_preload(
         *("steptime.api.comparing", "steptime.report.terminal", "steptime.study.compare"),
         *("steptime.study.programs", "steptime.study.record", "steptime.train.run"),
         *("steptime.world.alignment", "steptime.world.join"),
+        *_modules_of("steptime.record"),
+        *(
+            name
+            for of in ("", ".observe", ".judges")
+            for name in _modules_of(f"steptime.check{of}")
+        ),
     ]
 )
 
