@@ -23,13 +23,19 @@ class Share(torch.autograd.Function):
 class Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, part):
-        dist.all_reduce(whole := part.clone())
+        dist.all_reduce(whole := part.clone())  # sums
         return whole
     @staticmethod
     def backward(ctx, gradient):
         if way == "twice":
             dist.all_reduce(gradient := gradient.clone())  # sums once more
         return gradient
+
+def sum_up(part):
+    if "by a call" in way:
+        dist.all_reduce(part)  # sums
+        return part
+    return Sum.apply(part)
 
 class Block(nn.Module):
     def __init__(self):
@@ -38,13 +44,15 @@ class Block(nn.Module):
         self.up, self.down = (nn.Parameter(torch.randn(64, 32)[rank::size] / 8) for _ in range(2))
     def forward(self, whole):
         given = self.norm(whole)
-        wide = (given if way == "back" else Share.apply(given)) @ self.up.T
+        wide = (given if "back" in way else Share.apply(given)) @ self.up.T
         part = wide.relu() @ self.down
-        return whole + (part if way == "forth" else Sum.apply(part))
+        return whole + (part if way == "forth" else sum_up(part))
 
 torch.manual_seed(0)
 first, blocks, last = nn.Embedding(50, 32), nn.Sequential(Block(), Block()), nn.Linear(32, 50)
 model = nn.Sequential(first, blocks, last)
+for name, parameter in model.named_parameters():
+    parameter.requires_grad_("frozen" not in way or name.endswith(("up", "down")))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 own = torch.Generator().manual_seed(rank)
 for step in range(5):
@@ -91,6 +99,14 @@ def test_what_goes_wrong_around_shared_layers_is_told(way: str, words: str, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["frozen, back", "frozen, back, by a call"])
+def test_shards_behind_which_nobody_sums_up_gradients_are_told(way: str, tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, SHARED.format(way=way))
+    assert "is summed up once more, and no call sums up gradients in the backward" in found.what
+    assert (found.ranks, marked(found)) == ([0, 1], {"sums"})
+
+
+@pytest.mark.slow
 def test_a_gradient_that_is_summed_once_more_is_told(tmp_path: Path) -> None:
     (found,) = _drift(tmp_path, SHARED.format(way="twice"))
     assert "gets 2 times its gradient" in found.what
@@ -98,8 +114,9 @@ def test_a_gradient_that_is_summed_once_more_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_layers_that_are_shared_rightly_are_left_alone(tmp_path: Path) -> None:
-    assert _drift(tmp_path, SHARED.format(way="")) == []
+@pytest.mark.parametrize("way", ["", "frozen", "frozen, by a call"])
+def test_layers_that_are_shared_rightly_are_left_alone(way: str, tmp_path: Path) -> None:
+    assert _drift(tmp_path, SHARED.format(way=way)) == []
 
 
 SEQUENCES = """

@@ -14,12 +14,13 @@ _DEEPEST = 24
 class Within(NamedTuple):
     """A torch.autograd.Function at work: in its ``backward``, or in a forward.
 
-    ``follows``: autograd will ask for the gradient of what this forward is given.
+    ``follows``: autograd will ask for the gradient of what this forward is ``given``.
     """
 
     function: type
     backward: bool
     follows: bool
+    given: Sequence[Any] = ()
 
 
 def within_function() -> Within | None:
@@ -35,7 +36,7 @@ def within_function() -> Within | None:
         if (function := compat.backward_of(frame)) is not None:
             return Within(function, True, True)
         if forward is None and (begun := compat.forward_of(frame)) is not None:
-            forward = Within(begun[0], False, _need_gradient(begun[1]))
+            forward = Within(begun[0], False, _need_gradient(begun[1]), begun[1])
         frame = frame.f_back
     return forward
 

@@ -29,6 +29,7 @@ from steptime.check.observe.observer import Observer
 from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.own_batches import OwnBatches
+from steptime.check.observe.partial import Partial
 from steptime.check.observe.reduced import Reduced
 from steptime.check.observe.resummed import Resummed
 from steptime.check.observe.scaled import Scaled
@@ -102,9 +103,17 @@ class Replicas:
         self.scaled = Scaled(log, models)
         self.resummed = Resummed(log, models)
         self._one_way = OneWay(log, models)
+        self._partial = Partial(log, models)
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle),
-            *(self.losses, self._one_way, self.resummed, Counts(log, models), Alike(log)),
+            *(
+                self.losses,
+                self._one_way,
+                self._partial,
+                self.resummed,
+                Counts(log, models),
+                Alike(log),
+            ),
         )
         self._noted: set[tuple[Any, ...]] = set()
 
@@ -139,6 +148,7 @@ class Replicas:
         self._by_hand.stepping(steps.number, optimizer)
         self.idle.stepping(optimizer)
         self._one_way.stepping()
+        self._partial.stepping()
         self.scaled.stepping(steps.number, optimizer)
         self.resummed.stepping()
         if not steps.made:
