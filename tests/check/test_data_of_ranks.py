@@ -128,6 +128,22 @@ def test_of_some_that_are_alike_each_set_is_named(
     assert [one.what.partition(":")[0].lower() for one in found] == [told] * bool(told)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seed", "told"),
+    [("step % 5 + rank", True), ("step * world + rank", False), ("step % 3 + rank", False)],
+)
+def test_batches_that_another_rank_has_had_before_are_told(
+    seed: str, told: bool, tmp_path: Path
+) -> None:
+    found = _data(tmp_path, _training("fsdp", "7", before=f"torch.manual_seed({seed})"))
+    assert bool(found) == told
+    assert all(
+        "Rank 0 is given the batches that rank 1 was given 1 step" in one.what for one in found
+    )
+    assert all(marked(one) == {"given"} for one in found)
+
+
 @pytest.mark.parametrize(
     ("options", "workers", "before", "told"),
     [

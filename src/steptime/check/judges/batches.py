@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, TypeAlias
 
 from steptime.check.finding import CallSite, Finding, FindingKind
@@ -15,6 +16,9 @@ from steptime.record.read import ProcessLog
 from steptime.words import listed
 
 _BATCH, _RING = "batch", "ring"
+Hashes: TypeAlias = tuple[int, ...]
+"""Of the tensors of one batch."""
+
 _Passes: TypeAlias = dict[int, tuple[ProcessLog, Mapping[str, Any]]]
 """A pass of each rank."""
 
@@ -30,7 +34,7 @@ class Batches:
     where the last was given.
     """
 
-    hashes: Mapping[int, tuple[int, ...]]
+    hashes: Mapping[int, Hashes]
     drawn: Sequence[bool]
     places: Sequence[CallSite]
 
@@ -44,7 +48,7 @@ def _alike(job: Job) -> Iterator[Finding]:
     rings = [set(one.facts["ranks"]) for one in noted(job, _RING)]
     for by_rank in batches_of(job):
         seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
-        sets: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        sets: dict[tuple[Hashes, ...], list[int]] = {}
         for rank, batches in by_rank.items():
             sets.setdefault(tuple(batches.hashes[number] for number in seen), []).append(rank)
         shared = [
@@ -67,6 +71,48 @@ def _alike(job: Job) -> Iterator[Finding]:
             )
 
 
+def _shifted(job: Job) -> Iterator[Finding]:
+    """Ranks whose batches are those of another rank, some steps later.
+
+    As where the seed is the step plus the rank, or where each begins at a place of its own and goes
+    on by one batch in place of as many as there are ranks.
+    """
+    places: dict[int, Sequence[CallSite]] = {}
+    found: list[tuple[int, int, int]] = []
+    for by_rank in batches_of(job):
+        for late, early in permutations(by_rank, 2):
+            if later := _later(by_rank[early].hashes, by_rank[late].hashes):
+                found.append((later, early, late))
+                places |= {rank: by_rank[rank].places for rank in (early, late)}
+    if found:
+        later, early, late = min(found)
+        yield Finding(
+            kind=FindingKind.DATA,
+            remark=True,
+            ranks=sorted(places),
+            places=[place for rank in sorted(places) for place in places[rank]],
+            what=f"rank {late} is given the batches that rank {early} was given "
+            f"{later} step{'s' * (later > 1)} before: after a while they have trained on the same "
+            "samples, and not each on a part of its own",
+            mend="let a step take as many new batches as there are ranks: begin at the rank's "
+            "batch and go on by the number of ranks, or seed by step * world size + rank",
+        )
+
+
+def _later(early: Mapping[int, Hashes], late: Mapping[int, Hashes]) -> int:
+    """How many steps later one rank is given several batches in a row that another was; else 0."""
+    for later in range(1, len(late) - LEAST + 1):
+        row: set[Hashes] = set()
+        for number, batch in sorted(early.items()):
+            if batch != late.get(number + later) or batch in row:
+                row = set()  # as where a pass over the data is over
+            else:
+                row.add(batch)
+            if len(row) >= LEAST:
+                return later
+    return 0
+
+
 def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
     """The first batches of each model, by rank."""
     models: dict[tuple[object, ...], dict[int, Batches]] = {}
@@ -81,7 +127,7 @@ def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
     return list(models.values())
 
 
-def hashes_of(facts: Mapping[str, Any]) -> tuple[int, ...]:
+def hashes_of(facts: Mapping[str, Any]) -> Hashes:
     """The hash of each tensor of a batch; in older records one of all."""
     return tuple(facts["hashes"] if "hashes" in facts else [facts["hash"]])
 
@@ -212,6 +258,7 @@ def _where(log: ProcessLog, facts: Mapping[str, Any]) -> str:
 
 def _batches(job: Job) -> Iterator[Finding]:
     yield from _alike(job)
+    yield from _shifted(job)
     yield from _passes(job)
     yield from _orders(job)
     yield from _contents(job)
