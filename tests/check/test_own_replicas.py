@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from observed_scripts import findings_of, marked
-from steptime.check.finding import Finding
+from steptime.check.finding import Finding, FindingKind
 
 AVERAGED = """
 from torch import nn
@@ -64,3 +64,33 @@ def test_replicas_that_a_script_averages_are_looked_at(way: str, tmp_path: Path)
 @pytest.mark.parametrize("way", ["", "a part"])
 def test_what_may_be_right_is_left_alone(way: str, tmp_path: Path) -> None:
     assert _told(tmp_path, way) == []
+
+
+PARTED = """
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(*(nn.Linear(16, 16) for _ in range({layers})))
+parameters = list(model.parameters())
+bounds = [round(part * len(parameters) / size) for part in range(size + 1)]
+optimizer = torch.optim.AdamW(parameters[bounds[rank] : bounds[rank + 1]], lr=0.01)
+own = torch.Generator().manual_seed(rank)
+for step in range(6):
+    rows = torch.randn(8, 16, generator=own)
+    (model(rows) - rows).square().mean().backward()
+    for parameter in parameters:
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= size
+    optimizer.step()
+    for number, parameter in enumerate(parameters):
+        owner = next(one for one in range(size) if number < bounds[one + 1])
+        dist.broadcast(parameter.data, owner)
+        parameter.grad = None
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [4, 5, 8])
+def test_optimizers_of_a_part_each_are_no_replicas(layers: int, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, PARTED.format(layers=layers), ranks=2 if layers == 4 else 3)
+    assert [one for one in found if one.kind is not FindingKind.SLOW] == []

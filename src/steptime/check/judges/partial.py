@@ -12,7 +12,10 @@ _PARTIAL = "partial"
 
 
 def _partial(job: Job) -> Iterator[Finding]:
-    """Groups all of whose ranks sum up what comes of a sum, and make no call in the backward.
+    """Groups whose ranks sum up what comes of a sum, and make no call in the backward.
+
+    What one rank has seen is so of all, for they make the same calls; another may have added
+    nothing, as experts for whom there are no tokens.
 
     Shoeybi et al. 2019, "Megatron-LM", section 3: what goes into a layer of which each rank has a
     part gets a gradient from every part, and they are to be summed up. Where ranks train what they
@@ -24,8 +27,6 @@ def _partial(job: Job) -> Iterator[Finding]:
     for one in noted(job, _PARTIAL):
         found.setdefault(tuple(one.facts["ranks"]), []).append(one)
     for among, ranks in found.items():
-        if sorted(one.rank for one in ranks) != sorted(among):
-            continue
         first, then = (ranks[0].log.sites.get(ranks[0].facts[at]) for at in ("at", "then_at"))
         again = "once more" if first == then else f"again at {then}"
         lines = ("at",) if first == then else ("at", "then_at")

@@ -100,6 +100,15 @@ class Idle:
         if one.steps == _OFTEN:
             self._tell(STEPPED, one, site(self._log))
 
+    def gradients(self) -> set[int]:
+        """The memory of the gradients of all optimizers that the rank has."""
+        return {
+            memory_of(each.grad)
+            for optimizer in self._of
+            for each in parameters_of(optimizer)
+            if each.grad is not None
+        }
+
     def was_cleared(self, optimizer: Any) -> bool:
         """Whether its gradients were cleared after the last backward."""
         one = self._of.get(optimizer)

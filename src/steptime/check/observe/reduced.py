@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,9 +26,13 @@ _LEAST_VECTOR = 8
 
 
 class _ByHand(NamedTuple):
-    """What was reduced, among which ranks; ``later``: outside of any backward."""
+    """What was reduced, of how many ``elements``, among which ranks.
+
+    ``later``: outside of any backward.
+    """
 
     storage: StorageWeakRef
+    elements: int
     ranks: tuple[int, ...]
     later: bool
 
@@ -78,7 +82,8 @@ class Reduced:
             if not (later or self._models.known):
                 self._in_backward[moved.ranks] += sum(one.numel() for one in moved.tensors)
             for tensor, storage in zip(moved.tensors, moved.storages, strict=True):
-                self._by_hand[storage.cdata] = _ByHand(storage, moved.ranks, later)
+                one = _ByHand(storage, tensor.numel(), moved.ranks, later)
+                self._by_hand[storage.cdata] = one
                 if later:
                     at = self._models.backwards, moved.ranks
                     self._vectors[tensor.dtype, tensor.numel()] = at
@@ -135,6 +140,17 @@ class Reduced:
     def _of(self, gradient: torch.Tensor) -> _ByHand | None:
         one = self._by_hand.get(memory_of(gradient))
         return None if one is None or one.storage.expired() else one
+
+    def beside(self, gradients: Container[int]) -> int:
+        """How many elements were reduced after the backward in memory that is still there.
+
+        But for that of these ``gradients``.
+        """
+        return sum(
+            one.elements
+            for memory, one in self._by_hand.items()
+            if one.later and memory not in gradients and not one.storage.expired()
+        )
 
     def in_one(self, gradients: Sequence[torch.Tensor]) -> tuple[int, ...]:
         """The ranks among which a vector as long as all gradients was reduced after the backward.

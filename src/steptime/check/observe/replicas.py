@@ -294,9 +294,10 @@ class Replicas:
         hooked = [one for one in left if is_hooked(one[1])]
         left = [one for one in left if not is_hooked(one[1])]
         in_one = self._reduced.in_one([gradient for *_, gradient in left])
+        trains_part = self._trains_part([gradient for *_, gradient in left])
         for number, one, gradient in left:
             ranks = self._reduced.ranks_of(gradient) or in_one
-            if len(ranks) > 1:
+            if len(ranks) > 1 and not trains_part:
                 by_ranks.setdefault(ranks, []).append((f"parameter {number}", one))
         found += [("", ranks, of_ranks) for ranks, of_ranks in by_ranks.items()]
         ranks = self._reduced.by_hooks([gradient for *_, gradient in hooked])
@@ -305,6 +306,16 @@ class Replicas:
                 (HOOKED, ranks, [(f"parameter {number}", one) for number, one, _ in hooked])
             )
         return found
+
+    def _trains_part(self, gradients: Sequence[torch.Tensor]) -> bool:
+        """Whether the script reduces many more gradients than its optimizers have.
+
+        Then each rank updates a part of its own and broadcasts it: Rajbhandari et al. 2020, "ZeRO",
+        section 5.1.
+        """
+        reduced = [one.numel() for one in gradients if self._reduced.ranks_of(one)]
+        beside = self._reduced.beside(self.idle.gradients())
+        return bool(reduced) and beside >= _ENOUGH * sum(reduced)
 
     def _unreduced(self, model: Model) -> None:
         step = site(self._log)
