@@ -312,3 +312,59 @@ def test_why_nothing_is_reduced_is_told(way: str, words: str, tmp_path: Path) ->
     (told,) = (one for one in found if one.kind in (FindingKind.DRIFT, FindingKind.RACE))
     assert words in told.what
     assert marked(told) == {"steps"}
+
+
+SHARDED = """
+from torch import nn
+way = {way!r}
+
+class Shard:
+    def __init__(self, weight):
+        self.weight, self.whole = weight, weight.shape
+        self.own = nn.Parameter(weight.data.flatten().chunk(size)[rank].clone())
+        weight.register_post_accumulate_grad_hook(self.reduce)
+    def gather(self, *_):
+        full = torch.empty(self.whole)
+        dist.all_gather_into_tensor(full.view(-1), self.own.data)
+        self.weight.data = full
+    def reduce(self, weight):
+        self.own.grad = torch.empty_like(self.own)
+        dist.reduce_scatter_tensor(self.own.grad, weight.grad.flatten() / size)
+        weight.grad = None
+
+torch.manual_seed(0)
+layers = [nn.Linear(32, 32, bias=False) for _ in range(4)]
+shards = [Shard(layer.weight) for layer in layers]
+norm = nn.LayerNorm(32) if way == "norm" else nn.Linear(32, 32)
+model = nn.Sequential(*layers[:2], norm, *layers[2:])
+optimizer = torch.optim.AdamW([*(one.own for one in shards), *norm.parameters()], lr=1e-3)
+for layer, shard in zip(layers, shards):
+    layer.register_forward_pre_hook(shard.gather)
+torch.manual_seed(1 + rank)
+for step in range(5):
+    rows = torch.randn(8, 32)
+    optimizer.zero_grad()
+    (model(rows) - rows).square().mean().backward()
+    if way == "reduced":
+        for parameter in norm.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= size
+    optimizer.step()  # steps
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["norm", "linear"])
+def test_what_stands_beside_shards_of_a_script_is_told(way: str, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, SHARDED.format(way=way))
+    (drift,) = (one for one in found if one.kind is FindingKind.DRIFT)
+    assert "Parameters 4 and 5 of the optimizer are trained but not reduced" in drift.what
+    assert "the backward reduces the gradients of others" in drift.what
+    assert marked(drift) == {"steps"}
+
+
+@pytest.mark.slow
+def test_shards_of_a_script_are_left_alone(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, SHARDED.format(way="reduced"))
+    assert [one for one in found if one.kind is not FindingKind.SLOW] == []

@@ -121,9 +121,14 @@ def _noted(one: Noted, what: str) -> Sequence[int]:
     return found
 
 
-def _splitting(one: _Left) -> set[str]:
-    """The kinds of calls that the ranks make in forwards."""
-    return {kind for each in one.ranks for kind in each.facts.get("splitting", ())}
+def _splitting(one: _Left, where: str = "splitting") -> set[str]:
+    """The kinds of calls by which ranks share layers in forwards, or of all in backwards."""
+    return {kind for each in one.ranks for kind in each.facts.get(where, ())}
+
+
+def _are_shards(one: _Left) -> bool:
+    """Whether a script shards parameters itself: it shares no layer, and scatters gradients."""
+    return not _splitting(one) and "reduce_scatter" in _splitting(one, "returning")
 
 
 def _is_of_tokens(one: _Left) -> bool:
@@ -133,6 +138,8 @@ def _is_of_tokens(one: _Left) -> bool:
 
 
 def _beside(one: _Left) -> tuple[str, str]:
+    if one.by == _OF_OTHERS and _are_shards(one):
+        return _of_shards(one)
     if one.by == _OF_EXPERTS:
         return (
             f"{_trained(one)} but not reduced, though all ranks begin with the same, as not with "
@@ -158,6 +165,8 @@ def _beside(one: _Left) -> tuple[str, str]:
 def _shared(one: _Left) -> tuple[str, str]:
     """What is wrong with the layers that ranks share, and how to mend it."""
     inputs = [each.facts.get("norm_input", ()) for each in one.ranks]
+    if _are_shards(one):
+        return _of_shards(one)
     if one.scaled and len(one.apart) > 1:
         return _scaled(one)
     if all(inputs) and apart(inputs) and not _splitting(one) & _GATHERING:
@@ -175,6 +184,14 @@ def _of_tokens(those: Sequence[_Left]) -> tuple[str, str]:
         "each rank steps by those of its own tokens",
         "all_reduce every gradient among the ranks that share a sequence before each step, as "
         "among those of the data axis; or give DistributedDataParallel the group of all of them",
+    )
+
+
+def _of_shards(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} but not reduced, though all ranks begin with the same: the backward "
+        "reduces the gradients of others, and of these each rank steps by its own",
+        "reduce the gradients of these before the step, too, or shard them as the others are",
     )
 
 

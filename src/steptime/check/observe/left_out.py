@@ -128,6 +128,7 @@ class LeftOut:
             constant=[is_constant(grad) for *_, grad in left],
             signs=[hash_of([grad > 0]) for *_, grad in left],
             splitting=sorted(self._reduced.splitting),
+            returning=sorted(self._reduced.returning),
             norm_input=self._models.norm_input,
         )
 

@@ -44,13 +44,15 @@ class Reduced:
     ``shares``: a call was made by which ranks may have parts of a model of their own, other than
     those by which ``fully_shard`` gathers parameters. ``splits_layers``: in a backward, without DDP
     or ``fully_shard``, as where ranks share each layer; ``splitting``: the kinds of calls by which
-    they do in forwards, until the first step. ``sums``: a vector was reduced.
+    they do in forwards, until the first step; ``returning``: those in backwards. ``sums``: a vector
+    was reduced.
     """
 
     def __init__(self, models: Models) -> None:
         self.calls = self.nbytes = 0
         self.shares = self.splits_layers = False
         self.splitting: set[str] = set()
+        self.returning: set[str] = set()
         self.sums = self._sends = self._exchanges = self._has_stepped = False
         self._models = models
         self._rounds: dict[tuple[type, tuple[int, ...]], set[str]] = {}
@@ -65,6 +67,8 @@ class Reduced:
         self._exchanges |= moved.kind in _EXCHANGING and not self._models.in_backward
         if self._models.in_backward and not (self._models.known or self.splits_layers):
             self.splits_layers = moved.kind in _SPLITTING and not _is_of_shards()
+        if self._models.in_backward and not self._has_stepped:
+            self.returning.add(moved.kind)
         of_script = not (self._has_stepped or self._models.in_backward or self._models.known)
         if of_script and moved.kind in _SPLITTING and _is_differentiated(moved):
             self.splitting.add(moved.kind)
