@@ -30,6 +30,8 @@ def exchange():
             dist.broadcast(parameter.grad, 0)  # sends
         if way in ("after", "before", "rightly"):
             dist.all_reduce(parameter.grad)  # sends
+        if way == "the largest":
+            dist.all_reduce(parameter.grad, dist.ReduceOp.MAX)  # sends
         parameter.grad /= size
 
 for step in range(6):
@@ -67,6 +69,7 @@ LATE = "are gradients by which the optimizer has stepped already"
         pytest.param("before", LATE, marks=pytest.mark.slow),
         pytest.param("to one", "on rank 0 alone, and every rank steps", marks=pytest.mark.slow),
         pytest.param("of one", "The gradients of rank 0 are broadcast", marks=pytest.mark.slow),
+        pytest.param("the largest", "are reduced at script.py:", marks=pytest.mark.slow),
     ],
 )
 def test_steps_by_gradients_of_one_rank_are_told(way: str, words: str, tmp_path: Path) -> None:

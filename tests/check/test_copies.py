@@ -15,6 +15,7 @@ import torch
 rows, mask = torch.ones(4, 4), torch.tensor([True, False, True, False])
 held = {"a": rows, "b": [rows]}
 layer = torch.nn.Linear(3, 3)
+layer.weight.grad = torch.ones(3, 3)
 def call():
 """
 
@@ -50,6 +51,7 @@ def _dropped(line: str, folder: Path, *, there: bool = True) -> str:
         ('dist.all_reduce(held["a"].half())', "held['a'].half()"),
         ('dist.all_reduce(held["b"][0].half())', "held['b'][0].half()"),
         ("dist.all_reduce(layer.weight.data.double())", "layer.weight.data.double()"),
+        ("dist.all_reduce(layer.weight.grad.clone())", "layer.weight.grad.clone()"),
         ("dist.all_reduce(\n        rows[mask]\n    )", "rows[mask]"),
     ],
 )
@@ -71,6 +73,7 @@ def test_a_copy_is_told_as_it_stands_in_the_line(line: str, told: str, tmp_path:
         "dist.all_reduce(torch.zeros(1))",
         "dist.gather_object(rows.double())",
         "dist.all_reduce(layer.weight.data)",
+        "dist.all_reduce(layer.weight.grad)",
         "dist.all_reduce((lambda: rows)().double())",
     ],
 )

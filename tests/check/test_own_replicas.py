@@ -68,6 +68,7 @@ def test_what_may_be_right_is_left_alone(way: str, tmp_path: Path) -> None:
 
 PARTED = """
 from torch import nn
+way = {way!r}
 torch.manual_seed(0)
 model = nn.Sequential(*(nn.Linear(16, 16) for _ in range({layers})))
 parameters = list(model.parameters())
@@ -77,13 +78,14 @@ own = torch.Generator().manual_seed(rank)
 for step in range(6):
     rows = torch.randn(8, 16, generator=own)
     (model(rows) - rows).square().mean().backward()
-    for parameter in parameters:
+    for parameter in parameters if way != "unreduced" else ():
         dist.all_reduce(parameter.grad)
         parameter.grad /= size
-    optimizer.step()
+    optimizer.step()  # steps
     for number, parameter in enumerate(parameters):
         owner = next(one for one in range(size) if number < bounds[one + 1])
-        dist.broadcast(parameter.data, owner)
+        if way != "kept":
+            dist.broadcast(parameter.data, 0 if way == "undone" else owner)
         parameter.grad = None
 dist.destroy_process_group()
 """
@@ -92,5 +94,27 @@ dist.destroy_process_group()
 @pytest.mark.slow
 @pytest.mark.parametrize("layers", [4, 5, 8])
 def test_optimizers_of_a_part_each_are_no_replicas(layers: int, tmp_path: Path) -> None:
-    found = findings_of(tmp_path, PARTED.format(layers=layers), ranks=2 if layers == 4 else 3)
+    body = PARTED.format(layers=layers, way="")
+    found = findings_of(tmp_path, body, ranks=2 if layers == 4 else 3)
     assert [one for one in found if one.kind is not FindingKind.SLOW] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        (
+            "kept",
+            "Each of 0.weight, 0.bias, 1.weight and 1 more of Sequential is updated on rank 0",
+        ),
+        ("undone", "Each of 2.weight, 2.bias, 3.weight and 1 more of Sequential is what it was"),
+        ("unreduced", "has a part of the model and steps by gradients of the rank's own batches"),
+    ],
+)
+def test_parts_that_do_not_reach_the_other_ranks_are_told(
+    way: str, words: str, tmp_path: Path
+) -> None:
+    told = findings_of(tmp_path, PARTED.format(layers=4, way=way))
+    (found,) = (one for one in told if one.kind is not FindingKind.SLOW)
+    assert words in found.what
+    assert (sorted(found.ranks), marked(found)) == ([0, 1], {"steps"})

@@ -59,6 +59,22 @@ def _dropped(one: Seen) -> tuple[str, str]:
     )
 
 
-_SENTENCES = {"dropped": _dropped, "late": _late, "to one": _to_one, "of one": _of_one}
+def _picked(one: Seen) -> tuple[str, str]:
+    return (
+        f"the gradients are reduced at {one.facts['at']} by their {one.facts['fault']}, element by "
+        f"element, and the optimizer steps by that at {one.facts['step_at']}: it is the gradient "
+        "of no batch",
+        "all_reduce gradients with ReduceOp.SUM and divide them by the number of ranks, or with "
+        "ReduceOp.AVG",
+    )
+
+
+_SENTENCES = {
+    "dropped": _dropped,
+    "late": _late,
+    "to one": _to_one,
+    "of one": _of_one,
+    **dict.fromkeys(("max", "min", "product"), _picked),
+}
 
 JUDGE = Judge(_by_hand)

@@ -28,8 +28,9 @@ _ALIKE = (
 )
 
 _BY_HOOKS = (
-    "return from a hook what was reduced, for a gradient that somebody else holds is copied into "
-    "grad; or reduce grad itself in register_post_accumulate_grad_hook, every gradient once"
+    "reduce every gradient once, in the same order on all ranks, and step by what was reduced: a "
+    "gradient that somebody else holds is copied into grad, so return it from the hook, or reduce "
+    "grad itself in register_post_accumulate_grad_hook"
 )
 
 _Replicas: TypeAlias = tuple[int, str, tuple[int, ...], tuple[str, ...]]

@@ -20,6 +20,9 @@ BY_HAND = "by hand"
 LATE, TO_ONE, OF_ONE = "late", "to one", "of one"
 """Why: they are reduced after their step, on one rank alone, or those of one rank go to all."""
 
+_PICKING = ("max", "min", "product")
+"""Reductions that are told by their own name: no mean comes of what they give."""
+
 _SENDING = ("all_reduce", "reduce", "broadcast")
 _MOST_REMEMBERED = 10_000
 _MOST_OPTIMIZERS = 16
@@ -28,12 +31,16 @@ _MOST_OPTIMIZERS = 16
 
 @dataclass(eq=False)
 class _Sent:
-    """What calls a tensor was given to since the last step; ``root`` and ``at``: of the last."""
+    """What calls a tensor was given to since the last step; ``root`` and ``at``: of the last.
+
+    ``picked``: by what it was reduced, if one element of all was picked.
+    """
 
     storage: StorageWeakRef
     kinds: set[str] = field(default_factory=set)
     root: int = -1
     at: int = 0
+    picked: str = ""
 
     @property
     def of_all(self) -> bool:
@@ -64,12 +71,15 @@ class ByHand:
         if len(self._sent) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
             self._sent.clear()
         to_all = moved.kind == "all_reduce"
-        at = 0 if to_all else site(self._log)
+        picked = moved.reduction if moved.reduction in _PICKING else ""
+        at = site(self._log) if picked or not to_all else 0
         for tensor, storage in zip(moved.tensors, moved.storages, strict=True):
             one = self._sent.setdefault(storage.cdata, _Sent(storage))
             one.kinds.add(moved.kind)
+            one.picked = picked
+            if picked or not to_all:
+                one.root, one.at = -1 if to_all else moved.root, at
             if not to_all:
-                one.root, one.at = moved.root, at
                 continue
             for number, of_step in self._of_steps.items():
                 if storage.cdata in of_step:
@@ -85,6 +95,8 @@ class ByHand:
                 self._tell(TO_ONE, summed.at, step_at, summed.root)
         gradients = [one.grad for one in trained if one.grad is not None]
         sent = [(one, gradient.nbytes) for gradient in gradients if (one := self._known(gradient))]
+        if sent and all(one.picked for one, _ in sent):
+            self._tell(sent[0][0].picked, sent[0][0].at, site(self._log), -1)
         if not gradients or any(one.of_all for one, _ in sent):
             return
         most = sum(gradient.nbytes for gradient in gradients) / 2

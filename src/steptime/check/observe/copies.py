@@ -21,7 +21,8 @@ _COPYING = {
     *("bfloat16", "contiguous", "cpu", "cuda", "double", "flatten", "float", "half", "int", "long"),
     *("index_select", "masked_select", "reshape", "to", "type", "type_as"),
 }
-"""Methods of a tensor that may give another with memory of its own; ``clone`` means to."""
+"""Methods of a tensor that may give another with memory of its own; ``clone`` means to, and is one
+of a gradient, which nobody reduces but to step by it."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _LONGEST = 60  # characters of what is told
@@ -65,7 +66,10 @@ def _copy_in(call: ast.expr | None) -> tuple[ast.expr, ast.expr] | None:
     if isinstance(made, ast.Subscript):
         return made, made.value
     if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute):
-        return (made, made.func.value) if made.func.attr in _COPYING else None
+        of = made.func.value
+        of_gradient = isinstance(of, ast.Attribute) and of.attr == "grad"
+        copies = made.func.attr in _COPYING or (made.func.attr == "clone" and of_gradient)
+        return (made, of) if copies else None
     return None
 
 

@@ -100,6 +100,10 @@ class Idle:
         if one.steps == _OFTEN:
             self._tell(STEPPED, one, site(self._log))
 
+    def parameters(self) -> set[int]:
+        """The identities of what all optimizers train that the rank has."""
+        return {id(each) for optimizer in self._of for each in parameters_of(optimizer)}
+
     def gradients(self) -> set[int]:
         """The memory of the gradients of all optimizers that the rank has."""
         return {

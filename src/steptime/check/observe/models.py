@@ -56,8 +56,9 @@ class Models:
     modules that have run and normalise each token by itself. ``holds_back``: the last forward under
     ``fully_shard`` was one whose gradients are not to be reduced. ``before_backward``: who is
     told what a backward begins at; ``after_backward``: and that it has ended; ``before_pass``: who
-    is told of the first module that takes anything then, and what, where the script has to reduce
-    its gradients. ``norm_input``: some elements of what the first of ``norms`` was given first.
+    is told of the first module that runs then, and what it or a part of it takes first, where the
+    script has to reduce its gradients. ``norm_input``: some elements of what the first of ``norms``
+    was given first.
     """
 
     def __init__(self, log: Log) -> None:
@@ -73,6 +74,7 @@ class Models:
         self.after_backward: list[Callable[[], object]] = []
         self.before_pass: list[Callable[[torch.nn.Module, Sequence[Any]], object]] = []
         self._passes = self._has_told = False
+        self._whole: Callable[[], torch.nn.Module | None] = lambda: None
         self.norm_input: list[float] = []
         self.evaluations, self._settings = Evaluations(log), Settings(log)
         contained = Contained("settings")
@@ -252,13 +254,15 @@ class Models:
         parameter = next(module.parameters(), None)
         is_own = parameter is not None and not is_sharded(parameter)
         if begins:
+            self._whole = weakref.ref(module)
             self._has_told = bool(self.known or self.shard_ranks or not is_own)
             if module.training and not self._has_told and not self._settings.knows(module):
                 self._training_begun(module, lambda: ())
         if is_own and not self._has_told and any(True for _ in tensors_in(taken)):
             self._has_told = True
+            whole = self._whole()
             for told in self.before_pass:
-                told(module, taken)
+                told(module if whole is None else whole, taken)
 
     def _see_norm(self, module: torch.nn.Module, taken: Sequence[Any]) -> None:
         """A module that normalises each token is run: of the first one remember its input."""

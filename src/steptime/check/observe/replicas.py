@@ -29,6 +29,7 @@ from steptime.check.observe.observer import Observer
 from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
 from steptime.check.observe.own_batches import OwnBatches
+from steptime.check.observe.owned import Owned
 from steptime.check.observe.partial import Partial
 from steptime.check.observe.reduced import Reduced
 from steptime.check.observe.resummed import Resummed
@@ -104,6 +105,7 @@ class Replicas:
         self.resummed = Resummed(log, models)
         self._one_way = OneWay(log, models)
         self._partial = Partial(log, models)
+        self.owned = Owned(log, models, self.idle, self._reduced)
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle),
             *(
@@ -203,6 +205,7 @@ class Replicas:
             steps.due = step + min(later, self._every)
             self._hash(HASHES, optimizer, steps)
         self._by_hand.stepped(steps.number, optimizer)
+        self.owned.stepped(optimizer)
         self._reduced.clear()
 
     def _hash(self, what: str, optimizer: Any, steps: Steps) -> None:
@@ -308,11 +311,7 @@ class Replicas:
         return found
 
     def _trains_part(self, gradients: Sequence[torch.Tensor]) -> bool:
-        """Whether the script reduces many more gradients than its optimizers have.
-
-        Then each rank updates a part of its own and broadcasts it: Rajbhandari et al. 2020, "ZeRO",
-        section 5.1.
-        """
+        """Whether the script reduces many more gradients than its optimizers have (ZeRO-1)."""
         reduced = [one.numel() for one in gradients if self._reduced.ranks_of(one)]
         beside = self._reduced.beside(self.idle.gradients())
         return bool(reduced) and beside >= _ENOUGH * sum(reduced)
@@ -376,6 +375,7 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     watcher = ContainedWatcher(contained, replicas.issued)
     models.before_backward.append(contained.of(replicas.losses.begin))
     models.before_pass.append(contained.of(OwnBatches(log).given))
+    models.before_pass.append(contained.of(replicas.owned.given))
     models.before_backward.append(contained.of(replicas.resummed.begin))
     models.after_backward.append(contained.of(replicas.scaled.after_backward))
     calls.watchers.append(watcher)
