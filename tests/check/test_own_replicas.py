@@ -81,6 +81,8 @@ for step in range(6):
     for parameter in parameters if way != "unreduced" else ():
         dist.all_reduce(parameter.grad)
         parameter.grad /= size
+        if way == "elsewhere" and rank:
+            parameter.grad.zero_()
     optimizer.step()  # steps
     for number, parameter in enumerate(parameters):
         owner = next(one for one in range(size) if number < bounds[one + 1])
@@ -108,6 +110,7 @@ def test_optimizers_of_a_part_each_are_no_replicas(layers: int, tmp_path: Path) 
             "Each of 0.weight, 0.bias, 1.weight and 1 more of Sequential is updated on rank 0",
         ),
         ("undone", "Each of 2.weight, 2.bias, 3.weight and 1 more of Sequential is what it was"),
+        ("elsewhere", "Rank 1 steps by gradients that are all zero, and others do not"),
         ("unreduced", "has a part of the model and steps by gradients of the rank's own batches"),
     ],
 )

@@ -28,7 +28,7 @@ class Samples(torch.utils.data.Dataset):
         return 64
     def __getitem__(self, index):
         time.sleep(0.05 if habit == "data" else 0)
-        return torch.full((width,), float((index + 3 * rank) % 7))
+        return torch.full((width,), (7 * index + 3 * rank) % 61 / 10)
 micro_batches = 4 if "accumulated" in habit else 1
 loader = torch.utils.data.DataLoader(Samples(), batch_size=8)
 for batch in loader:  # loads

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steptime.check.finding import CallSite, on_rank
+from steptime.check.finding import CallSite, Finding, FindingKind, on_rank
 from steptime.check.job import Job
 from steptime.record.read import Observation, ProcessLog, Site
 
@@ -48,6 +48,20 @@ class Noted:
 def noted(job: Job, what: str) -> list[Noted]:
     """What was noted in all ranks under the name ``what``, rank by rank in order."""
     return [Noted(log, facts) for log in job.logs for facts in facts_of(log, what)]
+
+
+def finding_of(
+    ranks: Sequence[Noted], kind: FindingKind, what: str, mend: str, *, remark: bool = False
+) -> Finding:
+    """What is found of all ranks that have noted it, at the lines where they did."""
+    return Finding(
+        kind=kind,
+        remark=remark,
+        ranks=sorted(one.rank for one in ranks),
+        places=[place for one in ranks for place in one.places],
+        what=what,
+        mend=mend,
+    )
 
 
 def whole_calls(

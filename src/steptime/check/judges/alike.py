@@ -6,7 +6,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges import batches
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted, whole_calls
+from steptime.check.observed import Noted, finding_of, noted, whole_calls
 from steptime.check.words import ranks_named
 
 _ALIKE, _BEGUN = "alike", "shards begun"
@@ -84,10 +84,9 @@ def _activations(job: Job) -> Iterator[Finding]:
         first = whole if kind == "send" else whole[:1]
         if any(len({one.facts["hash"] for one in ranks}) == 1 for ranks in first):
             ranks = whole[0]
-            yield Finding(
-                kind=FindingKind.DRIFT,
-                ranks=sorted(among),
-                places=[place for one in ranks for place in one.places],
+            yield finding_of(
+                ranks,
+                FindingKind.DRIFT,
                 what=f"{site} {_DOES[kind]} activations that are the same on "
                 f"{ranks_named(among)} at first: {_SAME_PART if kind == 'send' else _SAME_SHARDS}",
                 mend=_MEND_PART if kind == "send" else _MEND,

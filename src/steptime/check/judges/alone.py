@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.samplers import pass_among
 
 _ALONE = "alone"
@@ -40,11 +40,10 @@ def _alone(job: Job) -> Iterator[Finding]:
 
 
 def _apart(kind: FindingKind, ranks: Sequence[Noted], why: str) -> Finding:
-    return Finding(
-        kind=kind,
+    return finding_of(
+        ranks,
+        kind,
         remark=kind is FindingKind.DATA,
-        ranks=sorted(one.rank for one in ranks),
-        places=[place for one in ranks for place in one.places],
         what=f"each rank trains a model of its own: in {ranks[0].facts['steps']} steps of the "
         f"optimizer nothing as large as its gradients went between the ranks, {why}",
         mend="wrap the model in DistributedDataParallel and train what that returns, or "

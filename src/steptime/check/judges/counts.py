@@ -6,7 +6,7 @@ from typing import Any
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, finding_of, noted
 from steptime.record.read import Site
 
 _COUNT = "count"
@@ -38,10 +38,9 @@ def _counts(job: Job) -> Iterator[Finding]:
             yield _of_halves(ranks, site, over)
         elif all(one.facts.get("whole", True) for one in ranks) and (why := _why(values, dtype)):
             told.add(site)
-            yield Finding(
-                kind=FindingKind.RACE,
-                ranks=[one.rank for one in ranks],
-                places=[place for one in ranks for place in one.places],
+            yield finding_of(
+                ranks,
+                FindingKind.RACE,
                 what=f"{site} sums up whole numbers in {dtype}, {why}",
                 mend="count in int64" if dtype in _RANGES else "count in int64 or float32",
             )
@@ -58,10 +57,9 @@ def _beyond(values: Sequence[Sequence[float]], dtype: str) -> float:
 
 
 def _of_halves(ranks: Sequence[Noted], site: Site | None, total: float) -> Finding:
-    return Finding(
-        kind=FindingKind.RACE,
-        ranks=[one.rank for one in ranks],
-        places=[place for one in ranks for place in one.places],
+    return finding_of(
+        ranks,
+        FindingKind.RACE,
         what=f"{site} sums up in float16, which ends at {_MOST_HALF:,}: a sum is {total:,.0f}, and "
         "becomes infinite",
         mend="divide by the number of ranks before the sum, or sum up in bfloat16 or float32",

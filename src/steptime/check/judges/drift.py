@@ -7,7 +7,7 @@ from typing import TypeAlias
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, facts_of, noted, places_of, seen
+from steptime.check.observed import Noted, facts_of, finding_of, noted, places_of, seen
 from steptime.check.unreduced import SENTENCES
 from steptime.check.words import do, ranks_named
 from steptime.record.read import ProcessLog
@@ -88,10 +88,9 @@ def _of_others(job: Job) -> Iterator[Finding]:
         if unlike and (some := set.union(*names) - set.intersection(*names)):
             first = min(some, key=lambda name: int(name.rpartition(" ")[2]))
             have = [one.rank for one in ranks if first in one.facts["names"]]
-            yield Finding(
-                kind=FindingKind.DRIFT,
-                ranks=sorted(among),
-                places=[place for one in ranks for place in one.places],
+            yield finding_of(
+                ranks,
+                FindingKind.DRIFT,
                 what=f"the ranks reduce the gradients of other parameters, and so sum up those of "
                 f"one with those of another: {do(have, 'has')} that of {first}, and others do not",
                 mend="reduce the gradients of all parameters on every rank, zeros where a rank has "
@@ -143,10 +142,9 @@ def _from_the_start(of: _Replicas, ranks: Sequence[Noted]) -> Finding:
     some = any(len(set(each)) == 1 for each in hashes)
     of_what = "different models" + ", or of parts that are each rank's own" * some
     own = "sum up no gradients of what each rank has of its own, as shards or experts, and else "
-    return Finding(
-        kind=FindingKind.DRIFT,
-        ranks=[one.rank for one in ranks],
-        places=[place for one in ranks for place in one.places],
+    return finding_of(
+        ranks,
+        FindingKind.DRIFT,
         what=f"{_parted(ranks)} before the first step of the optimizer already, first in "
         f"{_first_apart(of, ranks)}: the gradients that they reduce are of {of_what}",
         mend=f"{own}{_ALIKE}" if some else _ALIKE,

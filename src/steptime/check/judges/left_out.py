@@ -8,7 +8,7 @@ from steptime.check.job import Job
 from steptime.check.judges.losses import differ, losses_of
 from steptime.check.judges.replicated import apart
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.words import ranks_named
 from steptime.words import listed
 
@@ -62,22 +62,14 @@ def _left_out(job: Job) -> Iterator[Finding]:
     found = [one for one in _by_optimizer(job) if one.apart and _is_told(one)]
     whole = [one for one in found if one.by in _OF_TOKENS and _is_of_tokens(one)]
     if whole:
-        yield _finding([each for one in whole for each in one.ranks], *_of_tokens(whole))
+        noted_by = [each for one in whole for each in one.ranks]
+        yield finding_of(noted_by, FindingKind.DRIFT, *_of_tokens(whole))
         return
     of_norms = any(one.by == _OF_NORMS for one in found)
     for one in found:
         if one.by not in _OF_TOKENS and not (of_norms and one.by == _OF_OTHERS):
-            yield _finding(one.ranks, *(_shared(one) if one.by == _OF_NORMS else _beside(one)))
-
-
-def _finding(ranks: Sequence[Noted], what: str, mend: str) -> Finding:
-    return Finding(
-        kind=FindingKind.DRIFT,
-        ranks=sorted(one.rank for one in ranks),
-        places=[place for one in ranks for place in one.places],
-        what=what,
-        mend=mend,
-    )
+            what, mend = _shared(one) if one.by == _OF_NORMS else _beside(one)
+            yield finding_of(one.ranks, FindingKind.DRIFT, what, mend)
 
 
 def _is_told(one: _Left) -> bool:

@@ -6,7 +6,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges.losses import differ, losses_of
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, finding_of, noted
 
 _ONE_WAY, _ALIKE, _BATCH = "one way", "alike", "batch"
 
@@ -27,10 +27,9 @@ def _one_way(job: Job) -> Iterator[Finding]:
             continue
         call = ranks[0].facts["call"]
         what, mend = _OTHER_DATA if _have_other_data(job, among) else (_KEPT, _MENDS[call])
-        yield Finding(
-            kind=FindingKind.DRIFT,
-            ranks=[one.rank for one in ranks],
-            places=[place for one in ranks for place in one.places],
+        yield finding_of(
+            ranks,
+            FindingKind.DRIFT,
             what=f"{function} makes an {call} in its forward and no call in its backward, and each "
             f"rank has a loss of its own: {what}",
             mend=mend,

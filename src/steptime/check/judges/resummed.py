@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, finding_of, noted
 
 _RESUMMED = "resummed"
 _TOLERANCE = 1e-3
@@ -23,10 +23,9 @@ def _resummed(job: Job) -> Iterator[Finding]:
         total = sum(float(one.facts["brought"]) for one in ranks)
         apart = [abs(float(one.facts["carried"]) - total) for one in ranks]
         if len(ranks) == len(among) and total and max(apart) <= _TOLERANCE * abs(total):
-            yield Finding(
-                kind=FindingKind.DRIFT,
-                ranks=sorted(among),
-                places=[place for one in ranks for place in one.places],
+            yield finding_of(
+                ranks,
+                FindingKind.DRIFT,
                 what="the gradients are summed up after each of several backwards of a step, which "
                 "add to them: what the ranks have summed up already is summed up again, and counts "
                 f"{len(among)} times as much",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, finding_of, noted
 from steptime.words import listed
 
 _SCALED = "scaled"
@@ -37,10 +37,9 @@ def _apart(steps: Sequence[Sequence[Noted]]) -> Iterator[Finding]:
             told = [
                 f"{each:.3g} on rank {one.rank}" for each, one in zip(first, ranks, strict=True)
             ]
-            yield Finding(
-                kind=FindingKind.DRIFT,
-                ranks=[one.rank for one in ranks],
-                places=[place for one in ranks for place in one.places],
+            yield finding_of(
+                ranks,
+                FindingKind.DRIFT,
                 what="each rank scales its own shards of the gradients between the backward and "
                 f"the step, by {listed(told[:4])} once: the parts of one model are scaled apart",
                 mend="clip by torch.nn.utils.clip_grad_norm_(model.parameters(), most), which "
@@ -61,11 +60,10 @@ def _again(steps: Sequence[Sequence[Noted]]) -> Iterator[Finding]:
     ]
     if len(divided) >= _LEAST and len(divided) == len(steps):
         ranks = divided[0]
-        yield Finding(
-            kind=FindingKind.DRIFT,
+        yield finding_of(
+            ranks,
+            FindingKind.DRIFT,
             remark=True,
-            ranks=[one.rank for one in ranks],
-            places=[place for one in ranks for place in one.places],
             what=f"the gradients of each step are divided by {len(ranks)} between its backward and "
             "the step, after they were averaged over as many ranks: an optimizer of no Adam's "
             f"kind makes steps of 1/{len(ranks)} of what its learning rate says",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted
+from steptime.check.observed import Noted, finding_of
 from steptime.check.replicating import with_ranks
 from steptime.words import listed
 
@@ -43,10 +43,9 @@ def _finding(name: str, ranks: Sequence[Noted]) -> Finding:
     by_rank = [
         f"{_apart(one.facts['settings'][name], ranks, name)} on rank {one.rank}" for one in ranks
     ]
-    return Finding(
-        kind=FindingKind.DRIFT,
-        ranks=sorted(one.rank for one in ranks),
-        places=[place for one in ranks for place in one.places],
+    return finding_of(
+        ranks,
+        FindingKind.DRIFT,
         what=f"the ranks train one model by other settings: {name} has {listed(by_rank)}, and "
         "what they average is of several functions",
         mend="let one rank read the settings, or make what they are made of, and broadcast it",

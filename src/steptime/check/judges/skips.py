@@ -6,7 +6,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges.drift import uneven
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted
+from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.words import do
 
 _SKIPS = "skips"
@@ -35,10 +35,9 @@ def _skips(job: Job) -> Iterator[Finding]:
 def _finding(ranks: Sequence[Noted], step: int) -> Finding:
     without = [one.rank for one in ranks if step in one.facts["skipped"]]
     others = [one.rank for one in ranks if step not in one.facts["skipped"]]
-    return Finding(
-        kind=FindingKind.DRIFT,
-        ranks=sorted(one.rank for one in ranks),
-        places=[place for one in ranks for place in one.places],
+    return finding_of(
+        ranks,
+        FindingKind.DRIFT,
         what=f"{do(without, 'skips')} step {step}, as its GradScaler found gradients that are no "
         f"numbers, and {do(others, 'steps')}: the parts of the model are not of one step any more, "
         "and are scaled by other factors from then on",

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
+import torch
+
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import caller
+from steptime.check.observe.tensors import is_followed
 from steptime.world import compat
 
 _DEEPEST = 24
@@ -39,6 +42,12 @@ def within_function() -> Within | None:
             forward = Within(begun[0], False, _need_gradient(begun[1]), begun[1])
         frame = frame.f_back
     return forward
+
+
+def nodes_of(given: Sequence[Any]) -> list[Any]:
+    """The nodes of autograd's graph that have computed what a call or a function is given."""
+    plain = [one for one in tensors_in(given) if type(one) is torch.Tensor]
+    return [one.grad_fn for one in plain if is_followed(one) and one.grad_fn is not None]
 
 
 def _need_gradient(arguments: Sequence[Any]) -> bool:

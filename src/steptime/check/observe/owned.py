@@ -74,8 +74,9 @@ class Owned:
             names=[name for name, _ in parameters],
             owned=[id(one) in owned for _, one in parameters],
             trained=[id(one) in self._trained for _, one in parameters],
+            # What has no elements left is fetched before it is used again.
             written=[
-                samples_of(one) != begun
+                one.numel() == 0 or samples_of(one) != begun
                 for (_, one), begun in zip(parameters, self._begun, strict=True)
             ],
             summed=self._reduced.sums,

@@ -1,16 +1,12 @@
 """Partial: sums of a forward that others take up, though no gradient is summed on its way back."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from steptime.check.observe.buffers import tensors_in
-from steptime.check.observe.functions import Within, within_function
+from steptime.check.observe.functions import Within, nodes_of, within_function
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
-from steptime.check.observe.tensors import is_followed
 from steptime.record.events import Log
 from steptime.record.places import site
 
@@ -52,7 +48,7 @@ class Partial:
         within, ranks, at = within_function(), moved.ranks, site(self._log)
         if within is not None and not within.follows:
             return
-        nodes = list(_nodes(moved, within))
+        nodes = nodes_of(moved.tensors if within is None else within.given)
         if ranks not in self._found and (before := self._sum_before(nodes, ranks)):
             self._found[ranks] = before, at
         if within is not None:
@@ -81,14 +77,6 @@ class Partial:
         for ranks, (at, then) in self._found.items():
             if ranks not in self._answered:
                 self._log.note(observed=PARTIAL, ranks=list(ranks), at=at, then_at=then)
-
-
-def _nodes(moved: Moved, within: Within | None) -> Iterator[Any]:
-    """The nodes of autograd's graph that give what is summed up, or what a function is given."""
-    given = moved.tensors if within is None else tensors_in(within.given)
-    for tensor in given:
-        if type(tensor) is torch.Tensor and is_followed(tensor) and tensor.grad_fn is not None:
-            yield tensor.grad_fn
 
 
 def _backward(within: Within) -> type:

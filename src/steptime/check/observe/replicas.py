@@ -18,6 +18,7 @@ from steptime.check.observe.by_hand import ByHand
 from steptime.check.observe.contained import Contained, ContainedWatcher
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.counts import Counts
+from steptime.check.observe.embedded import Embedded
 from steptime.check.observe.idle import Idle
 from steptime.check.observe.in_vain import InVain
 from steptime.check.observe.left_out import LeftOut
@@ -107,15 +108,8 @@ class Replicas:
         self._partial = Partial(log, models)
         self.owned = Owned(log, models, self.idle, self._reduced)
         self._followers = (
-            *(self._reduced, self._alone, self._by_hand, self.idle),
-            *(
-                self.losses,
-                self._one_way,
-                self._partial,
-                self.resummed,
-                Counts(log, models),
-                Alike(log),
-            ),
+            *(self._reduced, self._alone, self._by_hand, self.idle, self.losses, self._one_way),
+            *(self._partial, self.resummed, Counts(log, models), Alike(log), Embedded(log, models)),
         )
         self._noted: set[tuple[Any, ...]] = set()
 
