@@ -119,6 +119,62 @@ def test_layers_that_are_shared_rightly_are_left_alone(way: str, tmp_path: Path)
     assert _drift(tmp_path, SHARED.format(way=way)) == []
 
 
+COLUMNS = """
+from torch import nn
+way = {way!r}
+
+class Share(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, whole):
+        return whole.view_as(whole)
+    @staticmethod
+    def backward(ctx, gradient):
+        dist.all_reduce(summed := gradient.clone())
+        return summed
+
+def sum_up(part):
+    dist.all_reduce(part)
+    return part
+
+torch.manual_seed(0)
+first = nn.Embedding(48, 32)
+up, down = (nn.Parameter(torch.randn(64, 32)[rank::size] / 8) for _ in range(2))
+head = nn.Parameter(torch.randn(48, 32).chunk(size)[rank].clone() / 8)
+optimizer = torch.optim.SGD([*first.parameters(), up, down, head], lr=0.1)
+for step in range(5):
+    torch.manual_seed(step)
+    tokens = torch.randint(0, 48, (4, 8))
+    targets = torch.randint(0, 48 if way == "of all" else 48 // size, (32,))
+    entering = first(tokens)
+    leaving = entering + sum_up((Share.apply(entering) @ up.T).relu() @ down)
+    logits = (Share.apply(leaving) @ head.T).flatten(0, 1)
+    optimizer.zero_grad()
+    if way == "of all":
+        own = targets - rank * len(head)
+        is_own = (own >= 0) & (own < len(head))
+        of_target = logits.gather(1, own.clamp(0, len(head) - 1)[:, None])[:, 0]
+        of_target = sum_up(torch.where(is_own, of_target, 0))
+        loss = (sum_up(logits.exp().sum(1)).log() - of_target).mean()
+    else:
+        loss = nn.functional.cross_entropy(logits, targets)
+    loss.backward()  # begins
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_a_loss_of_the_rank_s_part_of_the_outputs_is_told(tmp_path: Path) -> None:
+    (found,) = _drift(tmp_path, COLUMNS.format(way="of a part"))
+    assert "share layers and are given the same batches, and yet each has a loss" in found.what
+    assert (found.ranks, marked(found)) == ([0, 1], {"begins"})
+
+
+@pytest.mark.slow
+def test_a_loss_of_all_outputs_is_left_alone(tmp_path: Path) -> None:
+    assert _drift(tmp_path, COLUMNS.format(way="of all")) == []
+
+
 SEQUENCES = """
 from torch import nn
 way = {way!r}

@@ -12,7 +12,7 @@ from steptime.check.job import Job
 from steptime.check.judges.straggler import LATE_S
 from steptime.check.judging import Judge
 from steptime.check.stacks import communicates, waits_for_loader, waits_for_lock
-from steptime.check.words import at, ranks_named
+from steptime.check.words import at, do
 from steptime.record.read import ProcessLog
 
 _NOTHING_S = 4 * LATE_S
@@ -41,8 +41,8 @@ def _stalled(job: Job) -> Iterator[Finding]:
     if since_s >= LATE_S and all(map(waits_for_lock, stacks)):
         all_of_them = "all " * (len(alive) > 1)
         what = (
-            f"{ranks_named(alive)} {all_of_them}wait for the lock of a file"
-            f"{at(places[0]) if places else ''}, for {since_s:.0f} s, and none of them has it: "
+            f"{do(alive, f'{all_of_them}waits')} for the lock of a file"
+            f"{at(places[0]) if places else ''}, for {since_s:.0f} s, and no rank has it: "
             "another job has, or one that was killed has left it"
         )
         mend = _LOCK
@@ -50,8 +50,9 @@ def _stalled(job: Job) -> Iterator[Finding]:
         loader = all(map(waits_for_loader, stacks))
         where = ", ".join(f"rank {one.rank}{at(one)}" for one in places)
         what = (
-            f"{ranks_named(alive)} do nothing for {since_s:.0f} s{': ' * bool(where)}{where}. None "
-            "is in a call or uses a processor, nor do the processes that they started"
+            f"{do(alive, 'does')} nothing for {since_s:.0f} s{': ' * bool(where)}{where}. "
+            f"{'None' if len(alive) > 1 else 'It'} is in {'a' if len(alive) > 1 else 'no'} call, "
+            "and no processor is used there, nor by the processes that were started there"
             f"{', workers of a DataLoader' * loader}"
         )
         mend = _LOADER if loader else _OTHER
