@@ -46,7 +46,10 @@ class Block(nn.Module):
         given = self.norm(whole)
         wide = (given if "back" in way else Share.apply(given)) @ self.up.T
         part = wide.relu() @ self.down
-        return whole + (part if way == "forth" else sum_up(part))
+        summed = part if way == "forth" else sum_up(part)
+        if way == "dropout within":
+            summed = summed * (torch.rand(summed.shape, generator=own) > 0.2)
+        return whole + summed
 
 torch.manual_seed(0)
 first, blocks, last = nn.Embedding(50, 32), nn.Sequential(Block(), Block()), nn.Linear(32, 50)
@@ -89,6 +92,7 @@ def _drift(folder: Path, text: str) -> list[Finding]:
         pytest.param("other batches", OTHER_DATA, marks=pytest.mark.slow),
         pytest.param("dropout", OTHER_DATA, marks=pytest.mark.slow),
         pytest.param("late dropout", "outside of these differs", marks=pytest.mark.slow),
+        pytest.param("dropout within", "between those layers they compute", marks=pytest.mark.slow),
     ],
 )
 def test_what_goes_wrong_around_shared_layers_is_told(way: str, words: str, tmp_path: Path) -> None:

@@ -164,6 +164,9 @@ def _shared(one: _Left) -> tuple[str, str]:
     if all(inputs) and apart(inputs) and not _splitting(one) & _GATHERING:
         return _of_other_data(one)
     if one.losses and all(inputs) and not apart(inputs):
+        to_sum = "splitting" if differ(one.losses) else "returning"
+        if "all_reduce" in _splitting(one, to_sum):
+            return _within(one)
         return _not_summed(one) if differ(one.losses) else _not_summed_back(one)
     return _of_norms(one)
 
@@ -204,6 +207,18 @@ def _of_other_data(one: _Left) -> tuple[str, str]:
         "no sample",
         "give all ranks that share layers the same batches, and one seed for what lies outside of "
         "their parts, dropout and parameters",
+    )
+
+
+def _within(one: _Left) -> tuple[str, str]:
+    """Where sums are made, and yet not all that is whole is alike."""
+    loss = "" if differ(one.losses) else "have the same loss and "
+    return (
+        f"{_trained(one)} by gradients that differ, though the ranks {loss}sum up what their parts "
+        "of the layers give and send back: between those layers they compute on other data, as by "
+        "dropout of other seeds, or one of the layers is not summed up",
+        "give all ranks that share layers one seed for what lies outside of their parts, as "
+        "dropout; and sum up each of these layers, in the forward and its gradient in the backward",
     )
 
 
