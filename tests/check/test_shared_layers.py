@@ -7,7 +7,7 @@ import pytest
 from observed_scripts import findings_of, marked
 from steptime.check.finding import Finding, FindingKind
 
-SHARED = """
+BEGIN = """
 from torch import nn
 way = {way!r}
 
@@ -19,7 +19,11 @@ class Share(torch.autograd.Function):
     def backward(ctx, gradient):
         dist.all_reduce(summed := gradient.clone())
         return summed
+"""
 
+SHARED = (
+    BEGIN
+    + """
 class Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx, part):
@@ -75,6 +79,7 @@ for step in range(5):
     optimizer.step()  # steps
 dist.destroy_process_group()
 """
+)
 
 OTHER_DATA = "compute on other data than one another before the first of them"
 
@@ -123,19 +128,9 @@ def test_layers_that_are_shared_rightly_are_left_alone(way: str, tmp_path: Path)
     assert _drift(tmp_path, SHARED.format(way=way)) == []
 
 
-COLUMNS = """
-from torch import nn
-way = {way!r}
-
-class Share(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, whole):
-        return whole.view_as(whole)
-    @staticmethod
-    def backward(ctx, gradient):
-        dist.all_reduce(summed := gradient.clone())
-        return summed
-
+COLUMNS = (
+    BEGIN
+    + """
 def sum_up(part):
     dist.all_reduce(part)
     return part
@@ -165,6 +160,7 @@ for step in range(5):
     optimizer.step()
 dist.destroy_process_group()
 """
+)
 
 
 @pytest.mark.slow

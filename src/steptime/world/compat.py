@@ -1,6 +1,7 @@
 """Compat: all private interfaces of torch.distributed that steptime uses, in one place.
 
-They are as in torch 2.13 to 2.15; a new release of torch should need changes in this file alone.
+They are as in torch 2.13 to 2.15; a new release of torch should need changes in this file alone, or
+in ``world/autograd.py``, which has those of autograd.
 With 2.11 and 2.12 all runs but the backend ``steptime``: its calls have other names there.
 """
 
@@ -9,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch import overrides
 from torch._C import _distributed_c10d as c10d
 from torch._C._dynamo import eval_frame
-from torch.autograd.function import BackwardCFunction
 from torch.distributed import distributed_c10d
 from torch.utils import _python_dispatch
 
@@ -368,48 +367,3 @@ def ranks_of_shards(state: Any) -> tuple[int, ...]:
 def shards_reduce(state: Any) -> bool:
     """Whether a model under ``fully_shard`` reduces the gradients of its next backward."""
     return all(group.reduce_grads for group in _shard_groups(state))
-
-
-_FORWARD = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
-_BACKWARD = BackwardCFunction.apply.__code__
-
-
-def forward_of(frame: FrameType) -> tuple[type, Sequence[Any]] | None:
-    """The autograd.Function whose forward a frame begins, and what it is given; else None."""
-    if frame.f_code is not _FORWARD:
-        return None
-    return frame.f_locals["cls"], frame.f_locals["args"]
-
-
-def backward_of(frame: FrameType) -> type | None:
-    """The autograd.Function whose backward a frame begins; None where it begins none."""
-    return frame.f_locals["self"]._forward_cls if frame.f_code is _BACKWARD else None
-
-
-def in_backward() -> bool:
-    """Whether autograd runs a backward in this thread."""
-    return bool(torch._C._current_graph_task_id() != -1)
-
-
-def backward_input(
-    outputs: Sequence[torch.Tensor],
-    gradients: Sequence[torch.Tensor] | None,
-    inputs: Sequence[torch.Tensor],
-    weights: Iterator[torch.nn.Parameter],
-) -> list[dict[str, Any]]:
-    """Put the gradients of the ``inputs`` into them; those of ``weights`` are left for later.
-
-    ``gradients``: of the ``outputs``, whose graph is let go of; None for a loss. Returns what
-    ``backward_weight`` needs.
-    """
-    from torch.distributed.pipelining import _backward  # a second: only these schedules need it
-
-    given = None if gradients is None else list(gradients)
-    return _backward.stage_backward_input(list(outputs), given, list(inputs), weights)[1]
-
-
-def backward_weight(weights: Iterator[torch.nn.Parameter], later: list[dict[str, Any]]) -> None:
-    """Add the gradients that ``backward_input`` left to those of the ``weights``."""
-    from torch.distributed.pipelining import _backward
-
-    _backward.stage_backward_weight(weights, later)

@@ -127,6 +127,14 @@ def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
     return list(models.values())
 
 
+def given_to(job: Job) -> Mapping[int, Mapping[int, Hashes]]:
+    """The first batches of each rank by their numbers, whichever model has them first."""
+    given: dict[int, dict[int, Hashes]] = {}
+    for one in noted(job, _BATCH):
+        given.setdefault(one.rank, {}).setdefault(one.facts["batch"], hashes_of(one.facts))
+    return given
+
+
 def hashes_of(facts: Mapping[str, Any]) -> Hashes:
     """The hash of each tensor of a batch; in older records one of all."""
     return tuple(facts["hashes"] if "hashes" in facts else [facts["hash"]])

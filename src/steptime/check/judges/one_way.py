@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
+from steptime.check.judges.batches import given_to
 from steptime.check.judges.losses import differ, losses_of
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, finding_of, noted
 
-_ONE_WAY, _ALIKE, _BATCH = "one way", "alike", "batch"
+_ONE_WAY, _ALIKE = "one way", "alike"
 
 
 def _one_way(job: Job) -> Iterator[Finding]:
@@ -45,10 +46,8 @@ def _have_other_data(job: Job, among: Sequence[int]) -> bool:
     for one in noted(job, _ALIKE):
         if tuple(one.facts["ranks"]) == tuple(among):
             first.setdefault(one.rank, one.facts["kind"])
-    given: dict[int, Sequence[int]] = {}
-    for one in noted(job, _BATCH):
-        given.setdefault(one.rank, one.facts["hashes"])
-    batches = [tuple(given.get(rank, ())) for rank in among]
+    given = given_to(job)
+    batches = [next(iter(given.get(rank, {}).values()), ()) for rank in among]
     return set(first.values()) == {"all_reduce"} and len(set(batches)) == len(among)
 
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges import left_out
+from steptime.check.judges.batches import given_to
 from steptime.check.judges.losses import differ, losses_of
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.words import ranks_named
 from steptime.words import listed
 
-_ALIKE, _BATCH, _LOSS = "alike", "batch", "loss"
+_ALIKE, _LOSS = "alike", "loss"
 _LEAST = 3  # backwards
 
 
@@ -51,12 +52,8 @@ def _own_losses(job: Job) -> Iterator[Finding]:
 
 def _have_same_batches(job: Job, among: Sequence[int]) -> bool:
     """Whether the first batches are known of all of these ranks, and are the same."""
-    given: dict[int, dict[int, tuple[int, ...]]] = {rank: {} for rank in among}
-    for one in noted(job, _BATCH):
-        if one.rank in given and "hashes" in one.facts:
-            given[one.rank].setdefault(one.facts["batch"], tuple(one.facts["hashes"]))
-    numbers = range(1, _LEAST + 1)
-    batches = [[given[rank].get(number) for number in numbers] for rank in among]
+    given, numbers = given_to(job), range(1, _LEAST + 1)
+    batches = [[given.get(rank, {}).get(number) for number in numbers] for rank in among]
     return None not in batches[0] and all(each == batches[0] for each in batches)
 
 

@@ -9,7 +9,7 @@ import torch
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import caller
 from steptime.check.observe.tensors import is_followed
-from steptime.world import compat
+from steptime.world import autograd
 
 _DEEPEST = 24
 
@@ -36,9 +36,9 @@ def within_function() -> Within | None:
     for _ in range(_DEEPEST):
         if frame is None:
             break
-        if (function := compat.backward_of(frame)) is not None:
+        if (function := autograd.backward_of(frame)) is not None:
             return Within(function, True, True)
-        if forward is None and (begun := compat.forward_of(frame)) is not None:
+        if forward is None and (begun := autograd.forward_of(frame)) is not None:
             forward = Within(begun[0], False, _need_gradient(begun[1]), begun[1])
         frame = frame.f_back
     return forward

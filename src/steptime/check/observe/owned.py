@@ -20,7 +20,7 @@ OWNED = "owned"
 """What is noted of a model's parameters after some steps, where optimizers have a part of them."""
 
 _STEPS = 3
-_MOST = 2000  # parameters that are looked at
+_MOST, _MOST_STEPS = 2000, 32  # parameters that are looked at, and steps until the model runs again
 
 
 class Owned:
@@ -57,9 +57,12 @@ class Owned:
         if self._over or self._model is None:
             return
         self._steps += 1
+        self._over = self._steps == _MOST_STEPS
         self._at = site(self._log)
         for one in parameters_of(optimizer):
-            if one.grad is not None and any(samples_of(one.grad)):
+            if id(one) in self._trained or one.grad is None:
+                continue
+            if any(samples_of(one.grad)):
                 self._trained.add(id(one))
 
     def _tell(self, module: torch.nn.Module) -> None:

@@ -4,16 +4,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from steptime.check.observe.functions import Within, nodes_of, within_function
+from steptime.check.observe.functions import nodes_of, within_function
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.record.events import Log
 from steptime.record.places import site
+from steptime.world import autograd
 
 PARTIAL = "partial"
 """What is noted of two sums of one forward, of which the second comes of the first."""
 
-_MARK = "summed by a call of steptime's script"
+_MARK = "steptime: summed up"
 _BACKWARDS = 2
 _LEAST_VECTOR = 8  # elements: a loss or a count is summed up, too
 _MOST_CALLS, _MOST_NODES = 64, 2000
@@ -52,7 +53,7 @@ class Partial:
         if ranks not in self._found and (before := self._sum_before(nodes, ranks)):
             self._found[ranks] = before, at
         if within is not None:
-            self._functions[_backward(within)] = (*ranks, at)
+            self._functions[autograd.node_of(within.function)] = (*ranks, at)
         for node in nodes if within is None else ():
             node.metadata[_MARK] = (*ranks, at)
 
@@ -77,9 +78,3 @@ class Partial:
         for ranks, (at, then) in self._found.items():
             if ranks not in self._answered:
                 self._log.note(observed=PARTIAL, ranks=list(ranks), at=at, then_at=then)
-
-
-def _backward(within: Within) -> type:
-    """The class of the nodes that a function leaves in the graph."""
-    of: type = within.function._backward_cls  # type: ignore[attr-defined]
-    return of

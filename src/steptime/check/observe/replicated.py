@@ -16,7 +16,7 @@ from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
 from steptime.record.places import site
-from steptime.world import compat
+from steptime.world import autograd, compat
 
 REPLICATED = "replicated"
 """What is noted of a tensor that a rank says to have as all ranks of a mesh's dimension have it."""
@@ -52,7 +52,7 @@ class Replicated:
                     number=self._seen[ranks],
                     shape=list(tensor.shape),
                     samples=samples_of(tensor),
-                    of_gradient=compat.in_backward(),
+                    of_gradient=autograd.in_backward(),
                     at=site(self._log),
                 )
 

@@ -17,7 +17,7 @@ from steptime.train.parallel.stages import StageModel
 from steptime.train.parallel.sums import StageSums
 from steptime.workloads.pipelines import Pass
 from steptime.workloads.stage import TAGS, Stage
-from steptime.world import compat
+from steptime.world import autograd
 from steptime.world.communicator import Work
 
 MicroBatch = tuple[Tensor, Tensor]
@@ -193,7 +193,7 @@ class _Runner:
         if run.kind == "backward":
             torch.autograd.backward(outputs, gradients)
         else:
-            found = compat.backward_input(outputs, gradients, inputs, module.parameters())
+            found = autograd.backward_input(outputs, gradients, inputs, module.parameters())
             self._later[run.micro_batch, unit] = found
         x, *table_used = inputs
         for one in table_used:
@@ -203,7 +203,7 @@ class _Runner:
 
     def _backward_weight(self, run: Pass, unit: int, module: nn.Module) -> None:
         if later := self._later.pop((run.micro_batch, unit), None):
-            compat.backward_weight(module.parameters(), later)
+            autograd.backward_weight(module.parameters(), later)
 
 
 def _tag(run: Pass) -> int:

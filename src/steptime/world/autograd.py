@@ -1,0 +1,61 @@
+"""Autograd: all private interfaces of torch.autograd that steptime uses, in one place.
+
+Those of torch.distributed are in ``world/compat.py``; both are as in torch 2.13 to 2.15.
+"""
+
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+_FORWARD = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-defined]
+_BACKWARD = BackwardCFunction.apply.__code__
+
+
+def forward_of(frame: FrameType) -> tuple[type, Sequence[Any]] | None:
+    """The autograd.Function whose forward a frame begins, and what it is given; else None."""
+    if frame.f_code is not _FORWARD:
+        return None
+    return frame.f_locals["cls"], frame.f_locals["args"]
+
+
+def backward_of(frame: FrameType) -> type | None:
+    """The autograd.Function whose backward a frame begins; None where it begins none."""
+    return frame.f_locals["self"]._forward_cls if frame.f_code is _BACKWARD else None
+
+
+def node_of(function: type) -> type:
+    """The class of the nodes that an autograd.Function leaves in the graph."""
+    of: type = function._backward_cls  # type: ignore[attr-defined]
+    return of
+
+
+def in_backward() -> bool:
+    """Whether autograd runs a backward in this thread."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def backward_input(
+    outputs: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor] | None,
+    inputs: Sequence[torch.Tensor],
+    weights: Iterator[torch.nn.Parameter],
+) -> list[dict[str, Any]]:
+    """Put the gradients of the ``inputs`` into them; those of ``weights`` are left for later.
+
+    ``gradients``: of the ``outputs``, whose graph is let go of; None for a loss. Returns what
+    ``backward_weight`` needs.
+    """
+    from torch.distributed.pipelining import _backward  # a second: only these schedules need it
+
+    given = None if gradients is None else list(gradients)
+    return _backward.stage_backward_input(list(outputs), given, list(inputs), weights)[1]
+
+
+def backward_weight(weights: Iterator[torch.nn.Parameter], later: list[dict[str, Any]]) -> None:
+    """Add the gradients that ``backward_input`` left to those of the ``weights``."""
+    from torch.distributed.pipelining import _backward
+
+    _backward.stage_backward_weight(weights, later)
