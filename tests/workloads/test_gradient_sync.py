@@ -126,8 +126,9 @@ def test_buckets_are_reduced_behind_the_last_micro_batch_and_gathered_behind_the
         last = max(place for place, op in enumerate(ops) if op.name.startswith("backward"))
         assert len(reduces) > 3
         assert sum(place < last for place in reduces) >= len(reduces) // 2
-        (one,) = (op for op in others if "reduce_scatter" in op.name)
-        assert sum(ops[place].nbytes for place in reduces) == pytest.approx(one.nbytes, abs=200)
+        at_once = [op.nbytes for op in others if "reduce_scatter" in op.name]
+        assert len(at_once) == (1 if pipeline == 1 else 2)  # a tied table's copy by itself
+        assert sum(ops[place].nbytes for place in reduces) == pytest.approx(sum(at_once), abs=200)
         late = {place - len(ops) for place, op in enumerate(ops) if "all_gather" in op.name}
         waited = {at for op in ops if op.name.startswith("forward") for at in op.after if at < 0}
         assert waited == late

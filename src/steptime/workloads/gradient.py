@@ -84,27 +84,23 @@ class Summing:
         sync = self._plan.sync
         if sync.zero == 3:
             after = self._gathers.finish() or after
-        elif sync.overlapped:
-            after = self._sum_tables(self._reduced or after, reduced=True)
         else:
-            after = self._sum_tables(after, reduced=False)
-            for pool in self._plan.pools:
-                self._reduce(pool, 0, after)
-            after = self._reduced or after
+            for pool in self._plan.pools if not sync.overlapped else ():
+                for number in range(len(pool.buckets)):
+                    self._reduce(pool, number, after)
+            after = self._sum_tables(self._reduced or after)
         self._update(self._norm(self._sum_unsplit(after)))
 
-    def _sum_tables(self, after: After, *, reduced: bool) -> After:
+    def _sum_tables(self, after: After) -> After:
         """Add the gradients of the tied table's two copies, on the first and last stage.
 
-        Once they have been ``reduced``, only the part that a rank owns.
+        They have been reduced: of each a rank adds the part that it owns.
         """
-        plan = self._plan
-        if plan.table is None:
+        plan, pool = self._plan, self._plan.pools[0]
+        if plan.table is None or pool.table is None:
             return after
-        pool, elements = plan.pools[0], plan.table_elements
-        if reduced and pool.table is not None:
-            held = pool.buckets[pool.table].elements
-            elements = plan.sync.owned(held, pool.ranks, is_root=False)
+        held = pool.buckets[pool.table].elements
+        elements = plan.sync.owned(held, pool.ranks, is_root=False)
         by, nbytes = plan.table.by, elements * element_bytes(plan.reduce_dtype)
         places: After = ()
         for end, name in ((Send, "send table"), (Recv, "receive table")):

@@ -64,8 +64,8 @@ class Hybrid:
     chunks to go. Activations and their gradients travel between stages while others are computed.
     What ranks along the other axes send is told in ``tensor``, ``context`` and ``experts``.
 
-    At the end the stages at both ends add up the gradients of the tied table, gradients are reduced
-    among those that hold the same parameters and parameters shared as ``strategy`` says, in buckets
+    At the end gradients are reduced among those that hold the same parameters, the stages at both
+    ends add up those of the tied table, and parameters are shared as ``strategy`` says, in buckets
     of ``bucket_bytes`` where it overlaps. ``recompute``: what backward computes anew, ``none``,
     ``selective`` or ``full``. ``layers``: of each piece of the pipeline in its order; by default as
     many each, as ``layers_of_pieces`` cuts them.

@@ -115,11 +115,11 @@ class Gradients:
         """The buckets of these tensors, and the number of the table's."""
         if self.sync.zero == 3:
             return tuple(self._of_units(held, ranks)), None
-        if not self.sync.overlapped:
-            return _buckets(held, ranks, None), None
-        # Both stages then own the same share of the table, and can add up what was reduced.
+        # Alone in a bucket the table is cut into the same shares in both stages: its copies are
+        # summed in the same order there, to the last bit, and each rank adds up what it owns.
         alone = [one for one in held if self.table and one.tensor.name == self.table.tensor]
-        rest = _buckets([one for one in held if one not in alone], ranks, self.bucket_elements)
+        elements = self.bucket_elements if self.sync.overlapped else None
+        rest = _buckets([one for one in held if one not in alone], ranks, elements)
         parts = sorted((*rest, *_buckets(alone, ranks, None)), key=lambda part: part[0].last)
         table = [n for n, (_, tensors) in enumerate(parts) if alone and tensors[0] in alone]
         return tuple(parts), table[0] if table else None
@@ -127,14 +127,6 @@ class Gradients:
     def _of_units(self, held: Sequence[Held], ranks: int) -> Iterator[_Part]:
         for number in dict.fromkeys(one.unit for one in held):
             yield from _buckets([one for one in held if one.unit == number], ranks, None)
-
-    @property
-    def table_elements(self) -> int:
-        """Elements that a rank has of a table of which another stage has a copy; else 0."""
-        if self.table is None:
-            return 0
-        wanted = self.table.tensor
-        return next(h.elements for h in self._held(experts=False) if h.tensor.name == wanted)
 
     @property
     def norm_axes(self) -> tuple[str, ...]:

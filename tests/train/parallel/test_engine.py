@@ -58,6 +58,7 @@ ON_8 = [
     case(tensor=2, context=2, pipeline=2, micro_batches=4, schedule="zb-h1"),
     case(pipeline=4, data=2, micro_batches=4, schedule="1f1b", strategy="sharded"),
     case(tensor=2, data=4, strategy="zero3"),
+    case(pipeline=2, data=4, micro_batches=2, schedule="1f1b", strategy="sharded"),
 ]
 HALVES = {
     "fp16": case(tensor=2, pipeline=2, micro_batches=4, schedule="zb-h1"),

@@ -99,13 +99,11 @@ class StageSums:
         """Block until the gradients that this rank owns are summed."""
         if self._strategy.overlapped:
             self._reduce_ready()
-            self._complete()
-            self._sum_tables()
         else:
-            self._sum_tables()
             for bucket in self.buckets:
                 self._reduce(bucket)
-            self._complete()
+        self._complete()
+        self._sum_tables()
         self._sum_unsplit()
 
     def squared_norm(self) -> Tensor:
@@ -208,16 +206,10 @@ class StageSums:
 
     def _sum_tables(self) -> None:
         """Add the gradients of the tied table's two copies, on the first and the last stage."""
-        table = self._plan.table
-        if table is None:
+        table, pool = self._plan.table, self.pools[0]
+        if table is None or pool.plan.table is None:
             return
-        pool = self.pools[0]
-        if pool.plan.table is not None:
-            own = pool.buckets[pool.plan.table].own.gradients
-        else:
-            (bucket,) = pool.buckets
-            slot = next(s for s in bucket.flat.layout.slots if s.name.endswith(".wte"))
-            own = bucket.flat.gradients[slot.span.slice]
+        own = pool.buckets[pool.plan.table].own.gradients
         theirs = torch.empty_like(own)
         sent = self._lines.send(own, table.by, _TABLE_TAG)
         self._lines.receive(theirs, table.by, _TABLE_TAG).wait()
