@@ -55,6 +55,17 @@ for number, (rows,) in enumerate(DataLoader(data, batch_size=8, sampler=split)):
         break
     total = loss.detach().clone()
     dist.all_reduce(total)
+    if way == "averaged and sent" and number % 4 == 3:
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.data)
+            parameter.data /= size
+    if way in ("sent", "averaged and sent") and number % 4 == 3:
+        for parameter in model.parameters():
+            dist.broadcast(parameter.data, 0)  # sends
+    if way == "sent in one" and number % 4 == 3:
+        flat = nn.utils.parameters_to_vector(model.parameters()).detach()
+        dist.broadcast(flat, 0)  # sends
+        nn.utils.vector_to_parameters(flat, model.parameters())
 if way == "averaged":
     for parameter in model.parameters():
         dist.all_reduce(parameter.data)
@@ -83,6 +94,15 @@ def test_ranks_that_are_meant_to_be_replicas_are_told(way: str, words: str, tmp_
     assert marked(found) == {"steps"}
 
 
+@pytest.mark.parametrize("way", ["sent", pytest.param("sent in one", marks=pytest.mark.slow)])
+def test_ranks_that_take_the_parameters_of_one_lose_their_own(way: str, tmp_path: Path) -> None:
+    told = findings_of(tmp_path, TRAINING.format(way=way))
+    (found,) = (one for one in told if one.kind is not FindingKind.SLOW)
+    assert found.kind is FindingKind.DRIFT
+    assert "takes the parameters of rank 0 3 times in 12 steps of the optimizer" in found.what
+    assert marked(found) == {"sends"}
+
+
 @pytest.mark.slow
 def test_ranks_that_only_begin_and_step_alike_are_a_remark(tmp_path: Path) -> None:
     told = findings_of(tmp_path, TRAINING.format(way="by hand"))
@@ -97,14 +117,19 @@ def test_ranks_that_only_begin_and_step_alike_are_a_remark(tmp_path: Path) -> No
         "tables",
         *(
             pytest.param(way, marks=pytest.mark.slow)
-            for way in ("averaged", "few", "folds", "hooks", "inner loops", "messages")
+            for way in (
+                *("averaged", "averaged and sent", "few", "folds"),
+                *("hooks", "inner loops", "messages"),
+            )
         ),
         pytest.param("shared memory", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_reduced_or_meant_otherwise_is_left_alone(way: str, tmp_path: Path) -> None:
     found = findings_of(tmp_path, TRAINING.format(way=way))
-    assert not [one for one in found if "model of its own" in one.what]
+    assert not [
+        one for one in found if "model of its own" in one.what or "its own, and takes" in one.what
+    ]
 
 
 @pytest.mark.slow

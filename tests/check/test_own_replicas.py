@@ -121,3 +121,66 @@ def test_parts_that_do_not_reach_the_other_ranks_are_told(
     (found,) = (one for one in told if one.kind is not FindingKind.SLOW)
     assert words in found.what
     assert (sorted(found.ranks), marked(found)) == ([0, 1], {"steps"})
+
+
+ADVERSARIES = """
+from torch import nn
+way = {way!r}
+torch.manual_seed(0)
+generator = nn.Linear(4, 16)
+critic = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1), nn.Softplus())
+optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (generator, critic)]
+samples = torch.Generator().manual_seed(0 if way == "samples" else rank)
+noises = torch.Generator().manual_seed(5 if way == "noise" else 5 + rank)
+def average(model, optimizer):
+    reduced = [one for one in model.parameters() if way != "in one" or one.ndim > 1]
+    if way == "in one":
+        flat = torch.cat([one.grad.flatten() for one in reduced])
+        dist.all_reduce(flat)
+        flat /= size
+        for one, part in zip(reduced, flat.split([one.numel() for one in reduced])):
+            one.grad = part.view_as(one)
+    for one in reduced if way != "in one" and (way != "generator" or model is generator) else ():
+        dist.all_reduce(one.grad)
+        one.grad /= size
+    optimizer.step()  # steps
+    optimizer.zero_grad()
+for step in range(8):
+    noise = torch.randn(8, 4, generator=noises)
+    critic(-generator(noise)).mean().backward()  # noise
+    critic.zero_grad()
+    average(generator, optimizers[0])
+    critic(generator(noise).detach()).mean().backward()
+    critic(-torch.randn(8, 16, generator=samples)).mean().backward()  # samples
+    average(critic, optimizers[1])
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("way", ["samples", pytest.param("noise", marks=pytest.mark.slow)])
+def test_batches_of_which_some_are_the_same_are_told(way: str, tmp_path: Path) -> None:
+    (found,) = (
+        one
+        for one in findings_of(tmp_path, ADVERSARIES.format(way=way))
+        if one.kind is FindingKind.DATA
+    )
+    assert "of the first" in found.what and found.remark
+    assert way in marked(found)
+
+
+@pytest.mark.slow
+def test_what_each_draws_and_all_reduce_is_left_alone(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, ADVERSARIES.format(way="neither"))
+    assert not [one for one in found if one.kind is not FindingKind.SLOW]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "what"),
+    [("generator", "Parameters 0, 1, 2 and 3 of the optimizer"), ("in one", "Parameter")],
+)
+def test_what_is_left_out_of_one_of_two_models_is_told(way: str, what: str, tmp_path: Path) -> None:
+    told = findings_of(tmp_path, ADVERSARIES.format(way=way))
+    found = [one for one in told if "trained but not reduced" in one.what]
+    assert found and all(one.what.startswith(what) for one in found)
+    assert marked(found[0]) == {"steps"}

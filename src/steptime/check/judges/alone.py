@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, finding_of, noted
+from steptime.check.observed import Noted, finding_of, noted, places_of
 from steptime.check.samplers import pass_among
+from steptime.check.words import ranks_named
 
 _ALONE = "alone"
+_OFTEN = 1.5
+"""Parameters are taken so often at least, but for those of few elements: once may be the end."""
 
 
 def _alone(job: Job) -> Iterator[Finding]:
@@ -31,6 +34,9 @@ def _alone(job: Job) -> Iterator[Finding]:
             continue
         if len({one.rank for one in ranks}) < world:
             continue
+        if lost := _lost(ranks):
+            yield lost
+            return
         if why := _meant(ranks, world):
             yield _apart(FindingKind.DRIFT, ranks, f"though {why}")
             return
@@ -57,6 +63,28 @@ def _alike(ranks: Sequence[Noted]) -> bool:
     return all(
         one.facts["begun"] == first["begun"] and one.facts["settings"] == first["settings"]
         for one in ranks
+    )
+
+
+def _lost(ranks: Sequence[Noted]) -> Finding | None:
+    """That ranks take the parameters of one rank now and then, and with it lose what they made."""
+    first = ranks[0].facts
+    by_root = dict(first.get("taken", ()))
+    if len(by_root) != 1 or min(by_root) < 0 or max(by_root.values()) < _OFTEN:
+        return None
+    ((root, times),) = by_root.items()
+    others = ranks_named([one.rank for one in ranks if one.rank != root])
+    return Finding(
+        kind=FindingKind.DRIFT,
+        ranks=sorted(one.rank for one in ranks),
+        places=[at for one in ranks for at in places_of(one.log, one.facts["taken_at"])],
+        what=f"each rank trains by gradients of its own, and takes the parameters of rank {root} "
+        f"{times:.0f} times in {first['steps']} steps of the optimizer: what {others} "
+        f"{'has' if len(ranks) == 2 else 'have'} trained until then is lost, for nothing as large "
+        "as gradients goes between the ranks",
+        mend="average the gradients before each step, which DistributedDataParallel does, or "
+        "all_reduce each of them and divide it by the number of ranks: a broadcast spreads what "
+        "one rank has, and gathers nothing",
     )
 
 

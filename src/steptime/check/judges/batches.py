@@ -30,13 +30,18 @@ LEAST = 4
 class Batches:
     """What a rank's model was given: hashes of each batch's tensors by its number.
 
-    ``drawn``: which of the first batch's are no constants, and have several elements. ``places``:
-    where the last was given.
+    ``drawn``: which of the first batch's are no constants, and have several elements.
+    ``places_of``: where each was given.
     """
 
     hashes: Mapping[int, Hashes]
     drawn: Sequence[bool]
-    places: Sequence[CallSite]
+    places_of: Mapping[int, Sequence[CallSite]]
+
+    @property
+    def places(self) -> Sequence[CallSite]:
+        """Where the last batch was given."""
+        return self.places_of[max(self.places_of)]
 
 
 def _alike(job: Job) -> Iterator[Finding]:
@@ -68,6 +73,32 @@ def _alike(job: Job) -> Iterator[Finding]:
                 what=f"{_same_batches(shared)}: a step learns from fewer samples than it takes",
                 mend="give each rank a part of its own: DataLoader(…, sampler=DistributedSampler("
                 "dataset)), or where batches are drawn at random a seed that differs by rank",
+            )
+
+
+def _some_alike(job: Job) -> Iterator[Finding]:
+    """Ranks of which some batches are alike and some are not.
+
+    As where a discriminator is given the same samples on all ranks and, in turn, what a generator
+    has made of other noise on each.
+    """
+    for by_rank in batches_of(job):
+        seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
+        values = {number: {one.hashes[number] for one in by_rank.values()} for number in seen}
+        same = [number for number in seen if len(values[number]) == 1]
+        distinct = set.union(set(), *(values[number] for number in same))
+        if len(by_rank) > 1 and len(distinct) >= LEAST and len(same) < len(seen):
+            ranks = sorted(by_rank)
+            yield Finding(
+                kind=FindingKind.DATA,
+                remark=True,
+                ranks=ranks,
+                places=[place for rank in ranks for place in by_rank[rank].places_of[same[-1]]],
+                what=f"{len(same)} of the first {len(seen)} batches that {ranks_named(ranks)} are "
+                "given are the same on all of them, and the others are not, as where samples or "
+                "noise come by the same seed: a step learns from fewer of them than it takes",
+                mend="give each rank a part of the data of its own, and draw noise by a seed that "
+                "differs by rank, as torch.manual_seed(seed + rank), once the model is made",
             )
 
 
@@ -120,10 +151,12 @@ def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
     for one, ranks in with_ranks(job, _BATCH):
         given.setdefault((one.rank, one.facts["model"], ranks), []).append(one)
     for (rank, *model), batches in given.items():
-        hashes = {one.facts["batch"]: hashes_of(one.facts) for one in batches}
-        first, last = batches[0], batches[-1]
         of_rank = models.setdefault(tuple(model), {})
-        of_rank[rank] = Batches(hashes, first.facts.get("drawn", ()), last.places)
+        of_rank[rank] = Batches(
+            hashes={one.facts["batch"]: hashes_of(one.facts) for one in batches},
+            drawn=batches[0].facts.get("drawn", ()),
+            places_of={one.facts["batch"]: one.places for one in batches},
+        )
     return list(models.values())
 
 
@@ -266,6 +299,7 @@ def _where(log: ProcessLog, facts: Mapping[str, Any]) -> str:
 
 def _batches(job: Job) -> Iterator[Finding]:
     yield from _alike(job)
+    yield from _some_alike(job)
     yield from _shifted(job)
     yield from _passes(job)
     yield from _orders(job)

@@ -1,6 +1,7 @@
 """Drift: replicas that are not equal, and gradients that nobody reduces."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -16,6 +17,8 @@ from steptime.words import listed
 _UNREDUCED, _STEPS, _AVERAGED = "unreduced", "steps", "averaged"
 _BEFORE, _HASHES, _HOOKED = "hashes before", "hashes", "by hooks"
 _BY_HAND, _DROPPED = "by hand", "dropped"
+
+_SO_DO = "; so do those of others that step there"
 
 _TOGETHER = (
     "decide on all ranks together whether to step, as by an all_reduce of the reason to skip with "
@@ -64,11 +67,20 @@ def _drift(job: Job) -> Iterator[Finding]:
     before = hashed_replicas(job, _BEFORE)
     if any(one.facts["fault"] == _DROPPED for one in noted(job, _BY_HAND)):
         explained.add(_HOOKED)
+    told: dict[tuple[object, ...], Finding] = {}
     for of, steps in hashed_replicas(job).items():
         if of[1] not in explained and not (others and not of[1]):
-            yield from _differing(of, steps, before.get(of, {}).get(0, ()))
+            for differing in _differing(of, steps, before.get(of, {}).get(0, ())):
+                same = differing.mend, *differing.places
+                told[same] = _with_others(told[same]) if same in told else differing
+    yield from told.values()
     yield from others[:1]
     yield from uneven(job)
+
+
+def _with_others(told: Finding) -> Finding:
+    """The same finding, of the parameters of several optimizers that step at its lines."""
+    return told if told.what.endswith(_SO_DO) else replace(told, what=told.what + _SO_DO)
 
 
 def _of_others(job: Job) -> Iterator[Finding]:

@@ -23,7 +23,8 @@ _FEWEST, _MOSTLY = 8, 0.6
 
 _FACTOR, _MANY = 1.5, 50
 """A processor that shares its core with another's work takes up to half as long again for the same,
-for a second or two: a backward or update that takes longer by less is told after so many steps."""
+for a second or two: what takes longer by less, in a backward, an update or a loader's workers, is
+told after so many steps."""
 
 _LINES = "lines"
 _BESIDE = "forward and what the script does besides"
@@ -118,6 +119,9 @@ def _doing(
             idle = 2 * (ran - elsewhere_ran) < more[most]
             if idle or (ran < _FACTOR * elsewhere_ran and slow[0].number < _MANY):
                 return None
+    much = own[most] >= _FACTOR * others[most] or slow[0].number >= _MANY
+    if most == _PARTS[Kind.DATA] and not much:
+        return None
     explained = sum(max(each, 0.0) for each in longer.values())
     if most == _BESIDE and longer and explained < gap / 2:
         return None

@@ -12,7 +12,7 @@ from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.words import ranks_named
 from steptime.words import listed
 
-_LEFT_OUT = "left out"
+_LEFT_OUT, _BEFORE = "left out", "hashes before"
 _OF_NORMS, _OF_OTHERS = "norms", "others"
 _OF_ALL, _OF_RING = "all", "ring"
 _OF_TOKENS = (_OF_ALL, _OF_RING)
@@ -52,6 +52,7 @@ class _Left:
     apart: Sequence[str]
     every: bool
     few: bool
+    beside: bool
     own: bool
     scaled: bool
     losses: Sequence[float]
@@ -74,18 +75,24 @@ def _left_out(job: Job) -> Iterator[Finding]:
 
 def _is_told(one: _Left) -> bool:
     """Whether it is certain that others are reduced, or have no need to be."""
-    certain = {_OF_EXPERTS: one.own, _OF_OTHERS: one.own, _OF_COPIES: one.few}
+    of_copies = one.few or (one.beside and one.every)
+    certain = {_OF_EXPERTS: one.own, _OF_OTHERS: one.own, _OF_COPIES: of_copies}
     return certain.get(one.by, True)
 
 
 def _by_optimizer(job: Job) -> Iterator[_Left]:
     losses = losses_of(job)
+    whole = {
+        (one.facts["optimizer"], tuple(one.facts["ranks"]))
+        for one in noted(job, _BEFORE)
+        if one.facts.get("whole") and not one.facts["model"]
+    }
     left_out: dict[tuple[int, str, tuple[int, ...], tuple[str, ...]], list[Noted]] = {}
     for one in noted(job, _LEFT_OUT):
         facts = one.facts
         by, ranks, names = facts.get("by", ""), tuple(facts["ranks"]), tuple(facts["names"])
         left_out.setdefault((facts["optimizer"], by, ranks, names), []).append(one)
-    for (_, by, ranks, names), each in left_out.items():
+    for (number, by, ranks, names), each in left_out.items():
         if len(each) < len(ranks):
             continue
         values, gradients, signs = (
@@ -101,6 +108,7 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
             apart=[names[at] for at in apart],
             every=len(apart) == len(names),
             few=len(apart) < len(reduced),
+            beside=any(of == ranks and other != number for other, of in whole),
             own=max(values) > 1,
             scaled=all(signs[at] == 1 for at in apart),
             losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
@@ -150,7 +158,7 @@ def _beside(one: _Left) -> tuple[str, str]:
     return (
         f"{_trained(one)} but not reduced, where the gradients of all others are: each rank steps "
         "by a gradient of its own",
-        _OF_BUCKETS if one.by == _OF_COPIES else _WHOLE.get(one.by, _BY_HAND),
+        _OF_BUCKETS if one.by == _OF_COPIES and one.few else _WHOLE.get(one.by, _BY_HAND),
     )
 
 

@@ -1,11 +1,13 @@
 """Alone: whether anything as large as gradients goes between ranks while an optimizer steps."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from steptime.check.observe.buffers import Remembered
 from steptime.check.observe.contents import hash_of, readable
@@ -63,7 +65,11 @@ class Alone:
         self._made: dict[int, int] = {}
         self._given: set[int] = set()
         self._begun: dict[int, int] = {}
-        self._broadcast = Remembered(_MOST_REMEMBERED)
+        self._broadcast, self._own = Remembered(_MOST_REMEMBERED), Remembered(_MOST_REMEMBERED)
+        self._own_sizes: dict[int, int] = {}
+        self._from: Counter[int] = Counter()
+        self._taken: Counter[int] = Counter()
+        self._taken_at = 0
         self._nbytes = self._steps = self._busy = 0
         self._moved = self._shares = False
 
@@ -78,9 +84,29 @@ class Alone:
         vectors = [one for one in moved.tensors if one.numel() >= _LEAST_VECTOR]
         if moved.kind == "broadcast":
             self._broadcast.add(moved.storages)
-        if self._steps:
+            if self._steps and vectors:
+                self._spread(moved, vectors)
+        elif self._steps:
             self._nbytes += sum(one.nbytes for one in vectors)
             self._moved = self._moved or any(one.is_floating_point() for one in vectors)
+
+    def _spread(self, moved: Moved, vectors: Sequence[torch.Tensor]) -> None:
+        """A rank gives others what it has, and gets nothing of theirs.
+
+        Parameters that steps have changed are those of one rank on all ranks from now on: what the
+        others have made of them is gone.
+        """
+        whole = moved.ranks == tuple(range(dist.get_world_size()))
+        root = moved.root if whole else -1
+        self._from[root] += sum(one.nbytes for one in vectors)
+        if self._are_own(vectors):
+            self._taken[root] += sum(one.numel() for one in vectors)
+            self._taken_at = site(self._log)
+
+    def _are_own(self, vectors: Sequence[torch.Tensor]) -> bool:
+        """Whether these are parameters that are trained, or all of an optimizer's in one."""
+        in_one = len(vectors) == 1 and vectors[0].numel() in self._own_sizes.values()
+        return in_one or all(one in self._own for one in vectors)
 
     def stepping(self, number: int, made: int, optimizer: Any) -> None:
         """The optimizer ``number`` is about to step, after so many steps."""
@@ -102,6 +128,8 @@ class Alone:
             if all(map(self._was_broadcast, trained)):
                 self._given.add(number)
             if all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
+                self._own.add(StorageWeakRef(one.untyped_storage()) for one in trained)
+                self._own_sizes[number] = sum(one.numel() for one in trained)
                 self._begun[number] = hash_of(trained)
                 self._note_begin(number, trained, [one.grad for one in trained])
         else:
@@ -147,9 +175,11 @@ class Alone:
         """The process ends: note the optimizers of which nothing tells that gradients went away."""
         if self._shares or self._busy >= _PART * self._steps:
             return
+        own = sum(self._own_sizes.values())
+        nbytes = self._nbytes + (self._from.total() if len(self._from) > 1 else 0)
         for number, one in self._trained.items():
             made = self._made[number]
-            if made >= _PART * self._steps and self._nbytes < _PART * one.nbytes:
+            if made >= _PART * self._steps and nbytes < _PART * one.nbytes:
                 self._log.note(
                     observed=ALONE,
                     optimizer=number,
@@ -160,6 +190,8 @@ class Alone:
                     given=one.given,
                     begun=one.begun,
                     settings=list(one.settings),
+                    taken=[(root, elements / own) for root, elements in self._taken.items()],
+                    taken_at=self._taken_at,
                     at=one.at,
                 )
 

@@ -27,8 +27,9 @@ BATCH, PASS = "batch", "pass"
 Where no ``ranks`` are told a script may reduce the gradients itself.
 """
 
-FIRST = 10
-"""So many batches of a model are looked at: ranks that read alike do so from the first on."""
+FIRST = 16
+"""So many batches of a model are looked at: ranks that read alike do so from the first on, and a
+discriminator that reads samples after what a generator has made is given some of them."""
 _MOST_PASSES = 20
 
 _DRAWN = 4

@@ -250,13 +250,15 @@ class Models:
         What a model is given by keyword no hook is told: then the first of its parts tells that
         is given anything by position, as an embedding is.
         """
-        begins, self._passes = not self._passes, True
         parameter = next(module.parameters(), None)
-        is_own = parameter is not None and not is_sharded(parameter)
+        if parameter is None or not module.training:
+            return  # as of one that augments what the model is given, or of one that tells features
+        begins, self._passes = not self._passes, True
+        is_own = not is_sharded(parameter)
         if begins:
             self._whole = weakref.ref(module)
             self._has_told = bool(self.known or self.shard_ranks or not is_own)
-            if module.training and not self._has_told and not self._settings.knows(module):
+            if not self._has_told and not self._settings.knows(module):
                 self._training_begun(module, lambda: ())
         if is_own and not self._has_told and any(True for _ in tensors_in(taken)):
             self._has_told = True

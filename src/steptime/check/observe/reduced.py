@@ -179,8 +179,9 @@ class Reduced:
         return found[0] if len(found) == 1 else ()
 
     def only(self, gradients: Sequence[torch.Tensor]) -> bool:
-        """Whether nothing as long as a vector but some of these, one by one, was reduced."""
-        sizes = {one.numel() for one in gradients}
+        """Whether nothing as long as a vector but some of these was reduced, singly or in one."""
+        in_one = sum(one.numel() for one in gradients if self._of(one) is not None)
+        sizes = {in_one, *(one.numel() for one in gradients)}
         return all(size in sizes for _, size in self._vectors if size >= _LEAST_VECTOR)
 
     def since_backward(self) -> bool:
