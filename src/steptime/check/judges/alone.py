@@ -18,8 +18,9 @@ def _alone(job: Job) -> Iterator[Finding]:
     """Optimizers of all ranks whose gradients go nowhere though the ranks are meant to be replicas.
 
     They are where one DistributedSampler splits the data among all of them, or where all began with
-    the parameters that one of them had broadcast. Where they only began alike they may be folds of
-    a cross-validation, and it is a remark.
+    the parameters that one of them had broadcast; and where all take those of one now and then,
+    what the others made of theirs is lost. Where they only began alike they may be folds of a
+    cross-validation, and it is a remark.
     """
     by_optimizer: dict[tuple[int, tuple[int, ...]], list[Noted]] = {}
     for one in noted(job, _ALONE):

@@ -250,9 +250,9 @@ class Models:
         What a model is given by keyword no hook is told: then the first of its parts tells that
         is given anything by position, as an embedding is.
         """
-        parameter = next(module.parameters(), None)
-        if parameter is None or not module.training:
-            return  # as of one that augments what the model is given, or of one that tells features
+        parameter = next(module.parameters(), None) if module.training else None
+        if parameter is None:
+            return  # it augments what the model is given, or tells its features
         begins, self._passes = not self._passes, True
         is_own = not is_sharded(parameter)
         if begins:
