@@ -125,6 +125,22 @@ def test_each_race_is_found_at_its_lines(tmp_path: Path) -> None:
     assert all(one.mend and one.what for one in found)
 
 
+@pytest.mark.slow
+def test_all_that_uses_the_memory_of_one_call_is_one_finding(tmp_path: Path) -> None:
+    body = """
+t = torch.ones(1 << 22)
+dist.all_reduce(t, async_op=True)  # reduces
+t /= 2  # writes
+t.sum()
+t.add_(1)
+dist.barrier()
+dist.destroy_process_group()
+"""
+    (found,) = (one for one in findings_of(tmp_path, body) if one.kind is FindingKind.RACE)
+    assert marked(found) == {"reduces", "writes"}
+    assert "chance; script.py:11 and script.py:12 use it, too" in found.what
+
+
 def test_calls_that_are_waited_for_are_no_race(tmp_path: Path) -> None:
     assert [one.what for one in findings_of(tmp_path, TWINS) if one.kind is FindingKind.RACE] == []
 

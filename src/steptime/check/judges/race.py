@@ -1,29 +1,56 @@
 """Race: memory that is used while a call or a save still uses it, and calls nobody waits for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptime.check.finding import CallSite, Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import Seen, seen
+from steptime.words import listed
 
 _OBSERVED = "race"
+_USES, _UNWAITED = ("written", "read"), "unwaited"
 
 
 def _race(job: Job) -> Iterator[Finding]:
     """One finding for all ranks on which the same lines race.
 
-    A rank that fails lets go of whatever it had under way.
+    A rank that fails lets go of whatever it had under way. Of a call that was not waited for the
+    first line that uses its memory is told, and that others do, too.
     """
     failed = {rank for rank, one in job.standings.items() if one.failed}
-    for one in seen(job, _OBSERVED, ("fault", "call", "call_at", "at", "by")):
-        if one.facts["fault"] == "unwaited" and failed.intersection(one.ranks):
+    raced = list(seen(job, _OBSERVED, ("fault", "call", "call_at", "at", "by")))
+    uses: dict[tuple[Any, ...], list[Seen]] = {}
+    for one in raced:
+        if one.facts["fault"] in _USES:
+            uses.setdefault(_of_call(one), []).append(one)
+    for one in raced:
+        fault = one.facts["fault"]
+        of_call = uses.get(_of_call(one), []) if fault in (*_USES, _UNWAITED) else []
+        if of_call and one is not of_call[0]:
             continue
-        what, mend = _SENTENCES[one.facts["fault"]](one)
+        if fault == _UNWAITED and failed.intersection(one.ranks):
+            continue
+        what, mend = _SENTENCES[fault](one)
         yield Finding(
-            kind=FindingKind.RACE, ranks=one.ranks, places=_places(one), what=what, mend=mend
+            kind=FindingKind.RACE,
+            ranks=one.ranks,
+            places=_places(one),
+            what=f"{what}{_also(of_call)}",
+            mend=mend,
         )
+
+
+def _of_call(one: Seen) -> tuple[Any, ...]:
+    """A call by its line, on the ranks that are seen to use its memory."""
+    return one.facts["call"], one.facts["call_at"], *one.ranks
+
+
+def _also(uses: Sequence[Seen]) -> str:
+    """Which other lines use the memory of a call, if any do."""
+    _, *others = dict.fromkeys(str(one.facts["at"]) for one in uses) or [""]
+    return f"; {listed(others)} {'use' if others[1:] else 'uses'} it, too" if others else ""
 
 
 def _places(one: Seen) -> list[CallSite]:

@@ -93,7 +93,7 @@ class Alone:
     def _spread(self, moved: Moved, vectors: Sequence[torch.Tensor]) -> None:
         """A rank gives others what it has, and gets nothing of theirs.
 
-        Parameters that steps have changed are those of one rank on all ranks from now on: what the
+        If these are parameters, they are those of one rank on all ranks from now on: what the
         others have made of them is gone.
         """
         whole = moved.ranks == tuple(range(dist.get_world_size()))
@@ -176,7 +176,8 @@ class Alone:
         if self._shares or self._busy >= _PART * self._steps:
             return
         own = sum(self._own_sizes.values())
-        nbytes = self._nbytes + (self._from.total() if len(self._from) > 1 else 0)
+        gathers = len(self._from) > 1 or not self._taken
+        nbytes = self._nbytes + (self._from.total() if gathers else 0)
         for number, one in self._trained.items():
             made = self._made[number]
             if made >= _PART * self._steps and nbytes < _PART * one.nbytes:

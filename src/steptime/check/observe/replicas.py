@@ -23,6 +23,7 @@ from steptime.check.observe.idle import Idle
 from steptime.check.observe.in_vain import InVain
 from steptime.check.observe.left_out import LeftOut
 from steptime.check.observe.losses import Losses
+from steptime.check.observe.meets import Meets
 from steptime.check.observe.model import Model
 from steptime.check.observe.models import RUNS, Models
 from steptime.check.observe.moved import Moved
@@ -98,6 +99,7 @@ class Replicas:
         self._reduced = Reduced(models)
         self._left_out = LeftOut(log, models, self._reduced)
         self._alone = Alone(log, models)
+        self._meets = Meets(log, models, self._reduced)
         self._by_hand = ByHand(log, models)
         self.idle = Idle(log, models)
         self._in_vain = InVain(log, models, self.idle)
@@ -110,6 +112,7 @@ class Replicas:
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle, self.losses, self._one_way),
             *(self._partial, self.resummed, Counts(log, models), Alike(log), Embedded(log, models)),
+            self._meets,
         )
         self._noted: set[tuple[Any, ...]] = set()
 
@@ -141,6 +144,7 @@ class Replicas:
         steps.reduced, steps.reductions = self._reduced.nbytes, self._reduced.calls
         self._in_vain.stepping(optimizer)
         self._alone.stepping(steps.number, steps.made, optimizer)
+        self._meets.stepping(steps.number, steps.made, optimizer)
         self._by_hand.stepping(steps.number, optimizer)
         self.idle.stepping(optimizer)
         self._one_way.stepping()
