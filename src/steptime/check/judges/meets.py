@@ -39,13 +39,15 @@ def _meets(job: Job) -> Iterator[Finding]:
         if number in known or 0 not in steps or len(steps) <= _OFTEN:
             continue
         begun, places = steps[0], steps[0][0].facts["places"]
-        if any(len(set(map(tuple, of))) > 1 for of in _values(begun)):
-            continue  # each has a model, or a part of one, of its own
+        of_own = any(len(set(map(tuple, of))) > 1 for of in _values(begun))  # shards, as experts
+        constant = all(len(set(one)) == 1 for one in begun[0].facts["samples"])  # perturbations
+        if of_own or constant:
+            continue
         later = [of_step for made, of_step in sorted(steps.items()) if made]
         apart = [[_apart(begun, one, at) for one in later] for at in range(len(places))]
         never = [places[at] for at, of_one in enumerate(apart) if all(of_one)]
         met = [at for at, of_one in enumerate(apart) if not any(of_one)]
-        if never and (len(never) == len(places) or len(never) + len(met) == len(places)):
+        if never and len(never) + len(met) == len(places):
             yield _finding(later, never if met else ())
 
 
