@@ -29,6 +29,21 @@ def findings_of(
     return judged(Job(logs=read_logs(folder), now_ns=time.time_ns()))
 
 
+def findings_at_last(
+    folder: Path, body: str, wanted: Callable[[list[Finding]], bool], ranks: int = 2
+) -> list[Finding]:
+    """The same of the first of three runs in which they are as ``wanted``, else of the third.
+
+    For what is told of times: where others have the cores, ranks wait for these.
+    """
+    for attempt in range(3):
+        own = folder / str(attempt)
+        own.mkdir()
+        if wanted(found := findings_of(own, body, ranks)):
+            break
+    return found
+
+
 def marked(finding: Finding) -> set[str]:
     """The comments that end the lines which a finding names."""
     lines = {

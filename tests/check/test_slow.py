@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from observed_scripts import findings_of, marked
+from observed_scripts import findings_at_last, findings_of, marked
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.judges import imbalance, unequal_work
 
@@ -214,13 +214,9 @@ def test_work_that_is_not_shared_evenly_is_told(
     # Beside other work a step takes longer, and what ranks lose by one another is less of it.
     for judge in (imbalance, unequal_work):
         monkeypatch.setattr(judge, "_LEAST_GAIN", 0.01)
-    # Where others have the cores most of the time, it is these that take it, and nothing is told.
-    for attempt in range(3):
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        found = findings_of(folder, UNLIKE.format(habit=habit))
-        if any(words in one.what for one in found):
-            break
+    found = findings_at_last(
+        tmp_path, UNLIKE.format(habit=habit), lambda found: any(words in one.what for one in found)
+    )
     (told,) = (one for one in found if words in one.what)
     assert (told.ranks, marked(told)) == (ranks, {"backward", *lines})
     assert told.gain is not None
