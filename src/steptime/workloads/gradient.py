@@ -85,9 +85,10 @@ class Summing:
         if sync.zero == 3:
             after = self._gathers.finish() or after
         else:
-            for pool in self._plan.pools if not sync.overlapped else ():
-                for number in range(len(pool.buckets)):
-                    self._reduce(pool, number, after)
+            if not sync.overlapped:
+                for pool in self._plan.pools:
+                    for number in range(len(pool.buckets)):
+                        self._reduce(pool, number, after)
             after = self._sum_tables(self._reduced or after)
         self._update(self._norm(self._sum_unsplit(after)))
 

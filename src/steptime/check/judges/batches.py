@@ -52,7 +52,7 @@ def _alike(job: Job) -> Iterator[Finding]:
     """
     rings = [set(one.facts["ranks"]) for one in noted(job, _RING)]
     for by_rank in batches_of(job):
-        seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
+        seen = given_to_all(by_rank)
         sets: dict[tuple[Hashes, ...], list[int]] = {}
         for rank, batches in by_rank.items():
             sets.setdefault(tuple(batches.hashes[number] for number in seen), []).append(rank)
@@ -83,7 +83,7 @@ def _some_alike(job: Job) -> Iterator[Finding]:
     has made of other noise on each.
     """
     for by_rank in batches_of(job):
-        seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
+        seen = given_to_all(by_rank)
         values = {number: {one.hashes[number] for one in by_rank.values()} for number in seen}
         same = [number for number in seen if len(values[number]) == 1]
         distinct = set.union(set(), *(values[number] for number in same))
@@ -158,6 +158,11 @@ def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
             places_of={one.facts["batch"]: one.places for one in batches},
         )
     return list(models.values())
+
+
+def given_to_all(by_rank: Mapping[int, Batches]) -> Sequence[int]:
+    """The numbers of the batches of a model that all of its ranks were given."""
+    return sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
 
 
 def given_to(job: Job) -> Mapping[int, Mapping[int, Hashes]]:

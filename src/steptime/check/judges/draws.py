@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
-from steptime.check.judges.batches import LEAST, Batches, batches_of
+from steptime.check.judges.batches import LEAST, Batches, batches_of, given_to_all
 from steptime.check.judging import Judge
 from steptime.check.words import ranks_named
 
@@ -15,7 +15,7 @@ _EXCHANGE = ("all_to_all", "send", "recv")
 def _draws(job: Job) -> Iterator[Finding]:
     """An argument of a model that is alike on all ranks in each batch, as no other one is."""
     for by_rank in batches_of(job):
-        seen = sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
+        seen = given_to_all(by_rank)
         if len(by_rank) < 2 or len(seen) < LEAST or _share_samples(job, by_rank):
             continue
         drawn = list(zip(*(one.drawn for one in by_rank.values()), strict=False))

@@ -119,8 +119,8 @@ def _doing(
             idle = 2 * (ran - elsewhere_ran) < more[most]
             if idle or (ran < _FACTOR * elsewhere_ran and slow[0].number < _MANY):
                 return None
-    much = own[most] >= _FACTOR * others[most] or slow[0].number >= _MANY
-    if most == _PARTS[Kind.DATA] and not much:
+    slightly = own[most] < _FACTOR * others[most] and slow[0].number < _MANY
+    if most == _PARTS[Kind.DATA] and slightly:
         return None
     explained = sum(max(each, 0.0) for each in longer.values())
     if most == _BESIDE and longer and explained < gap / 2:

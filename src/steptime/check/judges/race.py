@@ -49,7 +49,7 @@ def _of_call(one: Seen) -> tuple[Any, ...]:
 
 def _also(uses: Sequence[Seen]) -> str:
     """Which other lines use the memory of a call, if any do."""
-    _, *others = dict.fromkeys(str(one.facts["at"]) for one in uses) or [""]
+    others = list(dict.fromkeys(str(one.facts["at"]) for one in uses))[1:]
     return f"; {listed(others)} {'use' if others[1:] else 'uses'} it, too" if others else ""
 
 
