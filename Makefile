@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# What is imported is compiled then; most of what is installed never is.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 # Files of tests are shared out among processes, at most 4 for their memory.
 PYTEST := $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -67,5 +68,5 @@ $(VENV)/recorder: $(VENV)/installed
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(PIP) -e '.[dev]'
+	$(PIP) 'steptime[dev]'  # the one that is installed: nothing is built again
 	touch $@
