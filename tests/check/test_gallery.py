@@ -21,7 +21,10 @@ GOOD = sorted((ROOT / "examples" / "good").glob("*.py"))
 QUICK = ("03", "16", "42", "47")
 """A hang, a deadlock, a death, a silent one."""
 
-NOT_QUICK = ("21", "22", "30", "44", "46", "49", "58", "60", "66", "67", "85")
+SHARED = ("156", "157", "158", "159", "161", "162", "163")
+"""Faults of ranks that share layers, shards or an optimizer's work."""
+
+NOT_QUICK = ("21", "22", "30", "44", "46", "49", "58", "60", "66", "67", "85", *SHARED)
 """Faults that end the process, a message from any, and more; benchmarks/gallery.py runs all."""
 
 
@@ -64,7 +67,7 @@ def test_a_fault_is_short_plain_and_has_its_twin(file: Path) -> None:
     [*QUICK, *(pytest.param(one, marks=pytest.mark.slow) for one in NOT_QUICK)],
 )
 def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
-    (file,) = (file for file in FAULTS if file.name.startswith(number))
+    (file,) = (file for file in FAULTS if file.name.startswith(f"{number}-"))
     fault = gallery.expected(file)
     verdict = _check(fault, tmp_path)
     assert gallery.miss(fault, verdict) == "", verdict.output
@@ -73,7 +76,7 @@ def test_check_names_a_fault(number: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_who_comes_late_to_a_call_that_others_failed_in_is_heard(tmp_path: Path) -> None:
-    (file,) = (file for file in FAULTS if file.name.startswith("58"))
+    (file,) = (file for file in FAULTS if file.name.startswith("58-"))
     code = file.read_text(encoding="utf-8")
     late = "rank = dist.get_rank()\n__import__('time').sleep(0.7 * (rank == 1))\n"
     (tmp_path / file.name).write_text(code.replace("rank = dist.get_rank()\n", late, 1))
@@ -84,14 +87,14 @@ def test_who_comes_late_to_a_call_that_others_failed_in_is_heard(tmp_path: Path)
 
 @pytest.mark.slow
 def test_who_receives_from_any_rank_of_our_backend_stands_in_a_circle(tmp_path: Path) -> None:
-    (file,) = (file for file in FAULTS if file.name.startswith("46"))
+    (file,) = (file for file in FAULTS if file.name.startswith("46-"))
     fault = gallery.expected(file)
     verdict = _check(fault, tmp_path, backend="steptime")
     assert gallery.miss(fault, verdict) == "", verdict.output
 
 
 def test_gloo_is_known_where_it_is_named_by_device(tmp_path: Path) -> None:
-    (file,) = (file for file in FAULTS if file.name.startswith("38"))
+    (file,) = (file for file in FAULTS if file.name.startswith("38-"))
     fault = gallery.expected(file)
     verdict = _check(fault, tmp_path, backend="cpu:gloo")
     assert gallery.miss(fault, verdict) == "", verdict.output
@@ -101,11 +104,11 @@ def test_gloo_is_known_where_it_is_named_by_device(tmp_path: Path) -> None:
     "number",
     [
         *(*QUICK, "05", "55"),
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("21", "22", "44", "46")),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("21", "22", "44", "46", *SHARED)),
     ],
 )
 def test_check_is_silent_about_the_twin(number: str, tmp_path: Path) -> None:
-    (file,) = (file for file in FAULTS if file.name.startswith(number))
+    (file,) = (file for file in FAULTS if file.name.startswith(f"{number}-"))
     twin = gallery.expected(_twin(file))
     verdict = _check(twin, tmp_path)
     assert gallery.miss(twin, verdict) == "", verdict.output

@@ -32,6 +32,11 @@ def node_of(function: type) -> type:
     return of
 
 
+def rows_looked_up(node: Any) -> int:
+    """How many rows of an embedding a node of the graph has given; 0 where it is of none."""
+    return int(node._saved_indices.numel()) if node.name() == "EmbeddingBackward0" else 0
+
+
 def in_backward() -> bool:
     """Whether autograd runs a backward in this thread."""
     return bool(torch._C._current_graph_task_id() != -1)

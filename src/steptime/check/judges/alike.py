@@ -1,6 +1,6 @@
 """Alike: shards of a layer that are the same on all ranks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
@@ -17,6 +17,11 @@ _SAME_SHARDS = (
     "the shards of the layers before it began by one seed, so that all ranks together have no more "
     "features than one"
 )
+_SAME_WHOLE = (
+    "each rank has the whole already, as what they have gathered before, and the sum counts it "
+    "once for every rank"
+)
+_MEND_WHOLE = "sum up what each rank has a part of, and leave the sum out of what all have whole"
 _SAME_PART = "these ranks compute on the same part of each sequence, and nobody on the others"
 _MEND_PART = "give each rank a part of its own, as tokens.chunk(ranks, dim=1)[rank]"
 _DOES = {"all_reduce": "sums up", "all_gather": "gathers", "send": "sends on"}
@@ -76,22 +81,38 @@ def _activations(job: Job) -> Iterator[Finding]:
     """
     if any(batches.JUDGE.judge(job)):
         return
-    for site, among, whole in whole_calls(job, _ALIKE):
+    lines = list(whole_calls(job, _ALIKE))
+    gathering = {
+        among
+        for _, among, whole in lines
+        if whole and whole[0][0].facts["kind"] == "all_gather" and not _is_one(whole[0])
+    }
+    for site, among, whole in lines:
         if len(whole) < _LEAST:
             continue
         kind = whole[0][0].facts["kind"]
         # Positions are in the keys that a ring sends on, and not in the values behind them.
         first = whole if kind == "send" else whole[:1]
-        if any(len({one.facts["hash"] for one in ranks}) == 1 for ranks in first):
+        if any(map(_is_one, first)):
             ranks = whole[0]
+            what, mend = _SAME_SHARDS, _MEND
+            if kind == "send":
+                what, mend = _SAME_PART, _MEND_PART
+            elif kind == "all_reduce" and among in gathering:
+                what, mend = _SAME_WHOLE, _MEND_WHOLE
             yield finding_of(
                 ranks,
                 FindingKind.DRIFT,
                 what=f"{site} {_DOES[kind]} activations that are the same on "
-                f"{ranks_named(among)} at first: {_SAME_PART if kind == 'send' else _SAME_SHARDS}",
-                mend=_MEND_PART if kind == "send" else _MEND,
+                f"{ranks_named(among)} at first: {what}",
+                mend=mend,
             )
             return
+
+
+def _is_one(ranks: Sequence[Noted]) -> bool:
+    """Whether a call was brought the same on all of its ranks."""
+    return len({one.facts["hash"] for one in ranks}) == 1
 
 
 JUDGE = Judge(_alike)

@@ -10,6 +10,18 @@ from steptime.check.samplers import pass_among
 from steptime.check.words import ranks_named
 
 _ALONE = "alone"
+_MEND = (
+    "wrap the model in DistributedDataParallel and train what that returns, or all_reduce every "
+    "gradient before each step and divide it by the number of ranks"
+)
+_SHARDED = (
+    "for fully_shard was given a mesh of one rank on each, where there is nobody to reduce with"
+)
+_MEND_SHARDED = (
+    "give fully_shard the mesh of all ranks that train one model: one of two axes, as "
+    'mesh["replicate", "shard"], shards along the second and averages along the first, be either '
+    "of one rank"
+)
 _OFTEN = 1.5
 """Parameters are taken so often at least, but for those of few elements: once may be the end."""
 
@@ -38,6 +50,9 @@ def _alone(job: Job) -> Iterator[Finding]:
         if lost := _lost(ranks):
             yield lost
             return
+        if all(one.facts.get("sharded") for one in ranks):
+            yield _apart(FindingKind.DRIFT, ranks, _SHARDED, _MEND_SHARDED)
+            return
         if why := _meant(ranks, world):
             yield _apart(FindingKind.DRIFT, ranks, f"though {why}")
             return
@@ -46,15 +61,14 @@ def _alone(job: Job) -> Iterator[Finding]:
             return
 
 
-def _apart(kind: FindingKind, ranks: Sequence[Noted], why: str) -> Finding:
+def _apart(kind: FindingKind, ranks: Sequence[Noted], why: str, mend: str = _MEND) -> Finding:
     return finding_of(
         ranks,
         kind,
         remark=kind is FindingKind.DATA,
         what=f"each rank trains a model of its own: in {ranks[0].facts['steps']} steps of the "
         f"optimizer nothing as large as its gradients went between the ranks, {why}",
-        mend="wrap the model in DistributedDataParallel and train what that returns, or "
-        "all_reduce every gradient before each step and divide it by the number of ranks",
+        mend=mend,
     )
 
 

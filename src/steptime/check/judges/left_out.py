@@ -44,7 +44,8 @@ class _Left:
     and whose gradients differ; ``every``: there are no others; ``few``: more than those have the
     same gradient on all ranks, and not one of a single number; ``own``: others begin otherwise on
     each rank. ``scaled``: those gradients have the same signs everywhere. ``losses``: of these
-    ranks, none where they are not known.
+    ranks, none where they are not known. ``replicas``: the groups of ranks, of several each, that
+    begin alike in ``of_replicas``, and have other gradients.
     """
 
     by: str
@@ -56,11 +57,14 @@ class _Left:
     own: bool
     scaled: bool
     losses: Sequence[float]
+    replicas: Sequence[Sequence[int]]
+    of_replicas: Sequence[str]
 
 
 def _left_out(job: Job) -> Iterator[Finding]:
     """Parameters that all ranks begin with alike and train by gradients that nobody reduces."""
-    found = [one for one in _by_optimizer(job) if one.apart and _is_told(one)]
+    every = list(_by_optimizer(job))
+    found = [one for one in every if one.apart and _is_told(one)]
     whole = [one for one in found if one.by in _OF_TOKENS and _is_of_tokens(one)]
     if whole:
         noted_by = [each for one in whole for each in one.ranks]
@@ -69,8 +73,10 @@ def _left_out(job: Job) -> Iterator[Finding]:
     of_norms = any(one.by == _OF_NORMS for one in found)
     for one in found:
         if one.by not in _OF_TOKENS and not (of_norms and one.by == _OF_OTHERS):
-            what, mend = _shared(one) if one.by == _OF_NORMS else _beside(one)
+            alike = any(other.by == _OF_OTHERS and not other.apart for other in every)
+            what, mend = _shared(one, alike) if one.by == _OF_NORMS else _beside(one)
             yield finding_of(one.ranks, FindingKind.DRIFT, what, mend)
+    yield from _replicas(every)
 
 
 def _is_told(one: _Left) -> bool:
@@ -100,6 +106,7 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
             for what in ("values", "gradients", "signs")
         )
         apart = [at for at in range(len(names)) if values[at] == 1 < gradients[at]]
+        replicas, of_replicas = _replicated(each, names)
         constant = each[0].facts.get("constant", ())
         reduced = [at for at, one in enumerate(constant) if gradients[at] == 1 and not one]
         yield _Left(
@@ -112,7 +119,33 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
             own=max(values) > 1,
             scaled=all(signs[at] == 1 for at in apart),
             losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
+            replicas=replicas,
+            of_replicas=of_replicas,
         )
+
+
+def _replicated(
+    ranks: Sequence[Noted], names: Sequence[str]
+) -> tuple[Sequence[Sequence[int]], Sequence[str]]:
+    """The groups of ranks that begin alike in parameters, of those that differ between groups.
+
+    None where one rank has what no other has, or some gradients are the same within a group.
+    """
+    groups: set[tuple[tuple[int, ...], ...]] = set()
+    found = []
+    for at, name in enumerate(names):
+        by_value: dict[int, list[Noted]] = {}
+        for one in ranks:
+            by_value.setdefault(_noted(one, "values")[at], []).append(one)
+        if len(by_value) == 1:
+            continue
+        for group in by_value.values():
+            gradients = {_noted(one, "gradients")[at] for one in group}
+            if len(group) < 2 or len(gradients) < len(group):
+                return (), ()
+        groups.add(tuple(tuple(one.rank for one in group) for group in by_value.values()))
+        found.append(name)
+    return (groups.pop(), found) if len(groups) == 1 else ((), ())
 
 
 def _noted(one: Noted, what: str) -> Sequence[int]:
@@ -162,13 +195,35 @@ def _beside(one: _Left) -> tuple[str, str]:
     )
 
 
-def _shared(one: _Left) -> tuple[str, str]:
-    """What is wrong with the layers that ranks share, and how to mend it."""
+def _replicas(every: Sequence[_Left]) -> Iterator[Finding]:
+    """Parts of a model that several ranks have, where others have others, as replicated experts."""
+    for one in every:
+        if one.by == _OF_OTHERS and one.replicas:
+            groups = listed([ranks_named(group) for group in one.replicas])
+            yield finding_of(
+                one.ranks,
+                FindingKind.DRIFT,
+                f"{groups} each begin with the same {len(one.of_replicas)} parameters of the "
+                "optimizer, as replicas of what other ranks have others of, such as experts, and "
+                "nobody reduces their gradients, though those of what all ranks have are: each "
+                "rank trains its own",
+                "reduce the gradients of such a part among the ranks that have it, before each "
+                "step",
+            )
+
+
+def _shared(one: _Left, alike_beside: bool) -> tuple[str, str]:
+    """What is wrong with the layers that ranks share, and how to mend it.
+
+    ``alike_beside``: what is whole beside these norms is trained by the same gradients everywhere.
+    """
     inputs = [each.facts.get("norm_input", ()) for each in one.ranks]
     if _are_shards(one):
         return _of_shards(one)
     if one.scaled and len(one.apart) > 1:
         return _scaled(one)
+    if alike_beside and not _splitting(one) & _GATHERING:
+        return _of_part(one)
     if all(inputs) and apart(inputs) and not _splitting(one) & _GATHERING:
         return _of_other_data(one)
     if one.losses and all(inputs) and not apart(inputs):
@@ -215,6 +270,16 @@ def _of_other_data(one: _Left) -> tuple[str, str]:
         "no sample",
         "give all ranks that share layers the same batches, and one seed for what lies outside of "
         "their parts, dropout and parameters",
+    )
+
+
+def _of_part(one: _Left) -> tuple[str, str]:
+    return (
+        f"{_trained(one)} by gradients that differ, norms within layers that the ranks share: each "
+        "rank norms what its own part of a layer gives, as its heads, so its gradient is of that "
+        "part alone, and nobody sums it up",
+        "all_reduce the gradients of norms within such layers, as of queries, keys or heads, among "
+        "the ranks that share them, before each step",
     )
 
 

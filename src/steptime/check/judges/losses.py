@@ -20,9 +20,9 @@ def losses_of(job: Job, number: int = 1) -> dict[int, float]:
     return {one.rank: float(one.facts["value"]) for one in of_number}
 
 
-def differ(values: Sequence[float]) -> bool:
-    """Whether values differ by more than rounding does."""
-    return max(values) - min(values) > _APART * max(map(abs, values))
+def differ(values: Sequence[float], by: float = _APART) -> bool:
+    """Whether values differ by more than rounding does, as a part of the largest."""
+    return max(values) - min(values) > by * max(map(abs, values))
 
 
 def _losses(job: Job) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ from steptime.words import listed
 
 _ALIKE, _LOSS = "alike", "loss"
 _LEAST = 3  # backwards
+_APART = 1e-4
+"""What ranks compute alike of the same sums differs by less: it is not rounded otherwise."""
 
 
 def _own_losses(job: Job) -> Iterator[Finding]:
@@ -33,7 +35,7 @@ def _own_losses(job: Job) -> Iterator[Finding]:
         by_number = [losses_of(job, number) for number in numbers]
         if of_group != {"all_reduce"} or not all(each.keys() >= set(among) for each in by_number):
             continue
-        apart = any(differ([each[rank] for rank in among]) for each in by_number)
+        apart = any(differ([each[rank] for rank in among], _APART) for each in by_number)
         if apart and _have_same_batches(job, among):
             begun = [one for one in noted(job, _LOSS) if one.facts["number"] == _LEAST]
             ranks = [one for one in begun if one.rank in among]
@@ -58,7 +60,7 @@ def _have_same_batches(job: Job, among: Sequence[int]) -> bool:
 
 
 def _told(ranks: Sequence[Noted]) -> str:
-    return listed([f"{one.facts['value']:.4g} on rank {one.rank}" for one in ranks[:4]])
+    return listed([f"{one.facts['value']:.6g} on rank {one.rank}" for one in ranks[:4]])
 
 
 JUDGE = Judge(_own_losses)

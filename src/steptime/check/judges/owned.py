@@ -41,11 +41,37 @@ def _owned(job: Job) -> Iterator[Finding]:
     parts = {at: those for at in every if (those := _where(ranks, "owned", at))}
     if parts and all(len(those) < len(ranks) for those in parts.values()):
         if any(one.facts["summed"] for one in ranks):
-            told = _kept(ranks, parts) or _undone(ranks, parts) or _all_zero(ranks)
+            told = (
+                _elsewhere(ranks, parts)
+                or _kept(ranks, parts)
+                or _undone(ranks, parts)
+                or _all_zero(ranks)
+            )
         else:
             told = _unreduced(ranks, parts, list(losses_of(job).values()))
         if told:
             yield finding_of(ranks, FindingKind.DRIFT, *told)
+
+
+def _elsewhere(ranks: Sequence[Noted], parts: _Parts) -> _Told:
+    """Parameters whose gradients are summed up on a rank that does not update them."""
+    root_of = {
+        at: one.facts["elsewhere"][at]
+        for one in ranks
+        for at, those in parts.items()
+        if those == [one.rank] and one.facts.get("elsewhere", [-1] * (at + 1))[at] >= 0
+    }
+    if not root_of:
+        return None
+    places = sorted(root_of)
+    owner, root = parts[places[0]], root_of[places[0]]
+    return (
+        f"{_named(ranks, parts, places)} is updated on {ranks_named(owner)}, whose optimizer has "
+        f"it, and its gradients are summed up on rank {root}, which has no use for the sum: "
+        f"{do(owner, 'steps')} by its own",
+        f"{_REDUCED}; a function that is made in a loop has what the loop's variables are at its "
+        "end, unless they are its defaults or functools.partial's",
+    )
 
 
 def _kept(ranks: Sequence[Noted], parts: _Parts) -> _Told:

@@ -43,7 +43,8 @@ class _Trained:
 
     ``world``: the ranks that the script has made a group of, 0 where it has made none. ``given``:
     they began with what one of them had broadcast. ``begun``: a hash of what it began with;
-    ``settings``: the numbers by which it steps. ``at``: where.
+    ``settings``: the numbers by which it steps. ``sharded``: over a mesh of this rank alone.
+    ``at``: where.
     """
 
     elements: Sequence[int]
@@ -52,6 +53,7 @@ class _Trained:
     given: bool
     begun: int
     settings: Sequence[Mapping[str, float]]
+    sharded: bool
     at: int
 
 
@@ -119,27 +121,30 @@ class Alone:
             return
         if not made:
             self._note_shards(number, optimizer)
+        sharded = [one for one in parameters_of(optimizer) if _is_sharded_alone(one)]
         trained = [one for one in parameters_of(optimizer) if _is_own(one)]
         world = dist.get_world_size() if dist.is_initialized() else 0
         of_models = self._models.ids()
-        if not trained or (world > 1 and any(id(one) in of_models for one in trained)):
+        every = [*trained, *sharded]
+        if not every or (world > 1 and any(id(one) in of_models for one in trained)):
             return
         if not made:
-            if all(map(self._was_broadcast, trained)):
+            if trained and all(map(self._was_broadcast, trained)):
                 self._given.add(number)
-            if all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
+            if trained and all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
                 self._own.add(StorageWeakRef(one.untyped_storage()) for one in trained)
                 self._own_sizes[number] = sum(one.numel() for one in trained)
                 self._begun[number] = hash_of(trained)
                 self._note_begin(number, trained, [one.grad for one in trained])
         else:
             self._trained[number] = _Trained(
-                elements=[one.numel() for one in trained],
-                nbytes=sum(one.nbytes for one in trained),
+                elements=[one.numel() for one in every],
+                nbytes=sum(one.nbytes for one in every),
                 world=world,
                 given=number in self._given,
                 begun=self._begun.get(number, 0),
                 settings=settings_of(optimizer),
+                sharded=bool(sharded),
                 at=site(self._log),
             )
             self._made[number] = made + 1
@@ -191,6 +196,7 @@ class Alone:
                     given=one.given,
                     begun=one.begun,
                     settings=list(one.settings),
+                    sharded=one.sharded,
                     taken=[(root, elements / own) for root, elements in self._taken.items()],
                     taken_at=self._taken_at,
                     at=one.at,
@@ -205,6 +211,12 @@ def _is_own(parameter: torch.Tensor) -> bool:
         and (parameter.is_cuda or not parameter.is_shared())
         and not is_hooked(parameter)
     )
+
+
+def _is_sharded_alone(parameter: Any) -> bool:
+    """Whether a parameter is trained, and spread over a mesh that is this rank alone."""
+    spread = is_sharded(parameter) and parameter.grad is not None
+    return spread and parameter.device_mesh.size() == 1
 
 
 def _shard(gradient: Any) -> torch.Tensor | None:

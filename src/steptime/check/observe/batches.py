@@ -11,7 +11,7 @@ from torch.utils.data import DistributedSampler
 
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contained import Contained
-from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
+from steptime.check.observe.contents import OF_BATCHES, hash_of, readable, rows_of
 from steptime.check.observe.datasets import Contents, contents_of
 from steptime.check.observe.forwards import watched_forwards
 from steptime.check.observe.observer import Observer
@@ -123,6 +123,7 @@ def note_batch(
     """Note what the tensors of a batch hold."""
     whole = [one for one in tensors if _whole(one)]
     if whole and all(map(readable, whole)):
+        of_rows = (rows_of(one) for one in whole if one.dim() > 1)
         log.note(
             observed=BATCH,
             model=model,
@@ -130,6 +131,7 @@ def note_batch(
             batch=batch,
             hashes=[hash_of([one], OF_BATCHES) for one in whole],
             drawn=[one.numel() >= _DRAWN and not is_constant(one) for one in whole],
+            rows=next((rows for rows in of_rows if len(rows) == len(set(rows)) > 1), []),
             at=site(log),
         )
 

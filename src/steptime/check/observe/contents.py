@@ -11,6 +11,9 @@ OF_BATCHES = 4 << 20
 
 _SAMPLES = 64
 
+_ROWS, _OF_ROW = 64, 4096
+"""The rows of a batch that are read, and the bytes of each."""
+
 _WORD, _ROW, _LARGE = 8, 512, 1 << 16  # bytes
 
 
@@ -48,6 +51,12 @@ def samples_of(tensor: torch.Tensor) -> list[float]:
     some = flat[chosen.long().to(flat.device)]
     real = torch.view_as_real(some).flatten() if some.is_complex() else some
     return [float(value) for value in real.nan_to_num().tolist()]
+
+
+def rows_of(tensor: torch.Tensor) -> list[int]:
+    """A hash of each of a tensor's first rows, which in a batch are samples."""
+    rows = tensor.detach()[:_ROWS].flatten(1)[:, : _OF_ROW // tensor.element_size()]
+    return [_hash(row.contiguous(), 0) for row in rows]
 
 
 def _hash(tensor: torch.Tensor, before: int) -> int:

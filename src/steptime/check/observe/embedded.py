@@ -8,11 +8,11 @@ from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.record.events import Log
 from steptime.record.places import site
+from steptime.world import autograd
 
 EMBEDDED = "embedded"
 """What is noted of the first sum of what an embedding has given."""
 
-_NODE = "EmbeddingBackward0"
 _DEEPEST = 4  # nodes between the embedding and the sum, as of a mask
 _MOST_LOOKED = 16  # calls
 
@@ -34,7 +34,9 @@ class Embedded:
         self._looked += 1
         within, tensor = within_function(), moved.tensors[0]
         given = moved.tensors if within is None else within.given
-        if readable(tensor) and any(_is_embedded(node) for node in nodes_of(given)):
+        looked_up = max(map(_looked_up, nodes_of(given)), default=0)
+        # A loss of what comes of an embedding sums up one number a token, and no rows.
+        if looked_up and tensor.numel() > looked_up and readable(tensor):
             self._looked = _MOST_LOOKED
             self._log.note(
                 observed=EMBEDDED,
@@ -45,11 +47,11 @@ class Embedded:
             )
 
 
-def _is_embedded(node: Any) -> bool:
-    """Whether a node of autograd's graph, or one a little before it, is an embedding's."""
+def _looked_up(node: Any) -> int:
+    """How many rows an embedding has given, by the nearest before a node of autograd's graph."""
     ahead = [node]
     for _ in range(_DEEPEST):
-        if any(one.name() == _NODE for one in ahead):
-            return True
+        if rows := max(map(autograd.rows_looked_up, ahead), default=0):
+            return rows
         ahead = [before for one in ahead for before, _ in one.next_functions if before is not None]
-    return False
+    return 0

@@ -34,6 +34,7 @@ class Owned:
         self._model: weakref.ref[torch.nn.Module] | None = None
         self._begun: list[list[float]] = []
         self._trained: set[int] = set()
+        self._elsewhere: dict[int, int] = {}
         self._steps = self._at = 0
         self._over = False
 
@@ -60,9 +61,12 @@ class Owned:
         self._over = self._steps == _MOST_STEPS
         self._at = site(self._log)
         for one in parameters_of(optimizer):
-            if id(one) in self._trained or one.grad is None:
+            if one.grad is None:
                 continue
-            if any(samples_of(one.grad)):
+            root = self._reduced.root_of(one.grad)
+            if root not in (-1, dist.get_rank()):
+                self._elsewhere[id(one)] = root
+            if id(one) not in self._trained and any(samples_of(one.grad)):
                 self._trained.add(id(one))
 
     def _tell(self, module: torch.nn.Module) -> None:
@@ -77,6 +81,7 @@ class Owned:
             names=[name for name, _ in parameters],
             owned=[id(one) in owned for _, one in parameters],
             trained=[id(one) in self._trained for _, one in parameters],
+            elsewhere=[self._elsewhere.get(id(one), -1) for _, one in parameters],
             # What has no elements left is fetched before it is used again.
             written=[
                 one.numel() == 0 or samples_of(one) != begun

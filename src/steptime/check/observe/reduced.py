@@ -57,6 +57,7 @@ class Reduced:
         self._models = models
         self._rounds: dict[tuple[type, tuple[int, ...]], set[str]] = {}
         self._by_hand: dict[int, _ByHand] = {}
+        self._to_one: dict[int, tuple[StorageWeakRef, int]] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
         self._in_backward: Counter[tuple[int, ...]] = Counter()
 
@@ -66,15 +67,17 @@ class Reduced:
             self._send(moved)
         self._exchanges |= moved.kind in _EXCHANGING and not self._models.in_backward
         if self._models.in_backward and not (self._models.known or self.splits_layers):
-            self.splits_layers = moved.kind in _SPLITTING and not _is_of_shards()
+            self.splits_layers = moved.kind in _SPLITTING and not is_of_shards()
         if self._models.in_backward and not self._has_stepped:
             self.returning.add(moved.kind)
         of_script = not (self._has_stepped or self._models.in_backward or self._models.known)
         if of_script and moved.kind in _SPLITTING and _is_differentiated(moved):
             self.splitting.add(moved.kind)
+        if moved.kind == "reduce" or self._to_one:
+            self._follow(moved)
         if moved.kind not in _REDUCING:
             shares = moved.kind in _SHARING and not self._models.wrapping
-            self.shares |= shares and not _is_of_shards()
+            self.shares |= shares and not is_of_shards()
             return
         self.calls += 1
         self.nbytes += moved.nbytes
@@ -91,6 +94,13 @@ class Reduced:
                 if later:
                     at = self._models.backwards, moved.ranks
                     self._vectors[tensor.dtype, tensor.numel()] = at
+
+    def _follow(self, moved: Moved) -> None:
+        """What is summed up on one rank, until another call takes it from there."""
+        for storage in moved.storages:
+            self._to_one.pop(storage.cdata, None)
+            if moved.kind == "reduce":
+                self._to_one[storage.cdata] = storage, moved.root
 
     def _send(self, moved: Moved) -> None:
         """A message is sent or received: by a stage, or within a layer that ranks share.
@@ -128,6 +138,7 @@ class Reduced:
         """A step is made of what was reduced."""
         self._has_stepped = True
         self._by_hand.clear()
+        self._to_one.clear()
         self._vectors.clear()
         self._in_backward.clear()
 
@@ -135,6 +146,11 @@ class Reduced:
         """The ranks among which the script itself reduced a gradient; empty where it did not."""
         one = self._of(gradient)
         return one.ranks if one else ()
+
+    def root_of(self, gradient: torch.Tensor) -> int:
+        """The rank on which alone a gradient was summed up; -1 where it was not so."""
+        storage, root = self._to_one.get(memory_of(gradient), (None, -1))
+        return -1 if storage is None or storage.expired() else root
 
     def later(self, gradient: torch.Tensor) -> bool:
         """Whether the script has reduced it outside of any backward."""
@@ -217,7 +233,7 @@ def _is_differentiated(moved: Moved) -> bool:
     return vector and (followed or within_function() is not None)
 
 
-def _is_of_shards() -> bool:
+def is_of_shards() -> bool:
     """Whether ``fully_shard`` makes the call that is looked at."""
     frame, seen = sys._getframe(2), 0
     while frame is not None and seen < _DEEPEST:

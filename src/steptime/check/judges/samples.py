@@ -1,0 +1,87 @@
+"""Samples: ranks that are given some of what others are given, in other batches."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from steptime.check.finding import Finding, FindingKind
+from steptime.check.job import Job
+from steptime.check.judges import batches
+from steptime.check.judging import Judge
+from steptime.check.observed import Noted, finding_of
+from steptime.check.replicating import with_ranks
+from steptime.check.words import ranks_named
+
+_BATCH = "batch"
+_LEAST = 4  # batches
+_PART = 1 / 16
+"""The part of all samples looked at that others have, too: a padded pass ends with a few."""
+
+
+@dataclass
+class _Overlap:
+    """How many ``batches`` of all ranks hold some samples of another rank's, at most half of them.
+
+    ``shared``: so many samples of all that were looked at, which are ``looked``.
+    """
+
+    batches: int = 0
+    shared: int = 0
+    looked: int = 0
+    own: dict[int, set[int]] = field(default_factory=dict)
+
+
+def _samples(job: Job) -> Iterator[Finding]:
+    """Ranks whose parts of the data overlap, as where each shuffles by a seed of its own.
+
+    A second pass gives most ranks what others had in the first: whole batches of it. Where a rank
+    meets a sample of its own again, by then at the latest, nothing more is looked at.
+    """
+    if any(batches.JUDGE.judge(job)):
+        return
+    models: dict[tuple[object, ...], dict[int, dict[int, Noted]]] = {}
+    for one, ranks in with_ranks(job, _BATCH):
+        of_rank = models.setdefault((one.facts["model"], ranks), {}).setdefault(one.rank, {})
+        of_rank[one.facts["batch"]] = one
+    for by_rank in models.values():
+        found = _overlap(by_rank)
+        if found.batches >= _LEAST and found.shared >= _PART * found.looked:
+            first = [of_rank[min(of_rank)] for of_rank in by_rank.values()]
+            yield finding_of(
+                first,
+                FindingKind.DATA,
+                f"of the first {found.looked} samples that were looked at of what "
+                f"{ranks_named(sorted(by_rank))} are given {found.shared} had been given to "
+                "another rank: their parts of the data overlap, so a pass takes some samples "
+                "several times and others never",
+                "let every rank take its part of one order: shuffle by a seed that is the same on "
+                "all, as DistributedSampler does, and restore an order on all ranks or on none",
+                remark=True,
+            )
+            return
+
+
+def _overlap(by_rank: Mapping[int, Mapping[int, Noted]]) -> _Overlap:
+    """What ranks share of their first batches, until one meets a sample of its own again."""
+    found = _Overlap(own={rank: set() for rank in by_rank})
+    for number in sorted(set.intersection(*(set(one) for one in by_rank.values()))):
+        rows = {rank: _rows(of_rank[number]) for rank, of_rank in by_rank.items()}
+        if any(not of or found.own[rank].intersection(of) for rank, of in rows.items()):
+            break
+        for rank, of in rows.items():
+            others = [found.own[other] for other in by_rank if other != rank]
+            known = sum(any(row in one for one in others) for row in of)
+            found.batches += 0 < known <= len(of) / 2
+            found.shared += known
+            found.looked += len(of)
+        for rank, of in rows.items():
+            found.own[rank].update(of)
+    return found
+
+
+def _rows(one: Noted) -> Sequence[int]:
+    """The samples of a batch; none in older records, nor where some are alike."""
+    rows: Sequence[int] = one.facts.get("rows", ())
+    return rows
+
+
+JUDGE = Judge(_samples)

@@ -1,0 +1,68 @@
+"""Dropouts: by which numbers a process drops elements, for ranks may all draw the same."""
+
+import zlib
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from steptime.check.observe.contained import Contained
+from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, replaced
+from steptime.record.calls import Calls
+from steptime.record.events import Log
+from steptime.record.places import site
+
+DROPOUT = "dropout"
+"""What is noted of a dropout that a training forward makes."""
+
+_ARGUMENTS = ("input", "p", "training")
+_MOST = 8
+_LEAST_ELEMENTS = 64
+
+
+class Dropouts:
+    """The first dropouts of this process: the state of what each draws its mask by."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._noted = 0
+
+    def dropped(self, tensor: Any, part: float, training: bool) -> None:
+        """Some elements of a tensor are about to be dropped."""
+        plain = isinstance(tensor, torch.Tensor) and tensor.device.type in ("cpu", "cuda")
+        if self._noted == _MOST or not (plain and training and part and torch.is_grad_enabled()):
+            return
+        if tensor.numel() < _LEAST_ELEMENTS or torch.compiler.is_compiling():
+            return
+        if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
+            return
+        self._noted += 1
+        state = torch.cuda.get_rng_state(tensor.device) if tensor.is_cuda else torch.get_rng_state()
+        self._log.note(
+            observed=DROPOUT,
+            number=self._noted,
+            state=zlib.crc32(state.numpy().data),
+            shape=list(tensor.shape),
+            at=site(self._log),
+        )
+
+
+def _observe(log: Log, _: Calls) -> Callable[[], None]:
+    dropped = Contained("dropout").of(Dropouts(log).dropped)
+
+    def watched(dropout: Function) -> Function:
+        @wraps(dropout)
+        def drops(*arguments: Any, **options: Any) -> Any:
+            given = dict(zip(_ARGUMENTS, arguments, strict=False)) | options
+            dropped(given["input"], given.get("p", 0.5), given.get("training", True))
+            return dropout(*arguments, **options)
+
+        return drops
+
+    return replaced([functional], "dropout", watched)
+
+
+OBSERVER = Observer(_observe)
