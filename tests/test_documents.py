@@ -73,7 +73,7 @@ def test_a_command_that_prints_nothing_empties_no_block(tmp_path, monkeypatch):
 )
 def test_the_commands_of_the_readme_run(command, tmp_path):
     if re.search("steptime (compare|train) ", command) and "--steps" not in command:
-        command += " --steps 20"  # all of them take minutes
+        command += " --steps 5"  # all of them take minutes
     done = run(command, tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

@@ -8,17 +8,18 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 dist.init_process_group(os.environ.get("BACKEND", "gloo"))
 torch.manual_seed(dist.get_rank())
-inner = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 1))
-model = DistributedDataParallel(torch.compile(inner, backend="aot_eager"))
+inner = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 1))
+model = DistributedDataParallel(torch.compile(inner, backend="aot_eager", fullgraph=True))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 
 
 @torch.compile(backend="aot_eager", fullgraph=True)
 def penalty(weight):
-    return nn.functional.gelu(weight).square().mean()
+    return checkpoint(nn.functional.gelu, weight, use_reentrant=False).square().mean()
 
 
 for _ in range(6):

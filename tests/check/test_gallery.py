@@ -21,7 +21,7 @@ GOOD = sorted((ROOT / "examples" / "good").glob("*.py"))
 QUICK = ("03", "16", "42", "47")
 """A hang, a deadlock, a death, a silent one."""
 
-SHARED = ("156", "157", "158", "159", "161", "162", "163")
+SHARED = ("156", "157", "158", "159", "161", "162", "163", "164")
 """Faults of ranks that share layers, shards or an optimizer's work."""
 
 NOT_QUICK = ("21", "22", "30", "44", "46", "49", "58", "60", "66", "67", "85", *SHARED)

@@ -30,12 +30,17 @@ class Dropouts:
         self._log = log
         self._noted = 0
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is looked at, or nothing can be, as by a compiler."""
+        return self._noted == _MOST or torch.compiler.is_compiling()
+
     def dropped(self, tensor: Any, part: float, training: bool) -> None:
         """Some elements of a tensor are about to be dropped."""
         plain = isinstance(tensor, torch.Tensor) and tensor.device.type in ("cpu", "cuda")
-        if self._noted == _MOST or not (plain and training and part and torch.is_grad_enabled()):
+        if not (plain and training and part and torch.is_grad_enabled()):
             return
-        if tensor.numel() < _LEAST_ELEMENTS or torch.compiler.is_compiling():
+        if tensor.numel() < _LEAST_ELEMENTS:
             return
         if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
             return
@@ -51,13 +56,15 @@ class Dropouts:
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
-    dropped = Contained("dropout").of(Dropouts(log).dropped)
+    dropouts = Dropouts(log)
+    dropped = Contained("dropout").of(dropouts.dropped)
 
     def watched(dropout: Function) -> Function:
         @wraps(dropout)
         def drops(*arguments: Any, **options: Any) -> Any:
-            given = dict(zip(_ARGUMENTS, arguments, strict=False)) | options
-            dropped(given["input"], given.get("p", 0.5), given.get("training", True))
+            if not dropouts.over:
+                given = dict(zip(_ARGUMENTS, arguments, strict=False)) | options
+                dropped(given["input"], given.get("p", 0.5), given.get("training", True))
             return dropout(*arguments, **options)
 
         return drops

@@ -61,7 +61,7 @@ class Recomputed:
 
     def following(self, function: Function) -> Function:
         """A function that is run once in the forward, and again in the backward."""
-        if self._looked == _MOST or torch.compiler.is_compiling():
+        if self._looked == _MOST:
             return function
         self._looked += 1
         made: list[_Made] = []
@@ -88,7 +88,9 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
 
     def watched(checkpoint: Function) -> Function:
         def checkpointed(function: Function, *arguments: Any, **options: Any) -> Any:
-            return checkpoint(following(function) or function, *arguments, **options)
+            if not torch.compiler.is_compiling():
+                function = following(function) or function
+            return checkpoint(function, *arguments, **options)
 
         return checkpointed
 
