@@ -79,6 +79,16 @@ def test_a_worker_that_waits_in_a_call_of_its_ranks_group_is_told_and_is_no_rank
     assert judged(sooner, running=True) == []
 
 
+def test_a_call_that_all_have_just_made_is_not_one_that_gets_no_further() -> None:
+    ranks = [_waiting(rank, 100 + rank) for rank in (0, 1)]
+    stuck = Job(logs=ranks, now_ns=12 * SECOND, unmoved=frozenset({0, 1}))
+    (found,) = judged(stuck, running=True)
+    assert (found.kind, found.ranks) == (FindingKind.DEADLOCK, [0, 1])
+    assert "nothing has been sent since" in found.what
+    # Both have called since they were looked at, as where one had imported for long.
+    assert judged(replace(stuck, now_ns=SECOND // 10), running=True) == []
+
+
 def test_a_world_larger_than_what_was_started_is_told_after_a_while() -> None:
     facts = {"number": 1, "kind": "init_process_group", "ranks": [0, 1, 2], "world": 3}
     facts |= {"started": 2, "at": 1, "at_ns": 0}

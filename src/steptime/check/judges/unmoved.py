@@ -13,6 +13,10 @@ from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.words import places_of, waiting_in
 
+_LEAST_S = 5.0
+"""So long ago the last of the calls was made. Whether ranks send is looked at before their logs are
+read, and a rank that all others waited for, as one that imports for long, may call in between."""
+
 
 def _unmoved(job: Job) -> Iterator[Finding]:
     """One finding, where no rank that lives has sent anything for a while.
@@ -28,7 +32,7 @@ def _unmoved(job: Job) -> Iterator[Finding]:
         for one in waits
         if len(one.members) > 1 and not (one.from_any or job.calls.absent(one) or _works(job, one))
     ]
-    if stuck:
+    if stuck and job.since_s(max(one.issued for one in stuck)) >= _LEAST_S:
         yield _finding(job, stuck)
 
 
