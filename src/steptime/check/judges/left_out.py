@@ -17,6 +17,10 @@ _OF_NORMS, _OF_OTHERS = "norms", "others"
 _OF_ALL, _OF_RING = "all", "ring"
 _OF_TOKENS = (_OF_ALL, _OF_RING)
 _OF_EXPERTS, _OF_COPIES = "experts", "copies"
+_OF_MESH, _OF_SHARDS = "mesh", "shards"
+_ROUNDING = 1e-3
+"""Factors by which a rank has scaled its gradients differ by less."""
+
 _GATHERING = {"all_gather", "reduce_scatter", "all_to_all", "scatter"}
 """By these ranks exchange parts of sequences, of which each has its own; what is summed up in a
 forward all have alike before."""
@@ -43,9 +47,9 @@ class _Left:
     ``by``: who reduces other gradients. ``apart``: the names of the parameters that begin alike
     and whose gradients differ; ``every``: there are no others; ``few``: more than those have the
     same gradient on all ranks, and not one of a single number; ``own``: others begin otherwise on
-    each rank. ``scaled``: those gradients have the same signs everywhere. ``losses``: of these
-    ranks, none where they are not known. ``replicas``: the groups of ranks, of several each, that
-    begin alike in ``of_replicas``, and have other gradients.
+    each rank. ``scaled``: those gradients have the same signs everywhere, and each rank a factor of
+    its own. ``losses``: of these ranks, none where they are not known. ``replicas``: the groups of
+    ranks, of several each, that begin alike in ``of_replicas``, and have other gradients.
     """
 
     by: str
@@ -82,7 +86,13 @@ def _left_out(job: Job) -> Iterator[Finding]:
 def _is_told(one: _Left) -> bool:
     """Whether it is certain that others are reduced, or have no need to be."""
     of_copies = one.few or (one.beside and one.every)
-    certain = {_OF_EXPERTS: one.own, _OF_OTHERS: one.own, _OF_COPIES: of_copies}
+    certain = {
+        _OF_EXPERTS: one.own,
+        _OF_OTHERS: one.own,
+        _OF_COPIES: of_copies,
+        # Where all differ their data does, too, and that is told as such.
+        **dict.fromkeys((_OF_MESH, _OF_SHARDS), one.few),
+    }
     return certain.get(one.by, True)
 
 
@@ -102,8 +112,7 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
         if len(each) < len(ranks):
             continue
         values, gradients, signs = (
-            [len(set(of)) for of in zip(*(_noted(one, what) for one in each), strict=True)]
-            for what in ("values", "gradients", "signs")
+            _distinct(each, what) for what in ("values", "gradients", "signs")
         )
         apart = [at for at in range(len(names)) if values[at] == 1 < gradients[at]]
         replicas, of_replicas = _replicated(each, names)
@@ -117,7 +126,7 @@ def _by_optimizer(job: Job) -> Iterator[_Left]:
             few=len(apart) < len(reduced),
             beside=any(of == ranks and other != number for other, of in whole),
             own=max(values) > 1,
-            scaled=all(signs[at] == 1 for at in apart),
+            scaled=all(signs[at] == 1 for at in apart) and _are_scaled(each, apart),
             losses=[losses[rank] for rank in ranks] if losses.keys() >= set(ranks) else [],
             replicas=replicas,
             of_replicas=of_replicas,
@@ -146,6 +155,30 @@ def _replicated(
         groups.add(tuple(tuple(one.rank for one in group) for group in by_value.values()))
         found.append(name)
     return (groups.pop(), found) if len(groups) == 1 else ((), ())
+
+
+def _are_scaled(ranks: Sequence[Noted], apart: Sequence[int]) -> bool:
+    """Whether each rank's gradients are longer than the first one's by a factor of its own."""
+    largest = [one.facts.get("largest", ()) for one in ranks]
+    if not all(largest):
+        return True  # older records tell of signs alone
+    factors = [[of[at] / (largest[0][at] or 1.0) for at in apart] for of in largest]
+    return all(max(of) - min(of) <= _ROUNDING * max(of) for of in factors if of)
+
+
+def _distinct(ranks: Sequence[Noted], what: str) -> list[int]:
+    """How many values of ``what`` there are of each parameter, on ranks that should have one.
+
+    Of shards those of any one place along their axis.
+    """
+    by_place: dict[int, list[Noted]] = {}
+    for one in ranks:
+        by_place.setdefault(one.facts.get("place", -1), []).append(one)
+    counts = [
+        [len(set(of)) for of in zip(*(_noted(one, what) for one in those), strict=True)]
+        for those in by_place.values()
+    ]
+    return [max(of) for of in zip(*counts, strict=True)]
 
 
 def _noted(one: Noted, what: str) -> Sequence[int]:
@@ -180,6 +213,8 @@ def _beside(one: _Left) -> tuple[str, str]:
             "tokens",
             "reduce the gradients of what all ranks have, as of a router, before each step",
         )
+    if one.by in (_OF_MESH, _OF_SHARDS):
+        return _of_part(one)
     if one.by == _OF_OTHERS:
         return (
             f"{_trained(one)} by gradients that differ, though all ranks begin with the same, and "
@@ -275,11 +310,11 @@ def _of_other_data(one: _Left) -> tuple[str, str]:
 
 def _of_part(one: _Left) -> tuple[str, str]:
     return (
-        f"{_trained(one)} by gradients that differ, norms within layers that the ranks share: each "
-        "rank norms what its own part of a layer gives, as its heads, so its gradient is of that "
-        "part alone, and nobody sums it up",
-        "all_reduce the gradients of norms within such layers, as of queries, keys or heads, among "
-        "the ranks that share them, before each step",
+        f"{_trained(one)} by gradients that differ: they are whole on every rank and lie within "
+        "layers that the ranks share, as norms of queries, keys or heads, or a router beside the "
+        "rank's own experts, so each rank's gradient is of its part alone, and nobody sums it up",
+        "all_reduce the gradients of what is whole within such layers among the ranks that share "
+        "them, before each step",
     )
 
 

@@ -42,6 +42,12 @@ OF_EXPERTS = "experts"
 OF_COPIES = "copies"
 """They are all there are: what was reduced is none of them, but may be copies of most."""
 
+OF_MESH = "mesh"
+"""They are all that is whole beside parameters that ranks of one axis have shards of."""
+
+OF_SHARDS = "shards"
+"""They are shards along some of the ranks, which others may have too, as those of a tensor axis."""
+
 _FEW = 0.5
 """The part of all elements that they may be: of a model that ranks share most is not reduced."""
 
@@ -72,6 +78,7 @@ class LeftOut:
             self._log.note(observed=RING, ranks=list(ring))
         left = [each for each in trained if not self._reduced.ranks_of(each[2])]
         by, ranks = self._who(every, gradients)
+        self._see_meshes(number, every, trained)
         if not by and self._reduced.sums and not (self._reduced.shares or self._reduced.splitting):
             self._note(number, OF_COPIES, tuple(range(dist.get_world_size())), trained)
         if by in ("", BY_HAND) and (self._reduced.shares or not by):
@@ -81,6 +88,14 @@ class LeftOut:
             size = sum(one.numel() for _, one, _ in left)
             if ranks and self._reduced.only(gradients) and size <= _FEW * of_all:
                 self._note(number, by, ranks, left)
+
+    def _see_meshes(self, number: int, every: Sequence[Any], trained: Sequence[_Trained]) -> None:
+        """What ranks of a tensor axis have alike beside their shards, be it whole or in parts."""
+        if not self._models.shard_ranks and (mesh := _one_mesh(every)):
+            self._note(number, OF_MESH, mesh, trained)
+        if shards := _along_some(every):
+            place = every[shards[0][0]].device_mesh.get_local_rank()
+            self._note(number, OF_SHARDS, tuple(range(dist.get_world_size())), shards, place)
 
     def _see_shared(
         self, number: int, trained: Sequence[_Trained], left: Sequence[_Trained], by: str
@@ -111,7 +126,14 @@ class LeftOut:
         if alone and not rings:
             self._note(number, OF_ALL, ranks, trained)
 
-    def _note(self, number: int, by: str, ranks: tuple[int, ...], left: Sequence[_Trained]) -> None:
+    def _note(
+        self,
+        number: int,
+        by: str,
+        ranks: tuple[int, ...],
+        left: Sequence[_Trained],
+        place: int = -1,
+    ) -> None:
         # What a hook does with a gradient is done by the step, but nobody knows which it reduced.
         hooked = by != OF_COPIES and any(is_hooked(one) for _, one, _ in left)
         if not left or hooked or not all(readable(one) for _, one, _ in left):
@@ -127,9 +149,11 @@ class LeftOut:
             gradients=[hash_of([grad]) for *_, grad in left],
             constant=[is_constant(grad) for *_, grad in left],
             signs=[hash_of([grad > 0]) for *_, grad in left],
+            largest=[float(grad.abs().max()) for *_, grad in left],
             splitting=sorted(self._reduced.splitting),
             returning=sorted(self._reduced.returning),
             norm_input=self._models.norm_input,
+            place=place,
         )
 
     def _who(
@@ -152,3 +176,22 @@ class LeftOut:
         if not sharded:
             return "", ()
         return BY_FSDP, world if self._models.shard_ranks == {world} else ()
+
+
+def _one_mesh(parameters: Sequence[Any]) -> tuple[int, ...]:
+    """The ranks along which all trained shards lie; none where not all lie along the same."""
+    shards = [one for one in parameters if is_sharded(one) and one.grad is not None]
+    meshes = {tuple(one.device_mesh.mesh.flatten().tolist()) for one in shards}
+    return meshes.pop() if len(meshes) == 1 else ()
+
+
+def _along_some(parameters: Sequence[Any]) -> list[_Trained]:
+    """What is spread along an axis that has not all ranks, as this rank's shards."""
+    return [
+        (at, one.detach().to_local(), one.grad.to_local())
+        for at, one in enumerate(parameters)
+        if is_sharded(one)
+        and one.grad is not None
+        and one.device_mesh.ndim == 1
+        and 1 < one.device_mesh.size() < dist.get_world_size()
+    ]
