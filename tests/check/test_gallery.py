@@ -41,6 +41,21 @@ def _check(script: gallery.Expected, folder: Path, backend: str = "gloo") -> gal
     return gallery.Verdict(findings, done.code, None, done.out + done.err)
 
 
+def _silence(script: gallery.Expected, folder: Path) -> tuple[str, str]:
+    """What is wrong with the first of three runs that is told of no times, else with the third.
+
+    Where others have the cores, ranks of a right script may compute for unequally long.
+    """
+    for attempt in range(3):
+        own = folder / str(attempt)
+        own.mkdir()
+        verdict = _check(script, own)
+        missed = gallery.miss(script, verdict)
+        if not missed.startswith("noise: slow"):
+            break
+    return missed, verdict.output
+
+
 def test_there_are_at_least_thirty_faults() -> None:
     threads = [file for file in FAULTS if "#" in gallery.expected(file).story]
     assert len(threads) >= 30
@@ -109,17 +124,16 @@ def test_gloo_is_known_where_it_is_named_by_device(tmp_path: Path) -> None:
 )
 def test_check_is_silent_about_the_twin(number: str, tmp_path: Path) -> None:
     (file,) = (file for file in FAULTS if file.name.startswith(f"{number}-"))
-    twin = gallery.expected(_twin(file))
-    verdict = _check(twin, tmp_path)
-    assert gallery.miss(twin, verdict) == "", verdict.output
+    missed, output = _silence(gallery.expected(_twin(file)), tmp_path)
+    assert missed == "", output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [one.stem for one in GOOD])
 def test_check_is_silent_about_what_is_right(name: str, tmp_path: Path) -> None:
     example = gallery.expected(ROOT / "examples" / "good" / f"{name}.py")
-    verdict = _check(example, tmp_path)
-    assert gallery.miss(example, verdict) == "", verdict.output
+    missed, output = _silence(example, tmp_path)
+    assert missed == "", output
 
 
 def test_the_judge_tells_a_wrong_line_a_wrong_rank_and_a_wrong_kind() -> None:

@@ -48,6 +48,7 @@ def test_ranks_that_drop_by_one_seed_are_told_of(tmp_path: Path) -> None:
     assert _told(tmp_path, "one seed", "drop the same elements") == [{"runs"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["second passes", "padded", "drawn"])
 def test_second_passes_and_seeds_of_each_rank_are_right(way: str, tmp_path: Path) -> None:
     found = findings_of(tmp_path, TRAINING.format(way=way))

@@ -1,7 +1,7 @@
 """Samples: ranks that are given some of what others are given, in other batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
@@ -17,17 +17,16 @@ _PART = 1 / 16
 """The part of all samples looked at that others have, too: a padded pass ends with a few."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Overlap:
     """How many ``batches`` of all ranks hold some samples of another rank's, at most half of them.
 
     ``shared``: so many samples of all that were looked at, which are ``looked``.
     """
 
-    batches: int = 0
-    shared: int = 0
-    looked: int = 0
-    own: dict[int, set[int]] = field(default_factory=dict)
+    batches: int
+    shared: int
+    looked: int
 
 
 def _samples(job: Job) -> Iterator[Finding]:
@@ -62,20 +61,23 @@ def _samples(job: Job) -> Iterator[Finding]:
 
 def _overlap(by_rank: Mapping[int, Mapping[int, Noted]]) -> _Overlap:
     """What ranks share of their first batches, until one meets a sample of its own again."""
-    found = _Overlap(own={rank: set() for rank in by_rank})
+    own: dict[int, set[int]] = {rank: set() for rank in by_rank}
+    sizes, known = [], []
     for number in sorted(set.intersection(*(set(one) for one in by_rank.values()))):
         rows = {rank: _rows(of_rank[number]) for rank, of_rank in by_rank.items()}
-        if any(not of or found.own[rank].intersection(of) for rank, of in rows.items()):
+        if any(not of or own[rank].intersection(of) for rank, of in rows.items()):
             break
         for rank, of in rows.items():
-            others = [found.own[other] for other in by_rank if other != rank]
-            known = sum(any(row in one for one in others) for row in of)
-            found.batches += 0 < known <= len(of) / 2
-            found.shared += known
-            found.looked += len(of)
+            others = set().union(*(own[other] for other in by_rank if other != rank))
+            sizes.append(len(of))
+            known.append(len(others.intersection(of)))
         for rank, of in rows.items():
-            found.own[rank].update(of)
-    return found
+            own[rank].update(of)
+    return _Overlap(
+        batches=sum(0 < of <= size / 2 for of, size in zip(known, sizes, strict=True)),
+        shared=sum(known),
+        looked=sum(sizes),
+    )
 
 
 def _rows(one: Noted) -> Sequence[int]:
