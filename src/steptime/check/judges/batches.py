@@ -30,11 +30,13 @@ LEAST = 4
 class Batches:
     """What a rank's model was given: hashes of each batch's tensors by its number.
 
-    ``drawn``: which of the first batch's are no constants, and have several elements.
+    ``drawn``: which of the first batch's are no constants, and have several elements. ``rows``: a
+    hash of each of its first samples, by its number too; none where some are alike.
     ``places_of``: where each was given.
     """
 
     hashes: Mapping[int, Hashes]
+    rows: Mapping[int, Sequence[int]]
     drawn: Sequence[bool]
     places_of: Mapping[int, Sequence[CallSite]]
 
@@ -154,6 +156,7 @@ def batches_of(job: Job) -> Sequence[Mapping[int, Batches]]:
         of_rank = models.setdefault(tuple(model), {})
         of_rank[rank] = Batches(
             hashes={one.facts["batch"]: hashes_of(one.facts) for one in batches},
+            rows={one.facts["batch"]: one.facts.get("rows", ()) for one in batches},
             drawn=batches[0].facts.get("drawn", ()),
             places_of={one.facts["batch"]: one.places for one in batches},
         )

@@ -1,17 +1,14 @@
 """Samples: ranks that are given some of what others are given, in other batches."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judges import batches
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, finding_of
-from steptime.check.replicating import with_ranks
 from steptime.check.words import ranks_named
 
-_BATCH = "batch"
 _LEAST = 4  # batches
 _PART = 1 / 16
 """The part of all samples looked at that others have, too: a padded pass ends with a few."""
@@ -37,34 +34,32 @@ def _samples(job: Job) -> Iterator[Finding]:
     """
     if any(batches.JUDGE.judge(job)):
         return
-    models: dict[tuple[object, ...], dict[int, dict[int, Noted]]] = {}
-    for one, ranks in with_ranks(job, _BATCH):
-        of_rank = models.setdefault((one.facts["model"], ranks), {}).setdefault(one.rank, {})
-        of_rank[one.facts["batch"]] = one
-    for by_rank in models.values():
+    for by_rank in batches.batches_of(job):
         found = _overlap(by_rank)
         if found.batches >= _LEAST and found.shared >= _PART * found.looked:
-            first = [of_rank[min(of_rank)] for of_rank in by_rank.values()]
-            yield finding_of(
-                first,
-                FindingKind.DATA,
-                f"of the first {found.looked} samples that were looked at of what "
-                f"{ranks_named(sorted(by_rank))} are given {found.shared} had been given to "
-                "another rank: their parts of the data overlap, so a pass takes some samples "
-                "several times and others never",
-                "let every rank take its part of one order: shuffle by a seed that is the same on "
-                "all, as DistributedSampler does, and restore an order on all ranks or on none",
+            ranks = sorted(by_rank)
+            yield Finding(
+                kind=FindingKind.DATA,
                 remark=True,
+                ranks=ranks,
+                places=[place for rank in ranks for place in by_rank[rank].places],
+                what=f"of the first {found.looked} samples that were looked at of what "
+                f"{ranks_named(ranks)} are given {found.shared} had been given to another rank: "
+                "their parts of the data overlap, so a pass takes some samples several times and "
+                "others never",
+                mend="let every rank take its part of one order: shuffle by a seed that is the "
+                "same on all, as DistributedSampler does, and restore an order on all ranks or on "
+                "none",
             )
             return
 
 
-def _overlap(by_rank: Mapping[int, Mapping[int, Noted]]) -> _Overlap:
+def _overlap(by_rank: Mapping[int, batches.Batches]) -> _Overlap:
     """What ranks share of their first batches, until one meets a sample of its own again."""
     own: dict[int, set[int]] = {rank: set() for rank in by_rank}
     sizes, known = [], []
-    for number in sorted(set.intersection(*(set(one) for one in by_rank.values()))):
-        rows = {rank: _rows(of_rank[number]) for rank, of_rank in by_rank.items()}
+    for number in batches.given_to_all(by_rank):
+        rows = {rank: of_rank.rows[number] for rank, of_rank in by_rank.items()}
         if any(not of or own[rank].intersection(of) for rank, of in rows.items()):
             break
         for rank, of in rows.items():
@@ -78,12 +73,6 @@ def _overlap(by_rank: Mapping[int, Mapping[int, Noted]]) -> _Overlap:
         shared=sum(known),
         looked=sum(sizes),
     )
-
-
-def _rows(one: Noted) -> Sequence[int]:
-    """The samples of a batch; none in older records, nor where some are alike."""
-    rows: Sequence[int] = one.facts.get("rows", ())
-    return rows
 
 
 JUDGE = Judge(_samples)

@@ -1,8 +1,7 @@
 """Dropouts: by which numbers a process drops elements, for ranks may all draw the same."""
 
 import zlib
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,10 +34,12 @@ class Dropouts:
         """Whether nothing more is looked at, or nothing can be, as by a compiler."""
         return self._noted == _MOST or torch.compiler.is_compiling()
 
-    def dropped(self, tensor: Any, part: float, training: bool) -> None:
-        """Some elements of a tensor are about to be dropped."""
+    def dropped(self, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+        """Some elements of a tensor are about to be dropped, by ``torch.nn.functional.dropout``."""
+        given = dict(zip(_ARGUMENTS, arguments, strict=False)) | dict(options)
+        tensor, training = given["input"], given.get("training", True)
         plain = isinstance(tensor, torch.Tensor) and tensor.device.type in ("cpu", "cuda")
-        if not (plain and training and part and torch.is_grad_enabled()):
+        if not (plain and training and given.get("p", 0.5) and torch.is_grad_enabled()):
             return
         if tensor.numel() < _LEAST_ELEMENTS:
             return
@@ -60,11 +61,9 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     dropped = Contained("dropout").of(dropouts.dropped)
 
     def watched(dropout: Function) -> Function:
-        @wraps(dropout)
         def drops(*arguments: Any, **options: Any) -> Any:
             if not dropouts.over:
-                given = dict(zip(_ARGUMENTS, arguments, strict=False)) | options
-                dropped(given["input"], given.get("p", 0.5), given.get("training", True))
+                dropped(arguments, options)
             return dropout(*arguments, **options)
 
         return drops

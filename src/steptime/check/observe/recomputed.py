@@ -34,8 +34,8 @@ class Recomputed:
         self._log = log
         self._looked = 0
         self._told = False
-        self._running: list[list[_Made]] = []
-        self._expected: list[list[_Made]] = []
+        self._running: list[tuple[Sequence[_Made], list[_Made]]] = []
+        """Of each that runs now, what its forward has called, none in that, and what it calls."""
 
     def issued(self, operation: Operation, group: Any, arguments: Sequence[Any], **_: Any) -> None:
         """A call is made."""
@@ -44,9 +44,9 @@ class Recomputed:
         if not self._running or is_of_shards():
             return
         made = operation.kind, compat.ranks_of(group)
-        number = len(self._running[-1])
-        self._running[-1].append(made)
-        expected = self._expected[-1]
+        expected, calls = self._running[-1]
+        number = len(calls)
+        calls.append(made)
         if number < len(expected) and not self._told:
             kind, ranks = expected[number]
             if kind == made[0] and ranks != made[1]:
@@ -69,13 +69,11 @@ class Recomputed:
         @wraps(function, updated=())
         def run(*arguments: Any, **options: Any) -> Any:
             calls: list[_Made] = []
-            self._running.append(calls)
-            self._expected.append(list(made))
+            self._running.append((list(made), calls))
             try:
                 return function(*arguments, **options)
             finally:
                 self._running.pop()
-                self._expected.pop()
                 made[:] = made or calls
 
         return run
