@@ -28,6 +28,15 @@ def exchanged():
             mean = sum(parts)
         if way.endswith("rightly"):
             parameter.grad = mean
+def tops():  # each rank's own, or those of rank 0
+    for parameter in model.parameters():
+        flat = parameter.grad.flatten()
+        places = flat.abs().topk(max(1, flat.numel() // 10)).indices
+        if way == "tops rightly":
+            dist.broadcast(places, src=0)
+        top = flat[places] / size
+        dist.all_reduce(top)
+        parameter.grad = torch.zeros_like(flat).index_copy(0, places, top).view_as(parameter)
 def averaged():
     states = [None] * size
     dist.all_gather_object(states, model.state_dict())
@@ -49,6 +58,8 @@ for epoch in range(5):
         nn.functional.cross_entropy(model(rows), labels).backward()
         if way.split()[0] in ("summed", "gathered"):
             exchanged()
+        elif way.split()[0] == "tops":
+            tops()
         optimizer.step()  # steps
         if way == "gossip":
             passed_on()
@@ -75,6 +86,7 @@ def _told(folder: Path, way: str, ranks: int = 2) -> list[Finding]:
                 "on rank 0": "no two of them have the same after any of 4 exchanges",
                 "never loaded": "no two of them have the same after any of 4 exchanges",
                 "biases": "Parameters 1 and 3 of the optimizer are the same on no two ranks",
+                "tops": "exchanges of as many tensors as",
             }.items()
         ),
     ],
@@ -89,7 +101,13 @@ def test_what_is_exchanged_for_nothing_is_told(way: str, words: str, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "ranks"),
-    [("summed rightly", 2), ("gathered rightly", 3), ("averaged rightly", 3), ("gossip", 4)],
+    [
+        ("summed rightly", 2),
+        ("gathered rightly", 3),
+        ("averaged rightly", 3),
+        ("gossip", 4),
+        ("tops rightly", 2),
+    ],
 )
 def test_who_meets_again_is_left_alone(way: str, ranks: int, tmp_path: Path) -> None:
     assert _told(tmp_path, way, ranks) == []

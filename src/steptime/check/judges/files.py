@@ -15,6 +15,9 @@ _FILE, _BEGUN, _REMOVED = "file", "saving", "removed"
 _SOON_NS = int(1e9)
 """Two that write the same file so soon after each other do so at once, but for chance."""
 
+_OFTEN = 2
+"""Times that a rank writes a file and reads it, by which its turns are known."""
+
 
 @dataclass(frozen=True)
 class _Use:
@@ -40,6 +43,8 @@ def _files(job: Job) -> Iterator[Finding]:
             if readers:
                 yield _read_by(readers, one, path)
                 break
+        else:
+            yield from _read_too_soon(uses, path)
     for log in job.logs:
         yield from _missed(log, job)
 
@@ -134,6 +139,34 @@ def _read_by(readers: Sequence[_Use], writer: _Use, path: str) -> Finding:
         what=f"{do(ranks, 'reads')} {_name(path)} while rank {writer.rank} writes it",
         mend="put a barrier between the saving and the loading",
     )
+
+
+def _read_too_soon(uses: Sequence[_Use], path: str) -> Iterator[Finding]:
+    """The first reading of a file by a rank before the writing that it is of.
+
+    Which one that is the rank tells that writes and reads in turn: its own readings follow.
+    """
+    of_rank: dict[int, list[_Use]] = {}
+    for one in uses:
+        of_rank.setdefault(one.rank, []).append(one)
+    for writer in of_rank.values():
+        in_turn = [one.writes for one in writer] == [True, False] * (len(writer) // 2)
+        if not in_turn or len(writer) < _OFTEN * 2:
+            continue
+        for reader in of_rank.values():
+            alone = not any(one.writes for one in reader) and 2 * len(reader) == len(writer)
+            for read, written in zip(reader, writer[::2], strict=False) if alone else ():
+                if read.end < written.begin:
+                    yield Finding(
+                        kind=FindingKind.RACE,
+                        ranks=[read.rank],
+                        places=_places([read, written]),
+                        what=f"rank {read.rank} reads {_name(path)} before rank {written.rank} "
+                        "has written it anew, and goes on with what was there before",
+                        mend="put a barrier of its own, as dist.barrier(), between each saving and "
+                        "its loading, and one between the loading and the next saving",
+                    )
+                    return
 
 
 def _places(uses: Sequence[_Use]) -> list[CallSite]:

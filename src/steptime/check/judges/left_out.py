@@ -17,7 +17,7 @@ _OF_NORMS, _OF_OTHERS = "norms", "others"
 _OF_ALL, _OF_RING = "all", "ring"
 _OF_TOKENS = (_OF_ALL, _OF_RING)
 _OF_EXPERTS, _OF_COPIES = "experts", "copies"
-_OF_MESH, _OF_SHARDS = "mesh", "shards"
+_OF_MESH, _OF_SHARDS, _OF_FEWER = "mesh", "shards", "fewer"
 _ROUNDING = 1e-3
 """Factors by which a rank has scaled its gradients differ by less."""
 
@@ -215,6 +215,15 @@ def _beside(one: _Left) -> tuple[str, str]:
         )
     if one.by in (_OF_MESH, _OF_SHARDS):
         return _of_part(one)
+    if one.by == _OF_FEWER:
+        return (
+            f"{_trained(one)} by gradients that are reduced among fewer ranks than others are: "
+            "several ranks begin with the same shard, as replicas of it, and each goes on by the "
+            "gradient of its own group",
+            "shard all that is trained over a mesh of all ranks, as over (replicate, shard) both, "
+            "not over one dimension of it; or, where these are parts that differ, such as "
+            "experts, begin with others on each",
+        )
     if one.by == _OF_OTHERS:
         return (
             f"{_trained(one)} by gradients that differ, though all ranks begin with the same, and "

@@ -89,21 +89,25 @@ def _finding(later: Sequence[Sequence[Noted]], left: Sequence[int]) -> Finding:
     """That all parameters never meet, or some that are ``left`` out, by their places."""
     ranks = later[-1]
     split = all(pass_among(one.log, len(ranks)) for one in ranks)
+    large = all(one.facts.get("large", True) for one in ranks)
+    exchanges = f"{len(later)} exchanges {'as large' if large else 'of as many tensors'}"
     if left:
         numbers = [str(at) for at in left[:_NAMED]]
         more = [f"{len(left) - _NAMED} more"] if len(left) > _NAMED else []
+        those = "parameters" if left[1:] else "parameter"
         what = (
-            f"{'parameters' if left[1:] else 'parameter'} {listed([*numbers, *more])} of the "
-            f"optimizer {'are' if left[1:] else 'is'} the same on no two ranks after any of "
-            f"{len(later)} exchanges as large as the model, and all others are: what is averaged "
-            "leaves out some"
+            f"{those} {listed([*numbers, *more])} of the optimizer {'are' if left[1:] else 'is'} "
+            f"the same on no two ranks after any of {exchanges} as the model, and all others are: "
+            "what is averaged leaves out some"
         )
     else:
         what = (
             "all ranks begin with the same parameters, and no two of them have the same after any "
-            f"of {len(later)} exchanges as large as these: what they exchange gets neither into "
-            "the gradients by which they step nor into their models"
+            f"of {exchanges} as these: what they exchange gets neither into the gradients by which "
+            "they step nor into their models"
         )
+    if not large:
+        what += ", or each rank puts it where no other does"
     return finding_of(
         ranks,
         FindingKind.DRIFT if split else FindingKind.DATA,

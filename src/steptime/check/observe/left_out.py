@@ -48,6 +48,9 @@ OF_MESH = "mesh"
 OF_SHARDS = "shards"
 """They are shards along some of the ranks, which others may have too, as those of a tensor axis."""
 
+OF_FEWER = "fewer"
+"""The same beside others that are spread over all ranks, as shards of which there are replicas."""
+
 _FEW = 0.5
 """The part of all elements that they may be: of a model that ranks share most is not reduced."""
 
@@ -95,7 +98,8 @@ class LeftOut:
             self._note(number, OF_MESH, mesh, trained)
         if shards := _along_some(every):
             place = every[shards[0][0]].device_mesh.get_local_rank()
-            self._note(number, OF_SHARDS, tuple(range(dist.get_world_size())), shards, place)
+            by = OF_FEWER if any(map(_is_replicated, every)) else OF_SHARDS
+            self._note(number, by, tuple(range(dist.get_world_size())), shards, place)
 
     def _see_shared(
         self, number: int, trained: Sequence[_Trained], left: Sequence[_Trained], by: str
@@ -183,6 +187,17 @@ def _one_mesh(parameters: Sequence[Any]) -> tuple[int, ...]:
     shards = [one for one in parameters if is_sharded(one) and one.grad is not None]
     meshes = {tuple(one.device_mesh.mesh.flatten().tolist()) for one in shards}
     return meshes.pop() if len(meshes) == 1 else ()
+
+
+def _is_replicated(parameter: Any) -> bool:
+    """Whether ``fully_shard`` has spread a parameter over a mesh of all ranks, in replicas.
+
+    Their axis comes first, as that of tensors comes last.
+    """
+    if not is_sharded(parameter) or parameter.grad is None:
+        return False
+    of_all = parameter.device_mesh.size() == dist.get_world_size()
+    return bool(of_all and parameter.placements[0].is_replicate())
 
 
 def _along_some(parameters: Sequence[Any]) -> list[_Trained]:

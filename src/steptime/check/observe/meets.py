@@ -1,4 +1,4 @@
-"""Meets: what parameters have become by the steps before which ranks exchanged as much as they."""
+"""Meets: what parameters have become by steps before which ranks exchanged as much, or as many."""
 
 import weakref
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MEETS = "meets"
 """What is noted of an optimizer's parameters before a step, behind an exchange."""
 
 _MOST, _SPARSE = 32, 4  # parameters of an optimizer, and one in so many of their samples
-_NOTES = 8
+_NOTES, _LEAST_TENSORS = 8, 4
 _PART = 0.25
 """The part of the parameters' bytes that an exchange moves at least: metrics are summed up, too."""
 
@@ -30,13 +30,16 @@ _PART = 0.25
 class _Followed:
     """Some parameters of an optimizer, by their places in it, and the ``nbytes`` of all.
 
-    ``moved``: the bytes that ranks had exchanged by its last step. ``noted``: how often.
+    ``moved``, ``sums``: the bytes that ranks had exchanged by its last step, and how many vectors
+    they had summed up. ``noted``: how often.
     """
 
     places: Sequence[int]
     parameters: Sequence[weakref.ref[torch.Tensor]]
     nbytes: int
+    tensors: int
     moved: int
+    sums: int
     noted: int = 0
 
 
@@ -51,12 +54,13 @@ class Meets:
         self._models = models
         self._reduced = reduced
         self._followed: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
-        self._moved = 0
+        self._moved = self._sums = 0
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
         if not (self._models.in_backward and self._models.known):  # DDP's own, most of all
             self._moved += moved.nbytes
+            self._sums += moved.kind == "all_reduce" and moved.tensors[0].ndim > 0
 
     def stepping(self, number: int, made: int, optimizer: Any) -> None:
         """The optimizer ``number`` is about to step, after so many steps."""
@@ -69,9 +73,11 @@ class Meets:
         if followed is None or followed.noted == _NOTES:
             return
         moved, followed.moved = self._moved - followed.moved, self._moved
-        if moved >= _PART * followed.nbytes:
+        sums, followed.sums = self._sums - followed.sums, self._sums
+        large = moved >= _PART * followed.nbytes
+        if large or sums == followed.tensors >= _LEAST_TENSORS:  # each may be of a part, as its top
             followed.noted += 1
-            self._note(number, made, followed)
+            self._note(number, made, followed, large=large)
 
     def _are_parts(self) -> bool:
         """Whether ranks seem to have parts of one model each."""
@@ -93,17 +99,20 @@ class Meets:
             places=[at for at, _ in chosen],
             parameters=[weakref.ref(one) for _, one in chosen],
             nbytes=sum(one.nbytes for _, one in trained),
+            tensors=len(trained),
             moved=self._moved,
+            sums=self._sums,
         )
-        self._note(number, 0, followed)
+        self._note(number, 0, followed, large=True)
 
-    def _note(self, number: int, made: int, followed: _Followed) -> None:
+    def _note(self, number: int, made: int, followed: _Followed, *, large: bool) -> None:
         there = [one for ref in followed.parameters if (one := ref()) is not None]
         if len(there) == len(followed.parameters) and all(map(readable, there)):
             self._log.note(
                 observed=MEETS,
                 optimizer=number,
                 step=made,
+                large=large,
                 places=list(followed.places),
                 samples=[samples_of(one)[::_SPARSE] for one in there],
                 at=site(self._log),

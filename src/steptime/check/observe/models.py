@@ -21,6 +21,7 @@ from steptime.check.observe.evaluations import Evaluations
 from steptime.check.observe.model import Model
 from steptime.check.observe.settings import Settings
 from steptime.check.observe.tensors import is_constant, is_sharded
+from steptime.check.observe.wiped import Wiped
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
 from steptime.record.places import site
@@ -77,6 +78,7 @@ class Models:
         self._whole: Callable[[], torch.nn.Module | None] = lambda: None
         self.norm_input: list[float] = []
         self.evaluations, self._settings = Evaluations(log), Settings(log)
+        self.wiped = Wiped(log)
         contained = Contained("settings")
         self._training_begun = contained.of(self._settings.begun)
         self._loss_begun = contained.of(self._settings.of_loss)
@@ -212,6 +214,7 @@ class Models:
     def _count(self, model: Model, *, quiet: bool) -> None:
         """Count a forward; of one whose backward is reduced see whether it adds to gradients."""
         model.ends_quiet = quiet
+        self.wiped.running(model, self.backwards, quiet=quiet)
         if quiet:
             model.quiet += 1
             model.kept += 1

@@ -37,6 +37,7 @@ from steptime.check.observe.reduced import Reduced
 from steptime.check.observe.resummed import Resummed
 from steptime.check.observe.scaled import Scaled
 from steptime.check.observe.tensors import is_hooked, is_sharded
+from steptime.check.observe.unfinite import Unfinite
 from steptime.record.calls import Calls
 from steptime.record.closures import Given, once_made
 from steptime.record.events import Log
@@ -106,6 +107,7 @@ class Replicas:
         self.losses = Losses(log, models)
         self.scaled = Scaled(log, models)
         self.resummed = Resummed(log, models)
+        self.unfinite = Unfinite(log, models)
         self._one_way = OneWay(log, models)
         self._partial = Partial(log, models)
         self.owned = Owned(log, models, self.idle, self._reduced)
@@ -184,6 +186,7 @@ class Replicas:
             else:
                 self._late(model, gradients)
                 self._see_twice(model, [one.grad for _, one in gradients if one.grad is not None])
+            self._models.wiped.stepped(model)
             model.stepped()
 
     def _see_twice(self, model: Model, gradients: Sequence[torch.Tensor]) -> None:
@@ -204,6 +207,7 @@ class Replicas:
             self._hash(HASHES, optimizer, steps)
         self._by_hand.stepped(steps.number, optimizer)
         self.owned.stepped(optimizer)
+        self.unfinite.stepped(optimizer)
         self._reduced.clear()
 
     def _hash(self, what: str, optimizer: Any, steps: Steps) -> None:
@@ -371,10 +375,9 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     replicas = Replicas(log, models, calls)
     contained = Contained("replicas")
     watcher = ContainedWatcher(contained, replicas.issued)
-    models.before_backward.append(contained.of(replicas.losses.begin))
-    models.before_pass.append(contained.of(OwnBatches(log).given))
-    models.before_pass.append(contained.of(replicas.owned.given))
-    models.before_backward.append(contained.of(replicas.resummed.begin))
+    beginning = (replicas.losses, replicas.resummed, replicas.unfinite)
+    models.before_backward += [contained.of(one.begin) for one in beginning]
+    models.before_pass += [contained.of(one.given) for one in (OwnBatches(log), replicas.owned)]
     models.after_backward.append(contained.of(replicas.scaled.after_backward))
     calls.watchers.append(watcher)
     ends = [

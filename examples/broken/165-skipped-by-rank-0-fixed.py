@@ -1,0 +1,30 @@
+# The right twin of 165-skipped-by-rank-0.py: all ranks skip what is no number on any of them.
+# run: torchrun --nproc-per-node 2 examples/broken/165-skipped-by-rank-0-fixed.py
+# finds: nothing
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group(os.environ.get("BACKEND", "gloo"))
+rank = dist.get_rank()
+torch.manual_seed(0)
+model = DistributedDataParallel(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 1)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+torch.manual_seed(10 + rank)
+for step in range(8):
+    rows = torch.randn(16, 32)
+    if (step, rank) == (4, 1):
+        rows[3, 5] = float("nan")
+    loss = model(rows).square().mean()
+    skip = (~loss.detach().isfinite()).float()
+    dist.all_reduce(skip, op=dist.ReduceOp.MAX)
+    if skip.item():
+        continue
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+dist.destroy_process_group()

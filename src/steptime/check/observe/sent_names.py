@@ -1,0 +1,113 @@
+"""Sent names: which parameters ranks send, and into which of their own they receive them."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
+from steptime.check.observe.observer import Observer
+from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.tensors import is_sharded
+from steptime.record.calls import Calls
+from steptime.record.events import Log
+from steptime.record.operations import Operation
+from steptime.record.places import site
+from steptime.world import compat
+
+SENT_NAMES = "sent names"
+"""What is noted at the end of the parameters that a group's broadcasts were of, in order."""
+
+_MOST = 2000  # broadcasts of a group, and names
+
+
+class SentNames:
+    """The names of this process's parameters, and the broadcasts of them."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._names: dict[int, tuple[StorageWeakRef, str]] = {}
+        self._sent: dict[tuple[int, ...], list[tuple[str, int, int]]] = {}
+
+    def named(self, name: str, tensor: Any) -> None:
+        """A module has a tensor under a name: the longest is that of the whole model."""
+        if len(self._names) >= _MOST or is_sharded(tensor) or tensor.is_meta:
+            return
+        storage = StorageWeakRef(tensor.untyped_storage())
+        before = self._names.get(storage.cdata)
+        if before is None or before[0].expired() or len(before[1]) < len(name):
+            self._names[storage.cdata] = storage, name
+
+    def issued(
+        self, operation: Operation, group: Any, arguments: Any, *, peer: int, **_: Any
+    ) -> None:
+        """A call is made."""
+        if operation.kind != "broadcast" or group.size() < 2:
+            return
+        ranks = compat.ranks_of(group)
+        sent = self._sent.setdefault(ranks, [])
+        if len(sent) < _MOST:
+            tensors = operation.vector(arguments)
+            sent.append((self._name_of(tensors), ranks[peer], site(self._log)))
+
+    def end(self) -> None:
+        """The process ends."""
+        for ranks, sent in self._sent.items():
+            if any(name for name, *_ in sent):
+                self._log.note(
+                    observed=SENT_NAMES,
+                    ranks=list(ranks),
+                    names=[name for name, *_ in sent],
+                    roots=[root for _, root, _ in sent],
+                    at=next(at for name, _, at in sent if name),
+                )
+
+    def _name_of(self, tensors: Any) -> str:
+        """The name of the one parameter that a call is of; "": it is of something else."""
+        if not (isinstance(tensors, list | tuple) and len(tensors) == 1):
+            return ""
+        tensor = tensors[0]
+        storage, name = self._names.get(tensor.untyped_storage()._cdata, (None, ""))
+        whole = storage is not None and not storage.expired()
+        return name if whole and tensor.nbytes == tensor.untyped_storage().nbytes() else ""
+
+
+def _observe(log: Log, calls: Calls) -> Callable[[], None]:
+    contained = Contained("names of what is sent")
+    names = SentNames(log)
+    named = contained.of(names.named)
+
+    def each(found: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        for name, parameter in found:
+            named(name, parameter)
+            yield name, parameter
+
+    def naming(parameters: Function) -> Function:
+        def names_them(*arguments: Any, **options: Any) -> Iterator[tuple[str, Any]]:
+            found = parameters(*arguments, **options)
+            return found if torch.compiler.is_compiling() else each(found)
+
+        return names_them
+
+    def stating(state: Function) -> Function:
+        def states(*arguments: Any, **options: Any) -> Any:
+            result = state(*arguments, **options)
+            for name, tensor in result.items() if isinstance(result, Mapping) else ():
+                if isinstance(tensor, torch.Tensor):
+                    named(name, tensor)
+            return result
+
+        return states
+
+    return all_of(
+        [
+            names.end,
+            watched_calls(calls, ContainedWatcher(contained, names.issued)),
+            replaced([torch.nn.Module], "named_parameters", naming),
+            replaced([torch.nn.Module], "state_dict", stating),
+        ]
+    )
+
+
+OBSERVER = Observer(_observe)
