@@ -46,9 +46,6 @@ DTYPES = MappingProxyType(
 BY_SHORT_NAME = MappingProxyType({dtype.short: dtype for dtype in DTYPES.values()})
 """Dtypes by their names in programs and cluster files: fp32, bf16."""
 
-FLOATING = tuple(dtype.short for dtype in DTYPES.values() if dtype.epsilon)
-"""The floating-point dtypes: those of gradients and activations."""
-
 
 def item_bytes(short: str) -> int:
     """Bytes of an element of a dtype by its short name; KeyError where there is none."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from steptime.runs.codec import decoded, plain
+from steptime.runs.codec import plain
 from steptime.runs.environment import ALWAYS, Environment
 
 
@@ -50,8 +50,3 @@ def check_json(record: CheckRecord) -> dict[str, Any]:
     """The content of its run.json."""
     raw: dict[str, Any] = plain(record)
     return raw
-
-
-def check_record(raw: Mapping[str, Any], name: str = "") -> CheckRecord:
-    """What JSON says of the check ``name``, checked; raises UsageError where it is not whole."""
-    return decoded(raw, CheckRecord, name)

@@ -65,10 +65,6 @@ class Part:
         """Elements of its tensors."""
         return size(self.tensors)
 
-    def parameters_of_shard(self, ranks: int) -> int:
-        """Elements that each of ``ranks`` tensor-parallel ranks holds."""
-        return sum(t.size // ranks if t.split else t.size for t in self.tensors)
-
     def forward_flops(self, row: int) -> float:
         """FLOP of the forward of one token in a row of ``row``; backward takes twice as many."""
         return self.weight_flops + self.score_flops(row)
