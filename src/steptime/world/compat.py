@@ -367,3 +367,11 @@ def ranks_of_shards(state: Any) -> tuple[int, ...]:
 def shards_reduce(state: Any) -> bool:
     """Whether a model under ``fully_shard`` reduces the gradients of its next backward."""
     return all(group.reduce_grads for group in _shard_groups(state))
+
+
+def loading_class() -> type:
+    """The class whose ``fetch`` makes a DataLoader's batches of a dataset that has items."""
+    from torch.utils.data._utils import fetch
+
+    kind: type = fetch._MapDatasetFetcher
+    return kind

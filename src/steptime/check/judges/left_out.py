@@ -18,6 +18,7 @@ _OF_ALL, _OF_RING = "all", "ring"
 _OF_TOKENS = (_OF_ALL, _OF_RING)
 _OF_EXPERTS, _OF_COPIES = "experts", "copies"
 _OF_MESH, _OF_SHARDS, _OF_FEWER = "mesh", "shards", "fewer"
+_BESIDE_SHARDS = "beside shards"
 _ROUNDING = 1e-3
 """Factors by which a rank has scaled its gradients differ by less."""
 
@@ -215,6 +216,13 @@ def _beside(one: _Left) -> tuple[str, str]:
         )
     if one.by in (_OF_MESH, _OF_SHARDS):
         return _of_part(one)
+    if one.by == _BESIDE_SHARDS:
+        return (
+            f"{_trained(one)} but not reduced, beside a sharded model after which they came, as "
+            "adapters do: fully_shard reduces what it was given, and each rank trains its own",
+            "add what is trained before fully_shard, which shards it and reduces its gradients; or "
+            "give it to DistributedDataParallel",
+        )
     if one.by == _OF_FEWER:
         return (
             f"{_trained(one)} by gradients that are reduced among fewer ranks than others are: "

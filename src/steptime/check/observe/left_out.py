@@ -24,6 +24,10 @@ RING = "ring"
 BY_HAND, BY_DDP, BY_FSDP = "the script", "DistributedDataParallel", "fully_shard"
 """Who reduces those of the others."""
 
+BESIDE_SHARDS = "beside shards"
+"""They are all that the optimizer has, beside a model that ``fully_shard`` has sharded: adapters
+that came after it, as in LoRA."""
+
 OF_NORMS = "norms"
 """They are of norms, which ranks have whole where they share layers; nobody reduces any."""
 
@@ -89,7 +93,8 @@ class LeftOut:
         elif not self._reduced.shares:
             of_all = sum(one.numel() for one in every if one.grad is not None)
             size = sum(one.numel() for _, one, _ in left)
-            if ranks and self._reduced.only(gradients) and size <= _FEW * of_all:
+            few = size <= _FEW * of_all or by == BESIDE_SHARDS
+            if ranks and self._reduced.only(gradients) and few:
                 self._note(number, by, ranks, left)
 
     def _see_meshes(self, number: int, every: Sequence[Any], trained: Sequence[_Trained]) -> None:
@@ -176,10 +181,10 @@ class LeftOut:
             if wrapped is not None and any(id(one) in owned for _, one in model.replicated()):
                 of_all = compat.ranks_of(wrapped.process_group) == world
                 return BY_DDP, world if of_all and model.armed else ()
-        sharded = any(is_sharded(one) and one.grad is not None for one in every)
-        if not sharded:
-            return "", ()
-        return BY_FSDP, world if self._models.shard_ranks == {world} else ()
+        over = world if self._models.shard_ranks == {world} else ()
+        if any(is_sharded(one) and one.grad is not None for one in every):
+            return BY_FSDP, over
+        return (BESIDE_SHARDS, over) if over and owned else ("", ())
 
 
 def _one_mesh(parameters: Sequence[Any]) -> tuple[int, ...]:
