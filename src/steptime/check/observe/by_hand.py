@@ -63,7 +63,8 @@ class ByHand:
 
     def note(self, moved: Moved) -> None:
         """A call is made."""
-        if self._models.in_backward:
+        picks = moved.reduction in _PICKING  # which no backward of PyTorch's own does
+        if self._models.in_backward and not picks:
             return
         self._otherwise += moved.nbytes if moved.kind != "broadcast" else 0
         if moved.kind not in _SENDING:
@@ -71,7 +72,7 @@ class ByHand:
         if len(self._sent) > _MOST_REMEMBERED:  # no optimizer steps, as in an evaluation
             self._sent.clear()
         to_all = moved.kind == "all_reduce"
-        picked = moved.reduction if moved.reduction in _PICKING else ""
+        picked = moved.reduction if picks else ""
         at = site(self._log) if picked or not to_all else 0
         for tensor, storage in zip(moved.tensors, moved.storages, strict=True):
             one = self._sent.setdefault(storage.cdata, _Sent(storage))

@@ -1,7 +1,7 @@
 """Idle: optimizers that a rank makes and never steps, and gradients cleared before their step."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ class _Optimizer:
 
     ``cleared``: how often its gradients were, unused; ``versions``: those of its parameters when
     they first were; ``cleared_after``: so many backwards, the last time; ``elements``: of its
-    parameters.
+    parameters. ``wraps``: its steps are those of another one, which may have a part of these.
     """
 
     number: int
@@ -41,6 +41,7 @@ class _Optimizer:
     cleared: int = 0
     versions: int = 0
     cleared_after: int = -1
+    wraps: bool = False
 
 
 class Idle:
@@ -52,6 +53,7 @@ class Idle:
         self._of: weakref.WeakKeyDictionary[Any, _Optimizer] = weakref.WeakKeyDictionary()
         self._made = self._stepped = 0
         self._written: dict[int, int] = {}
+        self._stepping: list[_Optimizer] = []
 
     def install(self, contained: Contained) -> Callable[[], None]:
         """See optimizers as they are made and as their gradients are cleared."""
@@ -95,23 +97,32 @@ class Idle:
         one = self._of.get(optimizer)
         if one is None:
             return
+        for other in self._stepping:
+            other.wraps = True
+        self._stepping.append(one)
         self._stepped += not one.steps
         one.steps += 1
         if one.steps == _OFTEN:
             self._tell(STEPPED, one, site(self._log))
 
+    def stepped(self, optimizer: Any) -> None:
+        """It has stepped, and all that it steps by."""
+        one = self._of.get(optimizer)
+        if one in self._stepping:
+            del self._stepping[self._stepping.index(one) :]
+
     def parameters(self) -> set[int]:
-        """The identities of what all optimizers train that the rank has."""
-        return {id(each) for optimizer in self._of for each in parameters_of(optimizer)}
+        """The identities of what the rank's optimizers update, of wrapped ones what those do."""
+        return {id(each) for each in self._updated()}
 
     def gradients(self) -> set[int]:
-        """The memory of the gradients of all optimizers that the rank has."""
-        return {
-            memory_of(each.grad)
-            for optimizer in self._of
-            for each in parameters_of(optimizer)
-            if each.grad is not None
-        }
+        """The memory of the gradients of these."""
+        return {memory_of(each.grad) for each in self._updated() if each.grad is not None}
+
+    def _updated(self) -> Iterator[torch.Tensor]:
+        for optimizer, one in self._of.items():
+            if not one.wraps:
+                yield from parameters_of(optimizer)
 
     def was_cleared(self, optimizer: Any) -> bool:
         """Whether its gradients were cleared after the last backward."""

@@ -205,6 +205,7 @@ class Replicas:
             later = step // _SELDOM if step >= _FIRST else 1
             steps.due = step + min(later, self._every)
             self._hash(HASHES, optimizer, steps)
+        self.idle.stepped(optimizer)
         self._by_hand.stepped(steps.number, optimizer)
         self.owned.stepped(optimizer)
         self.unfinite.stepped(optimizer)

@@ -1,0 +1,93 @@
+"""Optimizers that wrap one of a part, and weights that a script shards and gathers itself."""
+
+from pathlib import Path
+
+import pytest
+
+from observed_scripts import findings_of, marked
+from steptime.check.finding import FindingKind
+
+WRAPPED = """
+from torch import nn
+way = {way!r}
+class Sharded(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+        super().__init__(self.parameters, {{}})
+        self.own = torch.optim.AdamW(self.parameters[rank::size], lr=0.01)
+    def step(self, closure=None):
+        self.own.step()
+        for at, parameter in enumerate(self.parameters):
+            root = (at + (way == "another root")) % size
+            if way != "biases kept" or parameter.ndim > 1:
+                dist.broadcast(parameter.data, src=root)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+optimizer = Sharded(model.parameters())
+torch.manual_seed(10 + rank)
+for _ in range(6):
+    optimizer.zero_grad()
+    model(torch.randn(16, 32)).square().mean().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= size
+    optimizer.step()  # steps
+dist.destroy_process_group()
+"""
+
+GATHERED = """
+from torch import nn
+way = {way!r}
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        whole = torch.randn(width, 64) / 8
+        self.shard = nn.Parameter(whole.chunk(size)[rank].clone())
+        self.whole = None
+    def forward(self, x):
+        if self.whole is None or way == "gathered":
+            parts = [torch.empty_like(self.shard) for _ in range(size)]
+            dist.all_gather(parts, self.shard.detach())  # moves
+            self.whole = torch.cat(parts)
+        self.used = self.whole.detach().requires_grad_()
+        return x @ self.used.T
+    def reduce(self):
+        self.shard.grad = torch.empty_like(self.shard)
+        parts = [part.contiguous() for part in self.used.grad.chunk(size)]
+        dist.reduce_scatter(self.shard.grad, parts)  # moves
+torch.manual_seed(0)
+model = nn.Sequential(Layer(64), nn.ReLU(), Layer(64), nn.ReLU(), Layer(8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+torch.manual_seed(10 + rank)
+for _ in range(8):
+    optimizer.zero_grad()
+    model(torch.randn(16, 64)).square().mean().backward()
+    for layer in (model[0], model[2], model[4]):
+        layer.reduce()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("another root", "is written over by what another rank has"),
+        pytest.param("biases kept", "keeps what was there", marks=pytest.mark.slow),
+        pytest.param("right", "", marks=pytest.mark.slow),
+    ],
+)
+def test_what_an_optimizer_updates_that_another_wraps(way: str, words: str, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, WRAPPED.format(way=way))
+    told = [one for one in found if one.kind is FindingKind.DRIFT]
+    assert [words in one.what for one in told] == [True] * bool(words)
+    assert all(marked(one) == {"steps"} for one in told)
+
+
+@pytest.mark.parametrize(
+    ("way", "times"), [("kept", 1), pytest.param("gathered", 0, marks=pytest.mark.slow)]
+)
+def test_weights_that_are_gathered_once_are_told_of(way: str, times: int, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, GATHERED.format(way=way))
+    told = [one for one in found if "before the first alone" in one.what]
+    assert [(one.kind, marked(one)) for one in told] == [(FindingKind.DRIFT, {"moves"})] * times
