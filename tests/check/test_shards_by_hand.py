@@ -42,10 +42,11 @@ class Layer(nn.Module):
     def __init__(self, width):
         super().__init__()
         whole = torch.randn(width, 64) / 8
-        self.shard = nn.Parameter(whole.chunk(size)[rank].clone())
+        part = 0 if way == "first parts" else rank
+        self.shard = nn.Parameter(whole.chunk(size)[part].clone())
         self.whole = None
     def forward(self, x):
-        if self.whole is None or way == "gathered":
+        if self.whole is None or way != "kept":
             parts = [torch.empty_like(self.shard) for _ in range(size)]
             dist.all_gather(parts, self.shard.detach())  # moves
             self.whole = torch.cat(parts)
@@ -64,7 +65,7 @@ for _ in range(8):
     model(torch.randn(16, 64)).square().mean().backward()
     for layer in (model[0], model[2], model[4]):
         layer.reduce()
-    optimizer.step()
+    optimizer.step()  # steps
 dist.destroy_process_group()
 """
 
@@ -91,3 +92,9 @@ def test_weights_that_are_gathered_once_are_told_of(way: str, times: int, tmp_pa
     found = findings_of(tmp_path, GATHERED.format(way=way))
     told = [one for one in found if "before the first alone" in one.what]
     assert [(one.kind, marked(one)) for one in told] == [(FindingKind.DRIFT, {"moves"})] * times
+
+
+def test_shards_that_all_are_the_first_are_told_of(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, GATHERED.format(way="first parts"))
+    (one,) = (each for each in found if "begin with the same shard on all their ranks" in each.what)
+    assert (one.kind, one.remark, marked(one)) == (FindingKind.DRIFT, False, {"steps"})

@@ -37,24 +37,29 @@ def _alike(job: Job) -> Iterator[Finding]:
 def _begun(job: Job) -> Iterator[Finding]:
     """The optimizers of which a shard is before the first step as those of all its ranks are.
 
-    A remark: on CPUs DTensor draws so, which a trial of what is to run on GPUs need not mind.
+    A remark: on CPUs DTensor draws so, which a trial of what is to run on GPUs need not mind. Of
+    what a script shards itself it is none.
     """
-    by_number: dict[int, dict[int, Noted]] = {}
+    by_number: dict[tuple[int, bool], dict[int, Noted]] = {}
     for one in noted(job, _BEGUN):
-        by_number.setdefault(one.facts["number"], {})[one.rank] = one
-    for of_rank in by_number.values():
+        of = one.facts["number"], one.facts.get("by_hand", False)
+        by_number.setdefault(of, {})[one.rank] = one
+    for (_, by_hand), of_rank in by_number.items():
         alike = [at for at in range(_fewest(of_rank)) if _is_same(of_rank, at)]
         if alike:
             first = next(iter(of_rank.values())).facts
             shape = " × ".join(map(str, first["shapes"][alike[0]]))
+            drawn = (
+                "each took the same part, or drew its own" if by_hand else "each rank drew its own"
+            )
             yield Finding(
-                kind=FindingKind.DATA,
-                remark=True,
+                kind=FindingKind.DRIFT if by_hand else FindingKind.DATA,
+                remark=not by_hand,
                 ranks=sorted(of_rank),
                 places=[place for one in of_rank.values() for place in one.places],
                 what=f"{len(alike)} of {len(first['hashes'])} sharded parameters begin with the "
-                f"same shard on all their ranks, the first of them {shape}: each rank drew its own "
-                "by one seed, and the parts of a weight are copies of one another",
+                f"same shard on all their ranks, the first of them {shape}: {drawn} by one seed, "
+                "and the parts of a weight are copies of one another",
                 mend=_MEND,
             )
             return
