@@ -30,7 +30,9 @@ BEGUN, REMOVED = "saving", "removed"
 
 _MOST = 500
 _ANEW = frozenset("wx")
-_LOCK = ".lock"
+_LOCK = "lock"
+"""How the suffix ends of a file that a rank makes to keep the others off another, as x.json.lock
+is for x.json."""
 _NOT_ITS = ("/site-packages/torch/", "/steptime/record/", "/steptime/check/")
 _SAFETENSORS = "safetensors.torch"
 
@@ -41,6 +43,7 @@ class Files:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._noted = 0
+        self._locked: set[Path] = set()
         self._process = os.getpid()  # a DataLoader's worker has its own
 
     def note(self, file: Any, begin_ns: int, *, writes: bool) -> None:
@@ -58,7 +61,9 @@ class Files:
         if not named or os.getpid() != self._process or not _is_by_script(frame):
             return
         file = Path(os.fsdecode(path))
-        if file.suffix != _LOCK and not file.is_relative_to("/dev"):
+        if file.suffix.endswith(_LOCK):
+            self._locked.add(file.with_suffix(""))
+        elif file not in self._locked and not file.is_relative_to("/dev"):
             now = time.perf_counter_ns()
             self._note(BEGUN, file.resolve(), at_ns=now)
             self._note(FILE, file.resolve(), writes=True, begin_ns=now, end_ns=now)

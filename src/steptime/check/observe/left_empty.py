@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from steptime.check.observe.contained import Contained
@@ -48,7 +49,7 @@ class LeftEmpty:
         self._emptied += [
             _Emptied(weakref.ref(one), name, hash_of([_local(one)]), at)
             for name, one in module.named_parameters()
-            if not one.is_meta and readable(_local(one))
+            if not (one.is_meta or is_lazy(one)) and readable(_local(one))
         ]
 
     def stepping(self, optimizer: Any, *_: Any) -> None:

@@ -9,7 +9,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, all_of, replaced
-from steptime.check.observe.tensors import is_sharded
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -32,7 +31,8 @@ class SentNames:
 
     def named(self, name: str, tensor: Any) -> None:
         """A module has a tensor under a name: the longest is that of the whole model."""
-        if len(self._names) >= _MOST or is_sharded(tensor) or tensor.is_meta:
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_meta
+        if not plain or tensor.layout is not torch.strided or len(self._names) >= _MOST:
             return
         storage = StorageWeakRef(tensor.untyped_storage())
         before = self._names.get(storage.cdata)
