@@ -1,7 +1,7 @@
 # ecmwf/WeatherGenerator#2724: whether a batch is skipped is decided on rank 0, by its own loss, and
 # sent to all. The loss that is no number is another rank's.
 # run: torchrun --nproc-per-node 2 examples/broken/165-skipped-by-rank-0.py
-# finds: drift at line 29,30 on rank 1; ranks 1
+# finds: drift at line 29 on rank 1; ranks 1
 
 import os
 

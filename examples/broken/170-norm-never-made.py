@@ -1,7 +1,7 @@
 # NVIDIA-NeMo/Automodel#1527, fla-org/flame#9: the model is made on meta, sharded and given memory,
 # and what initialises it knows Linear alone: the scales of its norm are whatever lay there.
 # run: torchrun --nproc-per-node 2 examples/broken/170-norm-never-made.py
-# finds: race at line 35,41 on ranks 0,1; ranks 0,1
+# finds: race at line 41 on ranks 0,1; ranks 0,1
 
 import os
 

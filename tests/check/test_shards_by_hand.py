@@ -98,3 +98,29 @@ def test_shards_that_all_are_the_first_are_told_of(tmp_path: Path) -> None:
     found = findings_of(tmp_path, GATHERED.format(way="first parts"))
     (one,) = (each for each in found if "begin with the same shard on all their ranks" in each.what)
     assert (one.kind, one.remark, marked(one)) == (FindingKind.DRIFT, False, {"steps"})
+
+
+AHEAD = """
+from torch import nn
+way = {way!r}
+torch.manual_seed(rank)
+layers = nn.Sequential(*(nn.Linear(32, 32 // size, bias=False) for _ in range(4)))
+for name, shard in layers.named_parameters():
+    shard.grad = torch.ones_like(shard)
+weights = [layer.weight for layer in layers]
+order = [0, 2, 1, 3] if way == "ahead on rank 0" and rank == 0 else range(4)
+for step in range(3):
+    for at in order:
+        whole = torch.empty(32, 32)
+        dist.all_gather_into_tensor(whole, weights[at].detach())  # gathers
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "times"), [("ahead on rank 0", 1), ("in one order", 0)])
+def test_shards_that_ranks_gather_in_another_order(way: str, times: int, tmp_path: Path) -> None:
+    found = findings_of(tmp_path, AHEAD.format(way=way))
+    told = [one for one in found if "of which the parts are of several layers" in one.what]
+    assert [(one.kind, marked(one)) for one in told] == [(FindingKind.DRIFT, {"gathers"})] * times
+    assert all("1.weight goes with that of 2.weight" in one.what for one in told)

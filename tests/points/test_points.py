@@ -93,6 +93,16 @@ def test_processes_end_with_the_block_whatever_they_are_at() -> None:
     assert time.monotonic() - start < 300
 
 
+@pytest.mark.slow
+def test_processes_end_though_they_are_sending_a_result() -> None:
+    for attempt in range(10):  # 7 of 12 hung, where a worker left with a part of one sent
+        with pytest.raises(KeyboardInterrupt), local_processes(2) as executor:
+            sent = [executor.submit(bytes, 300_000) for _ in range(200)]
+            sent[0].result()
+            time.sleep(attempt * 0.003)
+            raise KeyboardInterrupt
+
+
 def test_points_are_kept_as_they_are_done_and_not_worked_out_again(tmp_path: Path) -> None:
     seen: list[int] = []
 

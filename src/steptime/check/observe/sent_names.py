@@ -1,11 +1,12 @@
-"""Sent names: which parameters ranks send, and into which of their own they receive them."""
+"""Sent names: which parameters ranks send and gather, and which of their own they then have."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from steptime.check.observe.buffers import memory_of, read_and_written
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, all_of, replaced
@@ -16,18 +17,19 @@ from steptime.record.places import site
 from steptime.world import compat
 
 SENT_NAMES = "sent names"
-"""What is noted at the end of the parameters that a group's broadcasts were of, in order."""
+"""What is noted at the end of the parameters that a group's calls of a kind were of, in order."""
 
-_MOST = 2000  # broadcasts of a group, and names
+_KINDS = ("broadcast", "all_gather")
+_MOST = 2000  # calls of a kind in a group, and names
 
 
 class SentNames:
-    """The names of this process's parameters, and the broadcasts of them."""
+    """The names of this process's parameters, and what it has sent or gathered of them."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._names: dict[int, tuple[StorageWeakRef, str]] = {}
-        self._sent: dict[tuple[int, ...], list[tuple[str, int, int]]] = {}
+        self._sent: dict[tuple[str, tuple[int, ...]], list[tuple[str, int, int]]] = {}
 
     def named(self, name: str, tensor: Any) -> None:
         """A module has a tensor under a name: the longest is that of the whole model."""
@@ -43,32 +45,34 @@ class SentNames:
         self, operation: Operation, group: Any, arguments: Any, *, peer: int, **_: Any
     ) -> None:
         """A call is made."""
-        if operation.kind != "broadcast" or group.size() < 2:
+        if operation.kind not in _KINDS or group.size() < 2:
             return
         ranks = compat.ranks_of(group)
-        sent = self._sent.setdefault(ranks, [])
+        sent = self._sent.setdefault((operation.kind, ranks), [])
         if len(sent) < _MOST:
-            tensors = operation.vector(arguments)
-            sent.append((self._name_of(tensors), ranks[peer], site(self._log)))
+            read, written = read_and_written(operation.kind, arguments, is_root=False)
+            root = ranks[peer] if operation.kind == "broadcast" else -1
+            sent.append((self._name_of(read or written), root, site(self._log)))
 
     def end(self) -> None:
         """The process ends."""
-        for ranks, sent in self._sent.items():
+        for (kind, ranks), sent in self._sent.items():
             if any(name for name, *_ in sent):
                 self._log.note(
                     observed=SENT_NAMES,
+                    kind=kind,
                     ranks=list(ranks),
                     names=[name for name, *_ in sent],
                     roots=[root for _, root, _ in sent],
                     at=next(at for name, _, at in sent if name),
                 )
 
-    def _name_of(self, tensors: Any) -> str:
+    def _name_of(self, tensors: Sequence[torch.Tensor]) -> str:
         """The name of the one parameter that a call is of; "": it is of something else."""
-        if not (isinstance(tensors, list | tuple) and len(tensors) == 1):
+        if len(tensors) != 1:
             return ""
         tensor = tensors[0]
-        storage, name = self._names.get(tensor.untyped_storage()._cdata, (None, ""))
+        storage, name = self._names.get(memory_of(tensor), (None, ""))
         whole = storage is not None and not storage.expired()
         return name if whole and tensor.nbytes == tensor.untyped_storage().nbytes() else ""
 
