@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
-from steptime.check.judges.batches import batches_of, given_to_all
+from steptime.check.judges.batches import are_apart, batches_of
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.words import ranks_named
@@ -22,14 +22,10 @@ def _augmented(job: Job) -> Iterator[Finding]:
     for one in noted(job, _AUGMENTED):
         drawn.setdefault(one.facts["worker"], {})[one.rank] = one
     for by_rank in batches_of(job):
-        apart = all(
-            len({of_rank.hashes[number] for of_rank in by_rank.values()}) == len(by_rank)
-            for number in given_to_all(by_rank)
-        )
         for worker, of in sorted(drawn.items()):
             ranks = [of[rank] for rank in by_rank if rank in of]
             alike = len({(one.facts["state"], *one.facts["drawn"]) for one in ranks}) == 1
-            if apart and alike and len(ranks) == len(by_rank) > 1:
+            if alike and len(ranks) == len(by_rank) > 1 and are_apart(by_rank):
                 yield _finding(ranks, worker)
                 return
 

@@ -168,6 +168,14 @@ def given_to_all(by_rank: Mapping[int, Batches]) -> Sequence[int]:
     return sorted(set.intersection(*(set(one.hashes) for one in by_rank.values())))
 
 
+def are_apart(by_rank: Mapping[int, Batches]) -> bool:
+    """Whether no two ranks of a model were given the same batch at once."""
+    return all(
+        len({of_rank.hashes[number] for of_rank in by_rank.values()}) == len(by_rank)
+        for number in given_to_all(by_rank)
+    )
+
+
 def given_to(job: Job) -> Mapping[int, Mapping[int, Hashes]]:
     """The first batches of each rank by their numbers, whichever model has them first."""
     given: dict[int, dict[int, Hashes]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
-from steptime.check.judges.batches import batches_of, given_to_all
+from steptime.check.judges.batches import are_apart, batches_of
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.words import ranks_named
@@ -22,17 +22,13 @@ def _dropouts(job: Job) -> Iterator[Finding]:
     for one in noted(job, _DROPOUT):
         dropped.setdefault(one.facts["number"], {})[one.rank] = one
     for by_rank in batches_of(job):
-        apart = all(
-            len({of_rank.hashes[number] for of_rank in by_rank.values()}) == len(by_rank)
-            for number in given_to_all(by_rank)
-        )
         among = [
             {rank: of[rank] for rank in by_rank}
             for of in dropped.values()
             if of.keys() >= by_rank.keys()
         ]
         states = {_state(of) for of in among}
-        if len(by_rank) > 1 and apart and len(states) >= _LEAST and 0 not in states:
+        if len(by_rank) > 1 and are_apart(by_rank) and len(states) >= _LEAST and 0 not in states:
             first = among[0]
             yield finding_of(
                 list(first.values()),
