@@ -138,3 +138,10 @@ def test_checkpoints_of_other_steps_are_told_of_where_ranks_train(
 ) -> None:
     found = _told(tmp_path, OTHER_STEPS.format(steps=steps), "checkpoints of other steps")
     assert [marked(one) for one in found] == [{"loads"}] * bool(steps)
+
+
+@pytest.mark.slow
+def test_ranks_with_checkpoints_of_one_step_are_named_together(tmp_path: Path) -> None:
+    script = OTHER_STEPS.format(steps=3).replace("3 + rank", "3 + rank // 2")
+    (found,) = [one for one in findings_of(tmp_path, script, 3) if "of other steps" in one.what]
+    assert "is 3 (ranks 0 and 1) and 4 (rank 2)," in found.what

@@ -6,6 +6,7 @@ from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
 from steptime.check.observed import Noted, finding_of, noted
+from steptime.check.words import ranks_named
 from steptime.words import listed
 
 _RESUMED, _STEPS = "resumed", "steps"
@@ -25,14 +26,16 @@ def _resumed(job: Job) -> Iterator[Finding]:
         if len(sites) > 1 or not training or {one.rank for one in ranks} != training:
             return
         for name in ranks[0].facts["counts"]:
-            values = [one.facts["counts"].get(name) for one in ranks]
-            if None not in values and len(set(values)) > 1:
-                told = listed([f"{one.facts['counts'][name]} on rank {one.rank}" for one in ranks])
+            by_count: dict[int | None, list[int]] = {}
+            for one in ranks:
+                by_count.setdefault(one.facts["counts"].get(name), []).append(one.rank)
+            if None not in by_count and len(by_count) > 1:
+                told = [f"{count} ({ranks_named(of)})" for count, of in by_count.items()]
                 yield finding_of(
                     ranks,
                     FindingKind.DRIFT,
                     f"the ranks go on from checkpoints of other steps: the {name!r} of what is "
-                    f"loaded is {told}, and they train one model",
+                    f"loaded is {listed(told[:4])}, and they train one model",
                     "choose the checkpoint on one rank, the last that all ranks have whole, and "
                     "broadcast which one it is; and write that a save is complete once all ranks "
                     "have saved",
