@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from children import children
 
 import steptime as st
 from steptime.errors import SteptimeError, UsageError
@@ -20,12 +21,6 @@ LOCK = threading.Lock()
 
 def rank() -> int:
     return int(os.environ["RANK"])
-
-
-def children() -> set[str]:
-    """The ids of this process's children, zombies included."""
-    tasks = Path("/proc/self/task").glob("*/children")
-    return {child for task in tasks for child in task.read_text().split()}
 
 
 @pytest.fixture(autouse=True)

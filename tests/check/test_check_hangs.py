@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -395,12 +396,10 @@ def test_no_process_of_the_job_is_left(tmp_path: Path) -> None:
 def _commands(word: str) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with suppress(OSError):
             words = path.read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if words[:1] == ["sleep"] and word in words and _is_ours(path):
-            found.append(" ".join(words))
+            if words[:1] == ["sleep"] and word in words and _is_ours(path):
+                found.append(" ".join(words))
     return found
 
 
