@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from children import children
 
 import steptime as st
+from children import children
 from steptime.errors import SteptimeError, UsageError
 
 LOCK = threading.Lock()

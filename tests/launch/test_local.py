@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from children import children
 
+from children import children
 from steptime.errors import SteptimeError, UsageError
 from steptime.launch import TORCH, run_ranks
 from steptime.record.read import read_logs

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, get_worker_info
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import Function, all_of, before, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -47,7 +47,7 @@ class Augmented:
         """Whether enough batches were looked at in this process."""
         return self._fetches == _MOST_FETCHES
 
-    def begins(self) -> None:
+    def begins(self, _: Any) -> None:
         """A pass through a DataLoader begins."""
         self._at = self._at or site(self._log)
 
@@ -94,15 +94,8 @@ def _states() -> list[int]:
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     contained = Contained("augmentation")
     augmented = Augmented(log)
-    begins, fetched = contained.of(augmented.begins), contained.of(augmented.fetched)
+    fetched = contained.of(augmented.fetched)
     states = contained.of(_states)
-
-    def iterating(iterate: Function) -> Function:
-        def iterates(loader: Any) -> Any:
-            begins()
-            return iterate(loader)
-
-        return iterates
 
     def fetching(fetch: Function) -> Function:
         def fetches(fetcher: Any, chosen: Any) -> Any:
@@ -117,7 +110,7 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     return all_of(
         [
             augmented.end,
-            replaced([DataLoader], "__iter__", iterating),
+            before([DataLoader], "__iter__", contained.of(augmented.begins)),
             replaced([compat.loading_class()], "fetch", fetching),
         ]
     )

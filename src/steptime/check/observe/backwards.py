@@ -7,25 +7,19 @@ from typing import Any
 import torch
 
 from steptime.check.observe.contained import Contained
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import before
 
 
 def watched_backwards(
     contained: Contained, begun: Callable[[Sequence[Any]], object]
 ) -> Callable[[], None]:
     """Tell ``begun`` what each backward begins at; the result ends that."""
-    told = contained.of(begun)
 
-    def beginning(backward: Function) -> Function:
-        def begins(*arguments: Any, **options: Any) -> Any:
-            given = arguments[0] if arguments else options.get("tensors")
-            if isinstance(given, torch.Tensor | list | tuple) and not torch.compiler.is_compiling():
-                told(given if isinstance(given, list | tuple) else [given])
-            return backward(*arguments, **options)
+    def begins(tensors: Any, *_: Any, **__: Any) -> None:
+        if isinstance(tensors, torch.Tensor | list | tuple):
+            begun(tensors if isinstance(tensors, list | tuple) else [tensors])
 
-        return begins
-
-    return replaced([torch.autograd], "backward", beginning)
+    return before([torch.autograd], "backward", contained.of(begins))
 
 
 def nodes_of(roots: Sequence[Any], most: int) -> Iterator[Any]:
@@ -36,7 +30,7 @@ def nodes_of(roots: Sequence[Any], most: int) -> Iterator[Any]:
         node = waiting.popleft()
         most -= 1
         yield node
-        for before, _ in node.next_functions:
-            if before is not None and before not in known:
-                known.add(before)
-                waiting.append(before)
+        for later, _ in node.next_functions:  # in the backward
+            if later is not None and later not in known:
+                known.add(later)
+                waiting.append(later)

@@ -8,10 +8,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from steptime.check.observe.buffers import read_and_written, tensors_in
-from steptime.check.observe.contained import Contained, ContainedWatcher, caller
+from steptime.check.observe.contained import Contained, ContainedWatcher, caller, watched_calls
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.races import is_called_by_script
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import all_of, before
 from steptime.check.observe.tensors import is_followed
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -43,7 +43,7 @@ class Detached:
         self._trail: _Trail | None = None
         self._compiles = False
 
-    def compiles(self) -> None:
+    def compiles(self, *_: Any, **__: Any) -> None:
         """The script compiles something: from here on nothing is followed."""
         self._compiles = True
         self.end()
@@ -78,7 +78,7 @@ class Detached:
             self._trail = _Trail(written, self._contained.of(self._note_at(operation.kind, at)))
             self._trail.__enter__()  # type: ignore[no-untyped-call]
 
-    def end(self) -> None:
+    def end(self, *_: Any, **__: Any) -> None:
         """Follow it no more: a backward begins, or the process ends."""
         modes = compat.function_modes()
         if self._trail is not None:
@@ -147,32 +147,15 @@ class _Trail(TorchFunctionMode):
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("gradients of calls")
     detached = Detached(log, contained)
-    watcher = ContainedWatcher(contained, detached.issued)
-    calls.watchers.append(watcher)
-
-    def before(first: Function) -> Callable[[Function], Function]:
-        def watched(function: Function) -> Function:
-            def runs(*arguments: Any, **options: Any) -> Any:
-                first()
-                return function(*arguments, **options)
-
-            return runs
-
-        return watched
-
-    end, compiles = contained.of(detached.end), contained.of(detached.compiles)
-    ends = [
-        replaced([torch.autograd], "backward", before(end)),
-        replaced([torch], "compile", before(compiles)),
-    ]
-
-    def remove() -> None:
-        end()
-        calls.watchers.remove(watcher)
-        for one in ends:
-            one()
-
-    return remove
+    end = contained.of(detached.end)
+    return all_of(
+        [
+            end,
+            watched_calls(calls, ContainedWatcher(contained, detached.issued)),
+            before([torch.autograd], "backward", end),
+            before([torch], "compile", contained.of(detached.compiles)),
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)

@@ -1,7 +1,7 @@
 """Dropouts: by which numbers a process drops elements, for ranks may all draw the same."""
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import before
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -29,14 +29,11 @@ class Dropouts:
         self._log = log
         self._noted = 0
 
-    @property
-    def over(self) -> bool:
-        """Whether nothing more is looked at, or nothing can be, as by a compiler."""
-        return self._noted == _MOST or torch.compiler.is_compiling()
-
-    def dropped(self, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+    def dropped(self, *arguments: Any, **options: Any) -> None:
         """Some elements of a tensor are about to be dropped, by ``torch.nn.functional.dropout``."""
-        given = dict(zip(_ARGUMENTS, arguments, strict=False)) | dict(options)
+        if self._noted == _MOST:
+            return
+        given = dict(zip(_ARGUMENTS, arguments, strict=False)) | options
         tensor, training = given["input"], given.get("training", True)
         plain = isinstance(tensor, torch.Tensor) and tensor.device.type in ("cpu", "cuda")
         if not (plain and training and given.get("p", 0.5) and torch.is_grad_enabled()):
@@ -57,18 +54,7 @@ class Dropouts:
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
-    dropouts = Dropouts(log)
-    dropped = Contained("dropout").of(dropouts.dropped)
-
-    def watched(dropout: Function) -> Function:
-        def drops(*arguments: Any, **options: Any) -> Any:
-            if not dropouts.over:
-                dropped(arguments, options)
-            return dropout(*arguments, **options)
-
-        return drops
-
-    return replaced([functional], "dropout", watched)
+    return before([functional], "dropout", Contained("dropout").of(Dropouts(log).dropped))
 
 
 OBSERVER = Observer(_observe)

@@ -16,7 +16,7 @@ import torch
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import Function, all_of, before, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -74,9 +74,9 @@ class Files:
         if path is not None:
             self._note(BEGUN, path.resolve(), at_ns=time.perf_counter_ns())
 
-    def removes(self, path: Any) -> None:
+    def removes(self, path: Any, *_: Any, dir_fd: int | None = None, **__: Any) -> None:
         """A file, or a folder with all that is in it, is about to be removed."""
-        if isinstance(path, str | os.PathLike):
+        if isinstance(path, str | os.PathLike) and dir_fd is None:  # else it is within that folder
             link = Path(os.fsdecode(path))  # which goes, and not what it leads to
             self._note(REMOVED, link.parent.resolve() / link.name, at_ns=time.perf_counter_ns())
 
@@ -131,14 +131,6 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     note, begins, removes = (contained.of(one) for one in (files.note, files.begins, files.removes))
     opens = contained.of(files.opens)
 
-    def removal(function: Function) -> Function:
-        def removing(path: Any, *arguments: Any, **options: Any) -> Any:
-            if options.get("dir_fd") is None:  # else the path is one within that folder
-                removes(path)
-            return function(path, *arguments, **options)
-
-        return removing
-
     def opening(function: Function) -> Function:
         def opened(file: Any, mode: Any = "r", *arguments: Any, **options: Any) -> Any:
             # An opener opens what it likes, as that of a NamedTemporaryFile is given the folder.
@@ -155,8 +147,8 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     return all_of(
         [
             replaced([builtins, io], "open", opening),
-            *(replaced([os], name, removal) for name in ("remove", "unlink")),
-            replaced([shutil], "rmtree", removal),
+            *(before([os], name, removes) for name in ("remove", "unlink")),
+            before([shutil], "rmtree", removes),
             replaced([torch], "save", _uses(1, note, begins)),
             replaced([torch], "load", _uses(0, note)),
             once_imported(_SAFETENSORS, of_safetensors),

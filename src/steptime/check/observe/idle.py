@@ -12,7 +12,7 @@ from steptime.check.observe.contained import Contained
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.optimizers import parameters_of
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import after, all_of, before
 from steptime.record.events import Log
 from steptime.record.places import site
 
@@ -57,29 +57,11 @@ class Idle:
 
     def install(self, contained: Contained) -> Callable[[], None]:
         """See optimizers as they are made and as their gradients are cleared."""
-
-        def after(function: Function, seen: Callable[..., Any]) -> Function:
-            def does(optimizer: Any, *arguments: Any, **options: Any) -> Any:
-                result = function(optimizer, *arguments, **options)
-                seen(optimizer)
-                return result
-
-            return does
-
-        def before(function: Function, seen: Callable[..., Any]) -> Function:
-            def does(optimizer: Any, *arguments: Any, **options: Any) -> Any:
-                if not torch.compiler.is_compiling():
-                    seen(optimizer)
-                return function(optimizer, *arguments, **options)
-
-            return does
-
-        made, cleared = contained.of(self._is_made), contained.of(self._is_cleared)
         owners = [torch.optim.Optimizer]
         return all_of(
             [
-                replaced(owners, "__init__", lambda init: after(init, made)),
-                replaced(owners, "zero_grad", lambda clear: before(clear, cleared)),
+                after(owners, "__init__", contained.of(self._is_made)),
+                before(owners, "zero_grad", contained.of(self._is_cleared)),
             ]
         )
 
@@ -129,12 +111,12 @@ class Idle:
         one = self._of.get(optimizer)
         return one is not None and one.cleared_after == self._models.backwards
 
-    def _is_made(self, optimizer: Any) -> None:
+    def _is_made(self, _: Any, optimizer: Any, *__: Any, **___: Any) -> None:
         elements = [one.numel() for one in parameters_of(optimizer)]
         self._of[optimizer] = _Optimizer(self._made, site(self._log), elements)
         self._made += 1
 
-    def _is_cleared(self, optimizer: Any) -> None:
+    def _is_cleared(self, optimizer: Any, *_: Any, **__: Any) -> None:
         """Gradients are about to be cleared: used by now, but where there was no step."""
         one = self._of.get(optimizer)
         trained = [each for each in parameters_of(optimizer) if each.grad is not None]

@@ -13,7 +13,7 @@ from steptime.check.observe.contained import Contained
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.optimizers import parameters_of
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import after, all_of
 from steptime.check.observe.tensors import is_constant, is_sharded
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -41,7 +41,7 @@ class LeftEmpty:
         self._emptied: list[_Emptied] = []
         self._over = False
 
-    def emptied(self, module: torch.nn.Module) -> None:
+    def emptied(self, _: Any, module: torch.nn.Module, *__: Any, **___: Any) -> None:
         """A module has got memory in which is what there was."""
         if self._over:
             return
@@ -85,19 +85,9 @@ def _local(parameter: Any) -> torch.Tensor:
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     contained = Contained("emptied parameters")
     left_empty = LeftEmpty(log)
-    emptied = contained.of(left_empty.emptied)
-
-    def emptying(empty: Function) -> Function:
-        def empties(module: Any, *arguments: Any, **options: Any) -> Any:
-            result = empty(module, *arguments, **options)
-            emptied(module)
-            return result
-
-        return empties
-
     return all_of(
         [
-            replaced([torch.nn.Module], "to_empty", emptying),
+            after([torch.nn.Module], "to_empty", contained.of(left_empty.emptied)),
             register_optimizer_step_pre_hook(contained.of(left_empty.stepping)).remove,
         ]
     )

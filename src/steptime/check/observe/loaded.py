@@ -7,7 +7,7 @@ import torch
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import after
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -21,31 +21,24 @@ _MOST = 20
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     noted = 0
 
-    def loaded(module: torch.nn.Module, missing: list[str], unexpected: list[str]) -> None:
+    def loaded(result: Any, module: torch.nn.Module, *_: Any, **__: Any) -> None:
         nonlocal noted
+        missing = getattr(result, "missing_keys", None)
+        if not missing or not result.unexpected_keys or noted == _MOST:  # none where it is strict
+            return
         own = module.state_dict().keys()
-        if unexpected and own and own <= set(missing) and noted < _MOST:
+        if own <= set(missing):
             noted += 1
             log.note(
                 observed=LOADED,
                 names=len(own),
                 own=next(iter(own)),
-                given=unexpected[0],
+                given=result.unexpected_keys[0],
                 at=site(log),
             )
 
-    note = Contained("loaded states").of(loaded)
-
-    def loading(load: Function) -> Function:
-        def loads(module: Any, *arguments: Any, **options: Any) -> Any:
-            result = load(module, *arguments, **options)
-            if missing := getattr(result, "missing_keys", None):  # it was not strict
-                note(module, missing, result.unexpected_keys)
-            return result
-
-        return loads
-
-    return replaced([torch.nn.Module], "load_state_dict", loading)
+    look = Contained("loaded states").of(loaded)
+    return after([torch.nn.Module], "load_state_dict", look)
 
 
 OBSERVER = Observer(_observe)

@@ -6,7 +6,7 @@ from torch.distributed import distributed_c10d
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import before
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -24,16 +24,8 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
             noted.add((call, at))
             log.note(observed=OUTSIDE, call=call, at=at)
 
-    note = Contained("calls in other groups").of(outside)
-
-    def warning(warn: Function) -> Function:
-        def warns(call: str) -> None:
-            note(call)
-            warn(call)
-
-        return warns
-
-    return replaced([distributed_c10d], "_warn_not_in_group", warning)
+    look = Contained("calls in other groups").of(outside)
+    return before([distributed_c10d], "_warn_not_in_group", look)
 
 
 OBSERVER = Observer(_observe)

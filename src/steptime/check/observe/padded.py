@@ -4,7 +4,7 @@ A DistributedSampler gives each rank as many samples as every other, and where t
 divide the dataset's it begins it anew (torch/utils/data/distributed.py).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -14,7 +14,7 @@ from steptime.check.observe.contained import Contained, ContainedWatcher, watche
 from steptime.check.observe.contents import readable
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import all_of, before
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -89,18 +89,9 @@ class Padded:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     padded = Padded(log, calls)
     contained = Contained("padded")
-    began = contained.of(padded.began)
-
-    def passing(follow: Function) -> Function:
-        def passes(sampler: Any) -> Iterator[int]:
-            began(sampler)
-            return follow(sampler)  # type: ignore[no-any-return]
-
-        return passes
-
     return all_of(
         [
-            replaced([DistributedSampler], "__iter__", passing),
+            before([DistributedSampler], "__iter__", contained.of(padded.began)),
             register_optimizer_step_pre_hook(contained.of(padded.stepping)).remove,
             watched_calls(calls, ContainedWatcher(contained, padded.issued)),
         ]

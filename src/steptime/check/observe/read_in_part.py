@@ -6,7 +6,7 @@ from typing import Any
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import after, all_of
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -24,7 +24,7 @@ _MOST = 20
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     noted = 0
 
-    def read(tensor: Any, value: Any) -> None:
+    def read(value: Any, tensor: Any) -> None:
         nonlocal noted
         mesh = tensor.device_mesh
         parts = [
@@ -42,19 +42,11 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
                 at=site(log),
             )
 
-    note = Contained("values read in part").of(read)
-
-    def reading(reader: Function) -> Function:
-        def reads(tensor: Any) -> Any:
-            value = reader(tensor)
-            note(tensor, value)
-            return value
-
-        return reads
+    look = Contained("values read in part").of(read)
 
     def watch() -> Callable[[], None]:
         kinds = [sys.modules[_DTENSOR].DTensor]
-        return all_of([replaced(kinds, name, reading) for name in _READERS])
+        return all_of([after(kinds, name, look) for name in _READERS])
 
     return once_imported(_DTENSOR, watch)
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeAlias
 
+import torch
+
 Function: TypeAlias = Callable[..., Any]
 
 
@@ -24,6 +26,38 @@ def replaced(
             setattr(owner, name, function)
 
     return restore
+
+
+def before(owners: Sequence[Any], name: str, look: Callable[..., object]) -> Callable[[], None]:
+    """Let ``look`` see what a function is given, each time before it runs; the result ends that.
+
+    Not where the compiler follows the call: what looks on is no part of what it compiles.
+    """
+
+    def watched(function: Function) -> Function:
+        def looked_at(*arguments: Any, **options: Any) -> Any:
+            if not torch.compiler.is_compiling():
+                look(*arguments, **options)
+            return function(*arguments, **options)
+
+        return looked_at
+
+    return replaced(owners, name, watched)
+
+
+def after(owners: Sequence[Any], name: str, look: Callable[..., object]) -> Callable[[], None]:
+    """Let ``look`` see what a function has returned, and then what it was given; else as before."""
+
+    def watched(function: Function) -> Function:
+        def looked_at(*arguments: Any, **options: Any) -> Any:
+            result = function(*arguments, **options)
+            if not torch.compiler.is_compiling():
+                look(result, *arguments, **options)
+            return result
+
+        return looked_at
+
+    return replaced(owners, name, watched)
 
 
 def all_of(ends: Sequence[Callable[[], None]]) -> Callable[[], None]:

@@ -7,7 +7,7 @@ import torch
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, replaced
+from steptime.check.observe.replaced import after
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -22,7 +22,7 @@ _MOST = 50
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     noted = 0
 
-    def loaded(state: Any) -> None:
+    def loaded(state: Any, *_: Any, **__: Any) -> None:
         nonlocal noted
         if not isinstance(state, Mapping) or noted >= _MOST:
             return
@@ -35,17 +35,7 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
             noted += 1
             log.note(observed=RESUMED, number=noted, counts=counts, at=site(log))
 
-    note = Contained("checkpoints that are loaded").of(loaded)
-
-    def loading(load: Function) -> Function:
-        def loads(*arguments: Any, **options: Any) -> Any:
-            state = load(*arguments, **options)
-            note(state)
-            return state
-
-        return loads
-
-    return replaced([torch], "load", loading)
+    return after([torch], "load", Contained("checkpoints that are loaded").of(loaded))
 
 
 OBSERVER = Observer(_observe)

@@ -10,7 +10,7 @@ from torch.distributed import distributed_c10d
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import after, all_of, before
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -30,7 +30,7 @@ class Saves:
         self._is_done = contained.of(self._done)
         self._under_way: dict[Future[Any], int] = {}
 
-    def begun(self, response: Any) -> None:
+    def begun(self, response: Any, *_: Any, **__: Any) -> None:
         """A save is begun, and goes on in another thread or process."""
         future = getattr(response, "upload_completion", response)
         if isinstance(future, Future):
@@ -45,7 +45,7 @@ class Saves:
                 observed=FAILED, at=at, error=type(error).__name__, message=str(error)[:200]
             )
 
-    def ending(self, group: Any) -> None:
+    def ending(self, group: Any = None) -> None:
         """Groups are about to be destroyed: all of them where it is the default one."""
         if group is None or group is dist.group.WORLD:
             for at in [*self._under_way.values()]:  # others may end meanwhile
@@ -57,28 +57,16 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     saves = Saves(log, contained)
     begun, ending = contained.of(saves.begun), contained.of(saves.ending)
 
-    def saving(save: Function) -> Function:
-        def saves_beside(*arguments: Any, **options: Any) -> Any:
-            response = save(*arguments, **options)
-            begun(response)
-            return response
-
-        return saves_beside
-
-    def destroying(destroy: Function) -> Function:
-        def destroys(group: Any = None) -> None:
-            ending(group)
-            destroy(group)
-
-        return destroys
-
     def watch() -> Callable[[], None]:
         package: Any = sys.modules[_CHECKPOINT]
-        return replaced([package, package.state_dict_saver], "async_save", saving)
+        return after([package, package.state_dict_saver], "async_save", begun)
 
-    ends = [once_imported(_CHECKPOINT, watch)]
-    ends.append(replaced([dist, distributed_c10d], "destroy_process_group", destroying))
-    return all_of(ends)
+    return all_of(
+        [
+            once_imported(_CHECKPOINT, watch),
+            before([dist, distributed_c10d], "destroy_process_group", ending),
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)

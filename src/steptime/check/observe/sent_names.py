@@ -9,7 +9,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from steptime.check.observe.buffers import memory_of, read_and_written
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import Function, after, all_of, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.operations import Operation
@@ -40,6 +40,12 @@ class SentNames:
         before = self._names.get(storage.cdata)
         if before is None or before[0].expired() or len(before[1]) < len(name):
             self._names[storage.cdata] = storage, name
+
+    def stated(self, state: Any, *_: Any, **__: Any) -> None:
+        """A module's state is taken, by its names."""
+        for name, tensor in state.items() if isinstance(state, Mapping) else ():
+            if isinstance(tensor, torch.Tensor):
+                self.named(name, tensor)
 
     def issued(
         self, operation: Operation, group: Any, arguments: Any, *, peer: int, **_: Any
@@ -94,22 +100,12 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
 
         return names_them
 
-    def stating(state: Function) -> Function:
-        def states(*arguments: Any, **options: Any) -> Any:
-            result = state(*arguments, **options)
-            for name, tensor in result.items() if isinstance(result, Mapping) else ():
-                if isinstance(tensor, torch.Tensor):
-                    named(name, tensor)
-            return result
-
-        return states
-
     return all_of(
         [
             names.end,
             watched_calls(calls, ContainedWatcher(contained, names.issued)),
             replaced([torch.nn.Module], "named_parameters", naming),
-            replaced([torch.nn.Module], "state_dict", stating),
+            after([torch.nn.Module], "state_dict", contained.of(names.stated)),
         ]
     )
 

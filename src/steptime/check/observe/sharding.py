@@ -12,7 +12,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from steptime.check.observe.buffers import Remembered, tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import after, all_of
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -49,7 +49,7 @@ class Sharding:
         self._shards: list[_Shard] = []
         self._over = False
 
-    def loading(self, module: torch.nn.Module) -> None:
+    def loaded(self, _: Any, module: torch.nn.Module, *__: Any, **___: Any) -> None:
         """A module has loaded a state."""
         if not self._over:
             self._loaded_at = site(self._log)
@@ -94,21 +94,11 @@ def _storage(tensor: torch.Tensor) -> StorageWeakRef:
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     contained = Contained("sharding")
     sharding = Sharding(log)
-    loading = contained.of(sharding.loading)
-
-    def loads(load: Function) -> Function:
-        def loading_too(module: Any, *arguments: Any, **options: Any) -> Any:
-            result = load(module, *arguments, **options)
-            loading(module)
-            return result
-
-        return loading_too
-
     told = contained.of(sharding.sharding)
     return all_of(
         [
             watched_calls(calls, ContainedWatcher(contained, sharding.issued)),
-            replaced([torch.nn.Module], "load_state_dict", loads),
+            after([torch.nn.Module], "load_state_dict", contained.of(sharding.loaded)),
             once_imported(compat.SHARDING, lambda: compat.watch_sharding(told)),
             register_optimizer_step_pre_hook(contained.of(sharding.stepping)).remove,
         ]

@@ -13,7 +13,7 @@ from steptime.check.observe.contained import Contained, ContainedWatcher, watche
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.optimizers import parameters_of
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import all_of, before
 from steptime.check.observe.tensors import is_constant, is_sharded
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -115,25 +115,16 @@ def _tells(shard: torch.Tensor) -> bool:
 def _watch_saves(log: Log) -> Callable[[], None]:
     noted = 0
 
-    def saved(given: Any) -> None:
+    def saved(obj: Any, *_: Any, **__: Any) -> None:
         nonlocal noted
-        kept: Iterable[Any] = tensors_in(given) if noted < _MOST else ()
+        kept: Iterable[Any] = tensors_in(obj) if noted < _MOST else ()
         shards = [one for one in kept if _is_part(one)]
         if shards:
             noted += 1
             sharers = {rank for one in shards for rank in _sharers(one)}
             log.note(observed=SHARDS, ranks=sorted(sharers), tensors=len(shards), at=site(log))
 
-    note = Contained("shards").of(saved)
-
-    def saving(save: Function) -> Function:
-        def saves(given: Any, *arguments: Any, **options: Any) -> Any:
-            note(given)
-            return save(given, *arguments, **options)
-
-        return saves
-
-    return replaced([torch], "save", saving)
+    return before([torch], "save", Contained("shards").of(saved))
 
 
 def _is_part(tensor: Any) -> bool:

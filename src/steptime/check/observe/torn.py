@@ -81,10 +81,10 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
     begins, ends = contained.of(torn.begins), contained.of(torn.ends)
 
     def saving(save: Function) -> Function:
-        def saves(given: Any, *arguments: Any, **options: Any) -> Any:
-            begun = begins(given, next(iter(arguments), options.get("f")))
+        def saves(obj: Any, f: Any, *arguments: Any, **options: Any) -> Any:
+            begun = begins(obj, f)
             try:
-                return save(given, *arguments, **options)
+                return save(obj, f, *arguments, **options)
             finally:
                 if begun is not None:
                     ends(begun)
