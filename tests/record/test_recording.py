@@ -103,6 +103,31 @@ def test_a_group_that_torch_does_not_know_is_recorded(tmp_path: Path) -> None:
         assert [group.ranks for group in log.groups.values()] == [(0, 1)]
 
 
+SPARSE = (
+    scripts.START
+    + """
+for values in (1, 1, 3):
+    places = torch.arange(values).reshape(1, values)
+    part = torch.sparse_coo_tensor(places, torch.ones(values, 5), (50, 5))
+    dist.all_reduce(part)
+    assert part.coalesce().values().eq(2).all()
+dist.all_reduce(torch.ones(50, 5))
+dist.destroy_process_group()
+"""
+)
+
+
+@pytest.mark.parametrize("kernel", ["", "c", "python"])
+def test_a_sparse_tensor_has_the_bytes_of_its_values_and_their_places(
+    kernel: str, tmp_path: Path
+) -> None:
+    done = record(tmp_path, SPARSE, environ={"STEPTIME_KERNEL": kernel})
+    assert done.code == 0, done.err
+    for log in read_logs(tmp_path / "run"):
+        reduced = [call for call in log.calls if OPERATIONS[call["operation"]].kind == "all_reduce"]
+        assert [int(call["bytes"]) for call in reduced] == [28, 28, 84, 1000]
+
+
 @pytest.mark.slow
 def test_a_call_is_placed_where_the_script_makes_it(tmp_path: Path) -> None:
     record(tmp_path, scripts.DDP, "0")

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from steptime.record.calls import Calls, address, work_in
+from steptime.record.calls import Calls, work_in
 from steptime.record.classes import watch_classes
 from steptime.record.dispatch import in_dispatcher
 from steptime.record.events import Kind, Time
@@ -24,6 +24,7 @@ from steptime.record.kernels import kernel_in_c
 from steptime.record.operations import FROM_ANY, OPERATIONS, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
+from steptime.record.tensors import address
 from steptime.world import compat
 
 _below = compat.BELOW

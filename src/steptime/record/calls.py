@@ -16,6 +16,7 @@ from steptime.record.events import ASYNC, Kind, Log, Time
 from steptime.record.operations import FROM_ANY, OPERATIONS, Detail, Operation
 from steptime.record.places import site
 from steptime.record.rows import in_c, recorder
+from steptime.record.tensors import address, nbytes_of
 from steptime.world import compat
 
 T = TypeVar("T")
@@ -276,11 +277,9 @@ class Calls:
         """
         key: Any
         if len(tensors) == 1:
-            tensor = tensors[0]
-            key = reduction, detail, tensor.dtype, tensor.shape, tensor.is_contiguous()
+            key = reduction, detail, *_apart(tensors[0])
         elif tensors:
-            each = ((tensor.dtype, tensor.shape, tensor.is_contiguous()) for tensor in tensors)
-            key = reduction, detail, *each
+            key = reduction, detail, *map(_apart, tensors)
         else:
             return 0, 0
         known = self.signatures.get(key)
@@ -288,11 +287,11 @@ class Calls:
             number = self.log.signature(
                 dtype=str(tensors[0].dtype).removeprefix("torch."),
                 shapes=[list(tensor.shape) for tensor in tensors],
-                contiguous=all(tensor.is_contiguous() for tensor in tensors),
+                contiguous=all(one.is_sparse or one.is_contiguous() for one in tensors),
                 reduction=reduction,
                 **dict(detail),
             )
-            known = self.signatures[key] = number, sum(tensor.nbytes for tensor in tensors)
+            known = self.signatures[key] = number, sum(map(nbytes_of, tensors))
         return known
 
     def _end_calls(self) -> None:
@@ -344,17 +343,14 @@ def _answer(ask: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
+def _apart(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What tells tensors of calls apart; sparse ones also by how many values they have."""
+    if tensor.is_sparse:
+        return tensor.dtype, tensor.shape, ("sparse", tensor._nnz())
+    return tensor.dtype, tensor.shape, tensor.is_contiguous()
+
+
 def work_in(result: Any) -> Any:
     """The Work that an operator came back with; None where there is none."""
     boxed = result[-1] if isinstance(result, tuple) else result
     return None if boxed is None else compat.Work.unbox(boxed)
-
-
-def address(tensors: Sequence[torch.Tensor]) -> int:
-    """Where the first tensor begins; 0 where there is none, or where it has no memory."""
-    if not tensors:
-        return 0
-    try:
-        return tensors[0].data_ptr()
-    except RuntimeError:
-        return 0

@@ -152,12 +152,10 @@ def current_stream() -> tuple[int, int]:
     return device, stream_of(device)
 
 
-SPARE_KEY = "FPGA"
-"""A key of the dispatcher for devices that no release of torch has."""
+SPARE_KEY = "DeferredInit"
+"""A key of the dispatcher that nothing in torch uses, and that comes before all of tensors."""
 
-BELOW: Any = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect).remove(
-    torch._C._parse_dispatch_key(SPARE_KEY)  # type: ignore[arg-type]
-)
+BELOW: Any = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
 """The keys of kernels that come after one of ours, whether under BackendSelect or SPARE_KEY."""
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import Remembered
+from steptime.check.observe.buffers import Remembered, storage_of
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
@@ -18,6 +17,7 @@ from steptime.check.observe.setups import launchers_number
 from steptime.check.observe.tensors import is_hooked, is_sharded
 from steptime.record.events import Log
 from steptime.record.places import site
+from steptime.record.tensors import nbytes_of
 
 ALONE = "alone"
 """What is noted of an optimizer whose gradients went to no other rank."""
@@ -89,7 +89,7 @@ class Alone:
             if self._steps and vectors:
                 self._spread(moved, vectors)
         elif self._steps:
-            self._nbytes += sum(one.nbytes for one in vectors)
+            self._nbytes += sum(map(nbytes_of, vectors))
             self._moved = self._moved or any(one.is_floating_point() for one in vectors)
 
     def _spread(self, moved: Moved, vectors: Sequence[torch.Tensor]) -> None:
@@ -100,7 +100,7 @@ class Alone:
         """
         whole = moved.ranks == tuple(range(dist.get_world_size()))
         root = moved.root if whole else -1
-        self._from[root] += sum(one.nbytes for one in vectors)
+        self._from[root] += sum(map(nbytes_of, vectors))
         if self._are_own(vectors):
             self._taken[root] += sum(one.numel() for one in vectors)
             self._taken_at = site(self._log)
@@ -132,14 +132,14 @@ class Alone:
             if trained and all(map(self._was_broadcast, trained)):
                 self._given.add(number)
             if trained and all(map(readable, trained)) and len(self._begun) < _MOST_HASHED:
-                self._own.add(StorageWeakRef(one.untyped_storage()) for one in trained)
+                self._own.add(storage_of(one) for one in trained)
                 self._own_sizes[number] = sum(one.numel() for one in trained)
                 self._begun[number] = hash_of(trained)
                 self._note_begin(number, trained, [one.grad for one in trained])
         else:
             self._trained[number] = _Trained(
                 elements=[one.numel() for one in every],
-                nbytes=sum(one.nbytes for one in every),
+                nbytes=sum(map(nbytes_of, every)),
                 world=world,
                 given=number in self._given,
                 begun=self._begun.get(number, 0),

@@ -1,13 +1,16 @@
 """Which memory a call of c10d reads and writes."""
 
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.weak import WeakTensorKeyDictionary
 
 _MOST_COMPARED = 1 << 20
 """Elements of a tensor with gaps that are compared one by one with those of another."""
@@ -88,9 +91,49 @@ def read_and_written(
     return first, first
 
 
+_count = count(1)
+
+
+class _Itself:
+    """What stands for the storage of a tensor that has none: sparse, or lazy and not yet made."""
+
+    numbers: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+    """Of these tensors: no address, which another may have once it is gone."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        self.cdata = self.number_of(tensor)
+
+    @classmethod
+    def number_of(cls, tensor: torch.Tensor) -> int:
+        """A number that no other tensor has, and no memory."""
+        if tensor not in cls.numbers:
+            cls.numbers[tensor] = -next(_count)
+        return int(cls.numbers[tensor])
+
+    def expired(self) -> bool:
+        """Whether the tensor is gone."""
+        return self._tensor() is None
+
+
+Storage: TypeAlias = StorageWeakRef | _Itself
+"""Memory that is not kept: by its number ``cdata``, until it has ``expired``."""
+
+
+def storage_of(tensor: torch.Tensor) -> Storage:
+    """The memory of a tensor, which several tensors may share."""
+    try:
+        return StorageWeakRef(tensor.untyped_storage())
+    except (RuntimeError, ValueError):
+        return _Itself(tensor)
+
+
 def memory_of(tensor: torch.Tensor) -> int:
-    """The storage of a tensor, by a number that no other has as long as it is there."""
-    return int(tensor.untyped_storage()._cdata)
+    """The memory of a tensor, by a number that no other has as long as it is there."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, ValueError):
+        return _Itself.number_of(tensor)
 
 
 class Remembered:
@@ -98,9 +141,9 @@ class Remembered:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._storages: dict[int, StorageWeakRef] = {}
+        self._storages: dict[int, Storage] = {}
 
-    def add(self, storages: Iterable[StorageWeakRef]) -> None:
+    def add(self, storages: Iterable[Storage]) -> None:
         """Remember these, too, unless there are too many."""
         if len(self._storages) < self._most:
             self._storages |= {storage.cdata: storage for storage in storages}

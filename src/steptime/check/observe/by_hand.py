@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import memory_of
+from steptime.check.observe.buffers import Storage, memory_of, storage_of
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.tensors import is_sharded
 from steptime.record.events import Log
 from steptime.record.places import site
+from steptime.record.tensors import nbytes_of
 
 BY_HAND = "by hand"
 """What is noted of a step by gradients that other ranks have no part in, though they are sent."""
@@ -36,7 +36,7 @@ class _Sent:
     ``picked``: by what it was reduced, if one element of all was picked.
     """
 
-    storage: StorageWeakRef
+    storage: Storage
     kinds: set[str] = field(default_factory=set)
     root: int = -1
     at: int = 0
@@ -55,7 +55,7 @@ class ByHand:
         self._log = log
         self._models = models
         self._sent: dict[int, _Sent] = {}
-        self._of_steps: dict[int, dict[int, StorageWeakRef]] = {}
+        self._of_steps: dict[int, dict[int, Storage]] = {}
         self._late: dict[int, tuple[int, int]] = {}
         self._to_one: dict[int, tuple[_Sent, int]] = {}
         self._otherwise = 0  # bytes since the last step that were not broadcast
@@ -85,7 +85,7 @@ class ByHand:
             for number, of_step in self._of_steps.items():
                 if storage.cdata in of_step:
                     nbytes, _ = self._late.get(number, (0, 0))
-                    self._late[number] = nbytes + tensor.nbytes, site(self._log)
+                    self._late[number] = nbytes + nbytes_of(tensor), site(self._log)
 
     def stepping(self, number: int, optimizer: Any) -> None:
         """The optimizer ``number`` is about to step."""
@@ -95,12 +95,14 @@ class ByHand:
             if not any(self._known(parameter) for parameter in trained):
                 self._tell(TO_ONE, summed.at, step_at, summed.root)
         gradients = [one.grad for one in trained if one.grad is not None]
-        sent = [(one, gradient.nbytes) for gradient in gradients if (one := self._known(gradient))]
+        sent = [
+            (one, nbytes_of(gradient)) for gradient in gradients if (one := self._known(gradient))
+        ]
         if sent and all(one.picked for one, _ in sent):
             self._tell(sent[0][0].picked, sent[0][0].at, site(self._log), -1)
         if not gradients or any(one.of_all for one, _ in sent):
             return
-        most = sum(gradient.nbytes for gradient in gradients) / 2
+        most = sum(map(nbytes_of, gradients)) / 2
         late, late_at = self._late.get(number, (0, 0))
         for kind, fault in (("reduce", TO_ONE), ("broadcast", OF_ONE)):
             of_kind = [(one, nbytes) for one, nbytes in sent if kind in one.kinds]
@@ -117,7 +119,7 @@ class ByHand:
     def stepped(self, number: int, optimizer: Any) -> None:
         """It has stepped: its gradients are of a step that is made."""
         gradients = [one.grad for one in self._trained(optimizer) if one.grad is not None]
-        storages = [StorageWeakRef(one.untyped_storage()) for one in gradients]
+        storages = [storage_of(one) for one in gradients]
         self._of_steps.pop(number, None)
         self._of_steps[number] = {one.cdata: one for one in storages}
         if len(self._of_steps) > _MOST_OPTIMIZERS:

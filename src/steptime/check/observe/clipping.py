@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.buffers import Storage, memory_of, storage_of, tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import readable
 from steptime.check.observe.observer import Observer
@@ -31,7 +30,7 @@ class Clipping:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._noted: dict[int, int] = {}
-        self._clipped: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._clipped: dict[int, tuple[Storage, int]] = {}
         self._told: set[tuple[int, int]] = set()
 
     def clipped(self, parameters: Sequence[Any], norm: Any, most: float) -> None:
@@ -40,7 +39,7 @@ class Clipping:
         at = site(self._log)
         for one in gradients:
             if type(one) is torch.Tensor:
-                storage = StorageWeakRef(one.untyped_storage())
+                storage = storage_of(one)
                 self._clipped[storage.cdata] = storage, at
         times = self._noted[at] = self._noted.get(at, 0) + 1
         if times <= _MOST and type(norm) is torch.Tensor and readable(norm):
@@ -63,7 +62,7 @@ class Clipping:
         if not self._clipped or not operation.reduces or group.size() < 2:
             return
         for tensor in tensors_in(operation.vector(arguments)):
-            storage, at = self._clipped.get(tensor.untyped_storage()._cdata, (None, 0))
+            storage, at = self._clipped.get(memory_of(tensor), (None, 0))
             if storage is None or storage.expired():
                 continue
             told = at, site(self._log)

@@ -10,6 +10,8 @@ from typing import Any, ParamSpec, TypeVar
 from steptime.record.calls import Calls
 from steptime.world import compat
 
+_MOST_SAID = 300  # letters
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -40,10 +42,10 @@ class Contained:
                 return function(*arguments, **options)
             except Exception as error:
                 self.over = True
-                said = f"{type(error).__name__}: {error}"
+                said, *_ = f"{type(error).__name__}: {error}".splitlines()
                 print(
                     f"steptime check watches no {self.what} in this rank from here on: its own "
-                    f"look at them failed ({said}); please report it",
+                    f"look at them failed ({said[:_MOST_SAID]}); please report it",
                     file=sys.stderr,
                 )
                 return None

@@ -3,8 +3,12 @@
 import sys
 import zlib
 from collections.abc import Iterable
+from itertools import chain
 
 import torch
+from torch.nn.parameter import is_lazy
+
+from steptime.check.observe.tensors import dense_parts
 
 OF_BATCHES = 4 << 20
 """Bytes of a tensor that are read of a batch: two that begin alike for so long are alike."""
@@ -18,7 +22,12 @@ _WORD, _ROW, _LARGE = 8, 512, 1 << 16  # bytes
 
 
 def readable(tensor: torch.Tensor) -> bool:
-    """Whether the bits of a tensor can be read now: not while a CUDA graph is captured."""
+    """Whether the bits of a tensor can be read now: not while a CUDA graph is captured.
+
+    Those of a sparse tensor cannot, nor of one that has no memory.
+    """
+    if tensor.layout is not torch.strided or tensor.is_meta or is_lazy(tensor):
+        return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
@@ -29,7 +38,7 @@ def hash_of(tensors: Iterable[torch.Tensor], most_bytes: int = sys.maxsize) -> i
     hashed: at the speed of memory, and of what a GPU has little comes to the host.
     """
     result = 0
-    for tensor in tensors:
+    for tensor in chain.from_iterable(map(dense_parts, tensors)):
         some = tensor.detach().flatten()[: most_bytes // max(1, tensor.element_size())]
         if some.stride() != (1,):  # which one element may have, and count as contiguous
             some = some.clone(memory_format=torch.contiguous_format)
@@ -46,7 +55,7 @@ def hash_of(tensors: Iterable[torch.Tensor], most_bytes: int = sys.maxsize) -> i
 
 def samples_of(tensor: torch.Tensor) -> list[float]:
     """Some of a tensor's elements, evenly spread: what rounding may make a little different."""
-    flat = tensor.detach().flatten()
+    flat = dense_parts(tensor)[-1].detach().flatten()
     chosen = torch.linspace(0, len(flat) - 1, min(_SAMPLES, len(flat)), dtype=torch.float64)
     some = flat[chosen.long().to(flat.device)]
     real = torch.view_as_real(some).flatten() if some.is_complex() else some

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from steptime.check.observe.buffers import memory_of
 from steptime.check.observe.contained import Contained
@@ -112,7 +113,7 @@ class Idle:
         return one is not None and one.cleared_after == self._models.backwards
 
     def _is_made(self, _: Any, optimizer: Any, *__: Any, **___: Any) -> None:
-        elements = [one.numel() for one in parameters_of(optimizer)]
+        elements = [0 if is_lazy(one) else one.numel() for one in parameters_of(optimizer)]
         self._of[optimizer] = _Optimizer(self._made, site(self._log), elements)
         self._made += 1
 

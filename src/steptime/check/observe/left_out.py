@@ -145,6 +145,7 @@ class LeftOut:
     ) -> None:
         # What a hook does with a gradient is done by the step, but nobody knows which it reduced.
         hooked = by != OF_COPIES and any(is_hooked(one) for _, one, _ in left)
+        left = [each for each in left if not each[2].is_sparse]
         if not left or hooked or not all(readable(one) for _, one, _ in left):
             return
         self._log.note(

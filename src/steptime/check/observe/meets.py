@@ -16,6 +16,7 @@ from steptime.check.observe.reduced import Reduced
 from steptime.check.observe.tensors import is_hooked, is_sharded
 from steptime.record.events import Log
 from steptime.record.places import site
+from steptime.record.tensors import nbytes_of
 
 MEETS = "meets"
 """What is noted of an optimizer's parameters before a step, behind an exchange."""
@@ -98,7 +99,7 @@ class Meets:
         followed = self._followed[optimizer] = _Followed(
             places=[at for at, _ in chosen],
             parameters=[weakref.ref(one) for _, one in chosen],
-            nbytes=sum(one.nbytes for _, one in trained),
+            nbytes=sum(nbytes_of(one) for _, one in trained),
             tensors=len(trained),
             moved=self._moved,
             sums=self._sums,

@@ -5,10 +5,10 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import tensors_in
+from steptime.check.observe.buffers import Storage, storage_of, tensors_in
 from steptime.record.operations import Operation
+from steptime.record.tensors import nbytes_of
 from steptime.world import compat
 
 
@@ -30,12 +30,12 @@ class Moved:
     @cached_property
     def nbytes(self) -> int:
         """Of all its tensors."""
-        return sum(tensor.nbytes for tensor in self.tensors)
+        return sum(map(nbytes_of, self.tensors))
 
     @cached_property
-    def storages(self) -> list[StorageWeakRef]:
+    def storages(self) -> list[Storage]:
         """The storage of each tensor, which is not kept."""
-        return [StorageWeakRef(tensor.untyped_storage()) for tensor in self.tensors]
+        return [storage_of(tensor) for tensor in self.tensors]
 
     @property
     def brought(self) -> list[torch.Tensor]:

@@ -6,9 +6,8 @@ from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import memory_of
+from steptime.check.observe.buffers import Storage, memory_of
 from steptime.check.observe.functions import within_function
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
@@ -31,7 +30,7 @@ class _ByHand(NamedTuple):
     ``later``: outside of any backward.
     """
 
-    storage: StorageWeakRef
+    storage: Storage
     elements: int
     ranks: tuple[int, ...]
     later: bool
@@ -57,7 +56,7 @@ class Reduced:
         self._models = models
         self._rounds: dict[tuple[type, tuple[int, ...]], set[str]] = {}
         self._by_hand: dict[int, _ByHand] = {}
-        self._to_one: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._to_one: dict[int, tuple[Storage, int]] = {}
         self._vectors: dict[tuple[torch.dtype, int], tuple[int, tuple[int, ...]]] = {}
         self._in_backward: Counter[tuple[int, ...]] = Counter()
 

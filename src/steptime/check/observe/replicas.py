@@ -43,6 +43,7 @@ from steptime.record.closures import Given, once_made
 from steptime.record.events import Log
 from steptime.record.operations import Operation
 from steptime.record.places import site
+from steptime.record.tensors import nbytes_of
 from steptime.world import compat
 
 UNREDUCED, STEPS, LOOKED = "unreduced", "steps", "looked"
@@ -174,7 +175,7 @@ class Replicas:
                 steps.joined = True
             known = [one for _, one in gradients if id(one) in model.reduced]
             of_ddp = known or [one for _, one in gradients]
-            needed = sum(one.grad.nbytes for one in of_ddp if one.grad is not None)
+            needed = sum(nbytes_of(one.grad) for one in of_ddp if one.grad is not None)
             hooked = bool(compat.comm_hooks(wrapped)) and reduced > 0
             if reduced < _ENOUGH * needed and not hooked:
                 if not _averages_later(wrapped):
@@ -192,9 +193,9 @@ class Replicas:
     def _see_twice(self, model: Model, gradients: Sequence[torch.Tensor]) -> None:
         """Tell of gradients that DDP has averaged, and most of which the script reduces, too."""
         wrapped = model.wrapped()
-        again = sum(one.nbytes for one in gradients if self._reduced.later(one))
+        again = sum(nbytes_of(one) for one in gradients if self._reduced.later(one))
         of_ddp = model.armed and wrapped is not None and not compat.comm_hooks(wrapped)
-        if of_ddp and 2 * again > sum(one.nbytes for one in gradients):
+        if of_ddp and 2 * again > sum(map(nbytes_of, gradients)):
             self._note(TWICE, "again", model, site(self._log))
 
     def after_step(self, optimizer: Any, *_: Any) -> None:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from steptime.check.observe.buffers import memory_of, read_and_written
+from steptime.check.observe.buffers import Storage, memory_of, read_and_written, storage_of
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import Function, after, all_of, replaced
@@ -28,7 +27,7 @@ class SentNames:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._names: dict[int, tuple[StorageWeakRef, str]] = {}
+        self._names: dict[int, tuple[Storage, str]] = {}
         self._sent: dict[tuple[str, tuple[int, ...]], list[tuple[str, int, int]]] = {}
 
     def named(self, name: str, tensor: Any) -> None:
@@ -36,7 +35,7 @@ class SentNames:
         plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not tensor.is_meta
         if not plain or tensor.layout is not torch.strided or len(self._names) >= _MOST:
             return
-        storage = StorageWeakRef(tensor.untyped_storage())
+        storage = storage_of(tensor)
         before = self._names.get(storage.cdata)
         if before is None or before[0].expired() or len(before[1]) < len(name):
             self._names[storage.cdata] = storage, name

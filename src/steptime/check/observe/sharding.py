@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from steptime.check.observe.buffers import Remembered, tensors_in
+from steptime.check.observe.buffers import Remembered, storage_of, tensors_in
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.replaced import after, all_of
@@ -53,12 +52,12 @@ class Sharding:
         """A module has loaded a state."""
         if not self._over:
             self._loaded_at = site(self._log)
-            self._loaded.add(map(_storage, module.parameters()))
+            self._loaded.add(map(storage_of, module.parameters()))
 
     def issued(self, operation: Operation, _: Any, arguments: Any, **__: Any) -> None:
         """A call is made: what is broadcast others have loaded."""
         if operation.kind == "broadcast" and not self._over:
-            self._given.add(map(_storage, tensors_in(operation.vector(arguments))))
+            self._given.add(map(storage_of, tensors_in(operation.vector(arguments))))
 
     def sharding(self, parameter: torch.Tensor, local: torch.Tensor) -> None:
         """``fully_shard`` has taken a part of a parameter."""
@@ -85,10 +84,6 @@ class Sharding:
         self._shards.clear()
         self._given.clear()
         self._loaded.clear()
-
-
-def _storage(tensor: torch.Tensor) -> StorageWeakRef:
-    return StorageWeakRef(tensor.untyped_storage())
 
 
 def _observe(log: Log, calls: Calls) -> Callable[[], None]:

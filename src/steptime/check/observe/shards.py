@@ -5,10 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from steptime.check.observe.buffers import memory_of, read_and_written, tensors_in
+from steptime.check.observe.buffers import (
+    Storage,
+    memory_of,
+    read_and_written,
+    storage_of,
+    tensors_in,
+)
 from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.observer import Observer
@@ -51,7 +56,7 @@ class Begun:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._scattered: dict[int, tuple[StorageWeakRef, tuple[int, ...]]] = {}
+        self._scattered: dict[int, tuple[Storage, tuple[int, ...]]] = {}
 
     def issued(self, operation: Operation, group: Any, arguments: Any, **_: Any) -> None:
         """A call is made."""
@@ -59,7 +64,7 @@ class Begun:
         if first and len(self._scattered) < _MOST_SCATTERED:
             ranks = compat.ranks_of(group)
             for one in read_and_written(operation.kind, arguments, is_root=False)[1]:
-                storage = StorageWeakRef(one.untyped_storage())
+                storage = storage_of(one)
                 self._scattered[storage.cdata] = storage, ranks
 
     def stepping(self, optimizer: Any, *_: Any) -> None:

@@ -1,5 +1,6 @@
 """Tensors: what observers ask of one."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,4 +31,13 @@ def is_followed(tensor: torch.Tensor) -> bool:
 
 def is_constant(tensor: torch.Tensor) -> bool:
     """Whether all elements are the same, as of a bias that begins with 0."""
-    return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
+    *_, values = dense_parts(tensor)
+    return values.numel() == 0 or bool((values == values.flatten()[0]).all())
+
+
+def dense_parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """What a tensor has: itself, or of a sparse one its places, in order, and its values there."""
+    if not tensor.is_sparse:
+        return [tensor]
+    whole = tensor.detach().coalesce()
+    return whole.indices(), whole.values()

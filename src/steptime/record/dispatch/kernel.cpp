@@ -29,8 +29,8 @@ using Key = std::vector<int64_t>;
 namespace {
 
 constexpr auto OURS = c10::DispatchKey::BackendSelect;
-constexpr auto PYTHONS = c10::DispatchKey::FPGA;
-const auto BELOW = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, OURS).remove(PYTHONS);
+constexpr auto PYTHONS = c10::DispatchKey::DeferredInit;
+const auto BELOW = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, OURS);
 
 struct Hash {
     size_t operator()(const Key &key) const {

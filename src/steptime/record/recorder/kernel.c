@@ -96,7 +96,13 @@ static int signature(Kernel *self, const struct tensors *tensors, PyObject *name
     *number = *bytes = 0;
     if (!tensors->count) return 0;
     PyObject *known = NULL, *key = NULL;
-    if (tensors->count == 1) {
+    int64_t dense = tensors->count == 1;
+    if (dense) {
+        int64_t sparse = number_of(PyObject_GetAttr(tensors->first, names.is_sparse));
+        if (sparse < 0) return -1;
+        dense = !sparse; /* sparse ones Python tells apart, by how many values they have */
+    }
+    if (dense) {
         PyObject *dtype = PyObject_GetAttr(tensors->first, names.dtype);
         PyObject *shape = PyObject_GetAttr(tensors->first, names.shape);
         PyObject *whole = PyObject_CallMethodObjArgs(tensors->first, names.is_contiguous, NULL);
