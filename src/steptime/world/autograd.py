@@ -37,6 +37,15 @@ def rows_looked_up(node: Any) -> int:
     return int(node._saved_indices.numel()) if node.name() == "EmbeddingBackward0" else 0
 
 
+def is_transformed() -> bool:
+    """Whether tensors stand for others now: torch.jit traces them, or torch.func transforms them.
+
+    What is done with them then is done by the trace, or to each of a batch: look at none of them.
+    """
+    traced = torch._C._get_tracing_state() is not None
+    return traced or torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def in_backward() -> bool:
     """Whether autograd runs a backward in this thread."""
     return bool(torch._C._current_graph_task_id() != -1)

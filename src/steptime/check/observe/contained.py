@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from steptime.record.calls import Calls
 from steptime.world import compat
+from steptime.world.autograd import is_transformed
 
 _MOST_SAID = 300  # letters
 
@@ -29,6 +30,8 @@ class Contained:
     def of(self, function: Callable[P, T]) -> Callable[P, T | None]:
         """A function that raises nothing, and returns None where it would have or all is over.
 
+        So it does while torch.jit traces what is called, or torch.func transforms it.
+
         The compiler, which looks at every Python frame that C++ calls while it runs what it has
         compiled, leaves it alone.
         """
@@ -36,7 +39,7 @@ class Contained:
         @compat.left_alone
         @wraps(function)
         def within(*arguments: P.args, **options: P.kwargs) -> T | None:
-            if self.over:
+            if self.over or is_transformed():
                 return None
             try:
                 return function(*arguments, **options)
