@@ -35,7 +35,7 @@ class Dropouts:
             return
         given = dict(zip(_ARGUMENTS, arguments, strict=False)) | options
         tensor, training = given["input"], given.get("training", True)
-        plain = isinstance(tensor, torch.Tensor) and tensor.device.type in ("cpu", "cuda")
+        plain = type(tensor) is torch.Tensor and tensor.device.type in ("cpu", "cuda")
         if not (plain and training and given.get("p", 0.5) and torch.is_grad_enabled()):
             return
         if tensor.numel() < _LEAST_ELEMENTS:

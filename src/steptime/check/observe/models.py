@@ -20,7 +20,9 @@ from steptime.check.observe.contents import hash_of, readable, samples_of
 from steptime.check.observe.evaluations import Evaluations
 from steptime.check.observe.model import Model
 from steptime.check.observe.settings import Settings
+from steptime.check.observe.statistics import Statistics
 from steptime.check.observe.tensors import is_constant, is_sharded
+from steptime.check.observe.thrown_away import ThrownAway
 from steptime.check.observe.wiped import Wiped
 from steptime.record.events import Log
 from steptime.record.imports import once_imported
@@ -78,10 +80,15 @@ class Models:
         self._whole: Callable[[], torch.nn.Module | None] = lambda: None
         self.norm_input: list[float] = []
         self.evaluations, self._settings = Evaluations(log), Settings(log)
-        self.wiped = Wiped(log)
+        self.wiped, self.thrown_away = Wiped(log), ThrownAway(log)
         contained = Contained("settings")
         self._training_begun = contained.of(self._settings.begun)
         self._loss_begun = contained.of(self._settings.of_loss)
+        self.statistics = Statistics(log)
+        self._keeps = Contained("statistics").of(self.statistics.running)
+        thrown_away = Contained("gradients that are thrown away")
+        self._runs = thrown_away.of(self.thrown_away.running)
+        self.before_backward.append(thrown_away.of(self.thrown_away.begin))
         self.norms: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.shard_ranks: set[tuple[int, ...]] = set()
         self._sharded: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
@@ -219,6 +226,7 @@ class Models:
             model.quiet += 1
             model.kept += 1
             return
+        self._runs(model, self.backwards)
         if not model.armed:
             model.begun = self.backwards
         elif self.backwards > model.begun and not model.cleared and model.is_cleared():
@@ -241,6 +249,8 @@ class Models:
             self._see_norm(module, taken)
         elif type(module).__module__ == _LOSSES:
             self._loss_begun(module)
+        if module._buffers and module.training and not any(one.inside for one in self.known):
+            self._keeps(module)
         model = self._of_module.get(module)
         if model is None or model.inside or self.in_backward or model.bypassed_at:
             return

@@ -188,6 +188,7 @@ class Replicas:
                 self._late(model, gradients)
                 self._see_twice(model, [one.grad for _, one in gradients if one.grad is not None])
             self._models.wiped.stepped(model)
+            self._models.thrown_away.stepped(model)
             model.stepped()
 
     def _see_twice(self, model: Model, gradients: Sequence[torch.Tensor]) -> None:
@@ -206,6 +207,7 @@ class Replicas:
             later = step // _SELDOM if step >= _FIRST else 1
             steps.due = step + min(later, self._every)
             self._hash(HASHES, optimizer, steps)
+            self._models.statistics.note(step)
         self.idle.stepped(optimizer)
         self._by_hand.stepped(steps.number, optimizer)
         self.owned.stepped(optimizer)
