@@ -73,3 +73,20 @@ def backward_weight(weights: Iterator[torch.nn.Parameter], later: list[dict[str,
     from torch.distributed.pipelining import _backward
 
     _backward.stage_backward_weight(weights, later)
+
+
+def cut_shard(node: Any) -> Any:
+    """The DTensor's spec whose local part a node of the graph cuts along a sharded dimension.
+
+    None where it does not: ``chunk`` and ``split`` leave such a node, ``DTensor.to_local`` the one
+    before it (``_ToTorchTensor`` of torch/distributed/tensor/_api.py).
+    """
+    if not node.name().startswith("SplitBackward"):
+        return None
+    spec = getattr(node.next_functions[0][0], "dtensor_spec", None)
+    sizes = node._saved_self_sym_sizes
+    dim = node._saved_dim % (1 << 64)
+    dim = dim - (1 << 64) if dim >> 63 else dim  # C++ numbers from the end as without a sign
+    dim %= len(sizes)
+    placements = getattr(spec, "placements", ())
+    return spec if any(one.is_shard(dim) for one in placements) else None
