@@ -6,7 +6,7 @@ from typing import Any
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
-from steptime.check.observe.replaced import after, all_of, before
+from steptime.check.observe.replaced import all_of, before
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import site
@@ -20,48 +20,55 @@ _OFTEN, _MOST = 2, 1000  # waits that were none, after the first; keys
 
 @dataclass(eq=False)
 class _Waited:
-    """A key that was waited for, after so many ``adds``; ``passed`` waits in a row found it set."""
+    """A key that was waited for, and ``passed``: so many waits in a row were for one that was set.
 
-    adds: int
+    ``counted``: the process has counted itself since, and by then it ``was_set`` already.
+    """
+
+    counted: bool = False
+    was_set: bool = False
     passed: int = 0
 
 
 class OnceBarriers:
     """The keys that this process waits for, and whether it counts itself in between.
 
-    Who adds to a counter and waits for a key until the last has set it makes a barrier of a store.
-    Who only waits asks whether something is ready, which it may as often as it likes.
+    Who adds to a counter and waits for a key until the last has set it makes a barrier of a store:
+    before this process has counted itself nobody can have set it. Who only waits asks whether
+    something is ready, which it may as often as it likes.
     """
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._adds = 0
         self._of: dict[tuple[str, ...], _Waited] = {}
+        self._last: tuple[str, ...] = ()
 
-    def added(self, _: Any, store: Any, key: str, amount: int) -> None:
-        """A counter was raised, or only asked for."""
-        del store, key
-        self._adds += amount != 0
+    def adding(self, store: Any, _: str, amount: int) -> None:
+        """The process is about to raise a counter, or only asks for it."""
+        waited = self._of.get(self._last)
+        if amount and waited is not None and not waited.counted:
+            waited.counted, waited.was_set = True, store.check(list(self._last))
 
     def waiting(self, store: Any, keys: Any, *_: Any) -> None:
         """The process is about to wait for keys."""
-        names = tuple(map(str, keys))
-        known = self._of.get(names)
-        if known is None:
+        del store
+        self._last = tuple(map(str, keys))
+        if self._last not in self._of:
             if len(self._of) < _MOST:
-                self._of[names] = _Waited(self._adds)
+                self._of[self._last] = _Waited()
             return
-        again, known.adds = self._adds > known.adds, self._adds
-        known.passed = known.passed + 1 if again and store.check(list(names)) else 0
+        known = self._of[self._last]
+        known.passed = known.passed + 1 if known.counted and known.was_set else 0
+        known.counted = known.was_set = False
         if known.passed == _OFTEN:
-            self._log.note(observed=ONCE_BARRIER, key=names[-1], at=site(self._log))
+            self._log.note(observed=ONCE_BARRIER, key=self._last[-1], at=site(self._log))
 
 
 def _observe(log: Log, _: Calls) -> Callable[[], None]:
     contained, barriers = Contained("barriers of a store"), OnceBarriers(log)
     return all_of(
         [
-            after([compat.Store], "add", contained.of(barriers.added)),
+            before([compat.Store], "add", contained.of(barriers.adding)),
             before([compat.Store], "wait", contained.of(barriers.waiting)),
         ]
     )

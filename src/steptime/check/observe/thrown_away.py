@@ -45,7 +45,7 @@ class ThrownAway:
         """A forward begins, after so many backwards: what the last one's has given may be gone."""
         of = self._of.setdefault(model, _Ran())
         self._watching = of.forwards < _MOST
-        if not self._watching:
+        if not self._watching or not any(one.requires_grad for _, one in model.replicated()):
             return
         versions = sum(one._version for _, one in model.replicated())
         made = of.forwards and backwards > of.backwards and versions == of.versions
