@@ -1,5 +1,5 @@
-# Gradients of embeddings that are sparse, reduced by DDP and by hand, beside layers that learn their
-# own sizes from the first batch.
+# Sparse gradients of embeddings, reduced by DDP and by hand, beside layers that learn their sizes
+# from the first batch.
 # run: torchrun --nproc-per-node 2 examples/good/sparse.py
 # finds: nothing
 
