@@ -5,7 +5,6 @@ for keys while it sets up groups, which is noted as that. Who asks for a key aga
 does nothing else, waits for it, too.
 """
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ import torch.distributed as dist
 
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.polls import POLL
-from steptime.check.observe.replaced import Function, all_of, replaced
+from steptime.check.observe.replaced import Function, all_of, calling, replaced
 from steptime.record.calls import Calls
 from steptime.record.events import Log
 from steptime.record.places import is_of_user, site
@@ -77,7 +76,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
 
     def asking(function: Function) -> Function:
         def ask(self: Any, *arguments: Any, **options: Any) -> Any:
-            if _of_script(sys._getframe(1)):
+            if _of_script(calling()):
                 kind, keys = function.__name__, _keys(arguments, options)
                 if kind == "add" and {*arguments[1:], *options.values()}.isdisjoint({0}):
                     asked.end()
@@ -90,7 +89,7 @@ def observe(log: Log, _: Calls) -> Callable[[], None]:
     def waiting(function: Function) -> Function:
         def wait(self: Any, *arguments: Any, **options: Any) -> Any:
             keys, kind = _keys(arguments, options), f"store.{function.__name__}"
-            if not _of_script(sys._getframe(1)):
+            if not _of_script(calling()):
                 return function(self, *arguments, **options)
             if _are_set(self, keys):
                 asked.asked(self, kind, keys)
@@ -135,9 +134,10 @@ def _keys(arguments: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
     return list(given) if isinstance(given, list | tuple) else []
 
 
-def _of_script(frame: FrameType) -> bool:
+def _of_script(frame: FrameType | None) -> bool:
     """Whether the script's own code runs in a frame, in its main thread."""
-    return threading.current_thread() is threading.main_thread() and is_of_user(frame.f_code)
+    of_user = frame is not None and is_of_user(frame.f_code)
+    return of_user and threading.current_thread() is threading.main_thread()
 
 
 def _are_set(store: compat.Store, keys: Sequence[str]) -> bool:

@@ -89,6 +89,7 @@ class Models:
         thrown_away = Contained("gradients that are thrown away")
         self._runs = thrown_away.of(self.thrown_away.running)
         self.before_backward.append(thrown_away.of(self.thrown_away.begin))
+        self.after_backward.append(thrown_away.of(self.thrown_away.end))
         self.norms: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self.shard_ranks: set[tuple[int, ...]] = set()
         self._sharded: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
@@ -226,7 +227,7 @@ class Models:
             model.quiet += 1
             model.kept += 1
             return
-        self._runs(model, self.backwards)
+        self._runs(model)
         if not model.armed:
             model.begun = self.backwards
         elif self.backwards > model.begun and not model.cleared and model.is_cleared():

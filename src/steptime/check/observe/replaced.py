@@ -1,7 +1,9 @@
 """Replaced: a function of PyTorch's or Python's for which an observer puts one that looks on."""
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
+from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
@@ -58,6 +60,17 @@ def after(owners: Sequence[Any], name: str, look: Callable[..., object]) -> Call
         return looked_at
 
     return replaced(owners, name, watched)
+
+
+def calling() -> FrameType | None:
+    """The frame that calls the function of which the caller of this looks at each call.
+
+    Others may look at it, too, as ``before`` and ``after`` do.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame
 
 
 def all_of(ends: Sequence[Callable[[], None]]) -> Callable[[], None]:

@@ -20,13 +20,15 @@ _OFTEN, _MOST = 3, 64  # times; forwards that are looked at
 class _Ran:
     """A model's last forward whose backward DDP reduces, the number ``forwards``, at a line.
 
-    ``backwards``: how many there were before it; ``versions``: how often its parameters had been
-    written to; ``thrown``: so many forwards lost their gradients; ``steps``: so many were made.
+    ``versions``, ``given``: how often its parameters and their gradients had been written to;
+    ``made``: a backward has given them some since; ``thrown``: so many forwards lost these;
+    ``steps``: so many were made.
     """
 
     forwards: int = 0
-    backwards: int = 0
     versions: int = 0
+    given: int = 0
+    made: bool = False
     at: int = 0
     thrown: int = 0
     steps: int = 0
@@ -38,30 +40,36 @@ class ThrownAway:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._of: weakref.WeakKeyDictionary[Model, _Ran] = weakref.WeakKeyDictionary()
-        self._watching = False
+        self._running: dict[Model, _Ran] = {}
         self._backward_at = 0
 
-    def running(self, model: Model, backwards: int) -> None:
-        """A forward begins, after so many backwards: what the last one's has given may be gone."""
+    def running(self, model: Model) -> None:
+        """A forward begins: what the backward of the last one has given may be gone."""
         of = self._of.setdefault(model, _Ran())
-        self._watching = of.forwards < _MOST
-        if not self._watching or not any(one.requires_grad for _, one in model.replicated()):
+        if of.forwards == _MOST:
             return
         versions = sum(one._version for _, one in model.replicated())
-        made = of.forwards and backwards > of.backwards and versions == of.versions
-        if made and model.is_cleared():
+        if of.made and versions == of.versions and model.is_cleared():
             of.thrown += 1
             if of.thrown >= _OFTEN and of.steps >= _OFTEN - 1:
                 self._note(model, of)
                 of.forwards = _MOST
                 return
         of.forwards += 1
-        of.backwards, of.versions, of.at = backwards, versions, site(self._log)
+        of.made, of.versions, of.at = False, versions, site(self._log)
+        of.given = _given(model)
+        self._running[model] = of
 
     def begin(self, _: Sequence[Any]) -> None:
         """A backward begins."""
-        if self._watching:
+        if self._running:
             self._backward_at = site(self._log)
+
+    def end(self) -> None:
+        """It has ended: of models that run for another's sake alone it gives no gradient."""
+        for model, of in self._running.items():
+            of.made = _given(model) != of.given
+        self._running.clear()
 
     def stepped(self, model: Model) -> None:
         """A step of the model was made."""
@@ -77,3 +85,9 @@ class ThrownAway:
             backward_at=self._backward_at,
             at=of.at,
         )
+
+
+def _given(model: Model) -> int:
+    """How often a model's gradients have been written to, but for those that are gone."""
+    grads = (one.grad for _, one in model.replicated())
+    return sum(grad._version + 1 for grad in grads if grad is not None)
