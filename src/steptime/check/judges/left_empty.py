@@ -11,8 +11,17 @@ _LEFT_EMPTY = "left empty"
 
 
 def _left_empty(job: Job) -> Iterator[Finding]:
-    """Ranks that step by parameters which nobody has written to since ``to_empty()``."""
-    ranks = noted(job, _LEFT_EMPTY)
+    """Ranks that step by parameters which nobody has written to since ``to_empty()``.
+
+    Where one rank finds garbage in a parameter nobody wrote zeros to it on another, either.
+    """
+    every_rank = noted(job, _LEFT_EMPTY)
+    garbage = {name for one in every_rank for name in one.facts["names"]}
+    ranks = [
+        one
+        for one in every_rank
+        if not garbage.isdisjoint((*one.facts["names"], *one.facts["may"]))
+    ]
     if not ranks:
         return
     first = max(ranks, key=lambda one: len(one.facts["names"]))

@@ -55,7 +55,8 @@ class LeftEmpty:
     def stepping(self, optimizer: Any, *_: Any) -> None:
         """An optimizer is about to step, by gradients of what the parameters hold.
 
-        Zeros may have been written where there were zeros; if they are in all, nobody wrote any.
+        Zeros may have been written where there were zeros: what ``may`` be so is told apart, unless
+        they are in all, for then nobody wrote any.
         """
         emptied, self._emptied, self._over = self._emptied, [], True
         trained = {id(one): one for one in parameters_of(optimizer) if one.grad is not None}
@@ -66,10 +67,11 @@ class LeftEmpty:
             if hash_of([_local(one.parameter())]) == one.content
         ]
         names = [one.name for one, zeros in left if not zeros or len(left) == len(of)]
-        if names:
+        if left:
             self._log.note(
                 observed=LEFT_EMPTY,
                 names=names,
+                may=[one.name for one, _ in left if one.name not in names],
                 of=len(of),
                 emptied_at=of[0].at,
                 at=site(self._log),
