@@ -67,6 +67,12 @@ class Model:
         present = {id(parameter) for parameter in wrapped.module.parameters()}
         return next((name for of, name in self.reduced.items() if of not in present), "")
 
+    @property
+    def sends_buffers(self) -> bool:
+        """Whether DDP gives all ranks the buffers of the first before each forward."""
+        wrapped = self.wrapped()
+        return wrapped is not None and bool(wrapped.broadcast_buffers)
+
     def is_cleared(self) -> bool:
         """Whether no parameter has a gradient."""
         return all(parameter.grad is None for _, parameter in self.replicated())

@@ -250,8 +250,8 @@ class Models:
             self._see_norm(module, taken)
         elif type(module).__module__ == _LOSSES:
             self._loss_begun(module)
-        if module._buffers and module.training and not any(one.inside for one in self.known):
-            self._keeps(module)
+        if module._buffers and module.training:
+            self._keeps(module, sent=any(one.sends_buffers for one in self.known if one.inside))
         model = self._of_module.get(module)
         if model is None or model.inside or self.in_backward or model.bypassed_at:
             return

@@ -27,6 +27,7 @@ from steptime.check.observe.meets import Meets
 from steptime.check.observe.model import Model
 from steptime.check.observe.models import RUNS, Models
 from steptime.check.observe.moved import Moved
+from steptime.check.observe.norm_again import NormAgain
 from steptime.check.observe.observer import Observer
 from steptime.check.observe.one_way import OneWay
 from steptime.check.observe.optimizers import parameters_of, settings_of
@@ -115,7 +116,7 @@ class Replicas:
         self._followers = (
             *(self._reduced, self._alone, self._by_hand, self.idle, self.losses, self._one_way),
             *(self._partial, self.resummed, Counts(log, models), Alike(log), Embedded(log, models)),
-            self._meets,
+            *(self._meets, NormAgain(log, models)),
         )
         self._noted: set[tuple[Any, ...]] = set()
 

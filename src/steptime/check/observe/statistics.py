@@ -20,11 +20,15 @@ _MOST, _MOST_STEPS = 20, 16
 
 @dataclass(frozen=True, eq=False)
 class _Ran:
-    """A module, where it ran first, and what its buffers held before."""
+    """A module, where it ran first, and what its buffers held before.
+
+    ``sent``: DDP gives those of one rank to all others before each forward.
+    """
 
     module: weakref.ref[torch.nn.Module]
     at: int
     before: dict[str, int]
+    sent: bool
 
 
 class Statistics:
@@ -39,13 +43,13 @@ class Statistics:
         self._ran: list[_Ran] = []
         self._noted = 0
 
-    def running(self, module: torch.nn.Module) -> None:
+    def running(self, module: torch.nn.Module, *, sent: bool) -> None:
         """A module that has buffers is run in training."""
         if module in self._known or len(self._ran) == _MOST:
             return
         self._known.add(module)
         if not isinstance(module, _NormBase):
-            self._ran.append(_Ran(weakref.ref(module), site(self._log), _hashes(module)))
+            self._ran.append(_Ran(weakref.ref(module), site(self._log), _hashes(module), sent))
 
     def note(self, step: int) -> None:
         """An optimizer has made so many steps."""
@@ -62,6 +66,7 @@ class Statistics:
                     module=type(module).__name__,
                     names=changed,
                     hashes=[after[name] for name in changed],
+                    sent=one.sent,
                     at=one.at,
                 )
 
