@@ -1,12 +1,16 @@
 """One way: functions of autograd that gather from all ranks, and send no gradient back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from steptime.check.observe.backwards import nodes_of
 from steptime.check.observe.functions import within_function
 from steptime.check.observe.models import Models
 from steptime.check.observe.moved import Moved
 from steptime.record.events import Log
 from steptime.record.places import site
+from steptime.world.autograd import node_of
 
 ONE_WAY = "one way"
 """What is noted of a function whose forward calls other ranks, and whose backward calls none."""
@@ -16,6 +20,7 @@ FOLLOWED = "followed"
 
 _BACKWARDS = 3
 _MOST_LOOKED = 1000  # calls, of a script that may make no backward
+_MOST_NODES = 20_000  # of a graph
 _KINDS = ("all_gather", "all_to_all")
 
 
@@ -30,13 +35,17 @@ class _Call:
 
 
 class OneWay:
-    """The functions of autograd whose forwards make calls, until some backwards have been made."""
+    """The functions of autograd whose forwards make calls, until some backwards have been made.
+
+    Only those that a backward comes through: what is gathered to be kept, or looked at, has none.
+    """
 
     def __init__(self, log: Log, models: Models) -> None:
         self._log = log
         self._models = models
         self._forwards: dict[type, _Call] = {}
         self._answered: set[type] = set()
+        self._reached: set[type] = set()
         self._noted: set[int] = set()
         self._looked = 0
         self._over = False
@@ -60,6 +69,16 @@ class OneWay:
                 moved.kind, moved.ranks, at, self._models.backwards
             )
 
+    def begin(self, roots: Sequence[Any]) -> None:
+        """A backward begins."""
+        sought = self._forwards.keys() - self._reached - self._answered
+        if self._over or not sought:
+            return
+        of_nodes = {node_of(function): function for function in sought}
+        for node in nodes_of(roots, _MOST_NODES):
+            if (function := of_nodes.get(type(node))) is not None:
+                self._reached.add(function)
+
     def stepping(self) -> None:
         """An optimizer is about to step: what was run before has been followed back by now."""
         if self._over or self._models.backwards < _BACKWARDS:
@@ -68,7 +87,8 @@ class OneWay:
         if self._looked == _MOST_LOOKED:
             return  # what was not looked at may have answered
         for function, call in self._forwards.items():
-            if function not in self._answered and call.backwards + 1 < self._models.backwards:
+            silent = function in self._reached and function not in self._answered
+            if silent and call.backwards + 1 < self._models.backwards:
                 self._log.note(
                     observed=ONE_WAY,
                     function=function.__name__,

@@ -15,7 +15,7 @@ from torch.optim.optimizer import (
 from steptime.check.observe.alike import Alike
 from steptime.check.observe.alone import Alone
 from steptime.check.observe.by_hand import ByHand
-from steptime.check.observe.contained import Contained, ContainedWatcher
+from steptime.check.observe.contained import Contained, ContainedWatcher, watched_calls
 from steptime.check.observe.contents import hash_of, readable
 from steptime.check.observe.counts import Counts
 from steptime.check.observe.embedded import Embedded
@@ -35,6 +35,7 @@ from steptime.check.observe.own_batches import OwnBatches
 from steptime.check.observe.owned import Owned
 from steptime.check.observe.partial import Partial
 from steptime.check.observe.reduced import Reduced
+from steptime.check.observe.replaced import all_of
 from steptime.check.observe.resummed import Resummed
 from steptime.check.observe.scaled import Scaled
 from steptime.check.observe.tensors import is_hooked, is_sharded
@@ -110,11 +111,11 @@ class Replicas:
         self.scaled = Scaled(log, models)
         self.resummed = Resummed(log, models)
         self.unfinite = Unfinite(log, models)
-        self._one_way = OneWay(log, models)
+        self.one_way = OneWay(log, models)
         self._partial = Partial(log, models)
         self.owned = Owned(log, models, self.idle, self._reduced)
         self._followers = (
-            *(self._reduced, self._alone, self._by_hand, self.idle, self.losses, self._one_way),
+            *(self._reduced, self._alone, self._by_hand, self.idle, self.losses, self.one_way),
             *(self._partial, self.resummed, Counts(log, models), Alike(log), Embedded(log, models)),
             *(self._meets, NormAgain(log, models)),
         )
@@ -151,7 +152,7 @@ class Replicas:
         self._meets.stepping(steps.number, steps.made, optimizer)
         self._by_hand.stepping(steps.number, optimizer)
         self.idle.stepping(optimizer)
-        self._one_way.stepping()
+        self.one_way.stepping()
         self._partial.stepping()
         self.scaled.stepping(steps.number, optimizer)
         self.resummed.stepping()
@@ -379,26 +380,20 @@ def _observe(log: Log, calls: Calls) -> Callable[[], None]:
     models = Models(log)
     replicas = Replicas(log, models, calls)
     contained = Contained("replicas")
-    watcher = ContainedWatcher(contained, replicas.issued)
-    beginning = (replicas.losses, replicas.resummed, replicas.unfinite)
+    beginning = (replicas.losses, replicas.resummed, replicas.unfinite, replicas.one_way)
     models.before_backward += [contained.of(one.begin) for one in beginning]
     models.before_pass += [contained.of(one.given) for one in (OwnBatches(log), replicas.owned)]
     models.after_backward.append(contained.of(replicas.scaled.after_backward))
-    calls.watchers.append(watcher)
-    ends = [
-        models.install(),
-        replicas.idle.install(contained),
-        register_optimizer_step_pre_hook(contained.of(replicas.before_step)).remove,
-        register_optimizer_step_post_hook(contained.of(replicas.after_step)).remove,
-    ]
-
-    def remove() -> None:
-        replicas.end()
-        calls.watchers.remove(watcher)
-        for end in ends:
-            end()
-
-    return remove
+    return all_of(
+        [
+            watched_calls(calls, ContainedWatcher(contained, replicas.issued)),
+            models.install(),
+            replicas.idle.install(contained),
+            register_optimizer_step_pre_hook(contained.of(replicas.before_step)).remove,
+            register_optimizer_step_post_hook(contained.of(replicas.after_step)).remove,
+            replicas.end,
+        ]
+    )
 
 
 OBSERVER = Observer(_observe)
