@@ -38,7 +38,7 @@ loader = DataLoader(
 if habit == "whole tensors":
     from torch.distributed.tensor import DeviceMesh, Shard, distribute_tensor
     mesh = DeviceMesh("cpu", [0, 1])
-    shards = [distribute_tensor(torch.ones(256, 256), mesh, [Shard(0)]) for _ in range(20)]
+    shards = [distribute_tensor(torch.ones(256, 256), mesh, [Shard(0)]) for _ in range(80)]
 draw = torch.Generator().manual_seed(rank * ("part" in habit))
 held_out = torch.randn(48, 64, 64, generator=draw)
 for epoch in range(4):

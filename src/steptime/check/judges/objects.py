@@ -34,7 +34,7 @@ def _objects(job: Job) -> Iterator[Finding]:
         if facts["nbytes"] >= _LEAST_BYTES
     ]
     for where in dict.fromkeys(site for site, _ in noted):
-        lost = np.array([_pickled(one, where) for one in ranks])
+        lost = np.array([_pickled(one, where) for one in ranks])[:, : min(map(_told_of, ranks))]
         gain = median_of_steps(lost.min(axis=0).tolist()) / step_length(ranks)
         if gain >= LEAST_GAIN:
             facts = next(facts for site, facts in noted if site == where)
@@ -64,6 +64,13 @@ def _told(facts: Mapping[str, Any]) -> tuple[str, str]:
         "send tensors as they are, as by all_gather into tensors of the same shape; or keep them, "
         "and gather once after many steps",
     )
+
+
+def _told_of(steps: RankSteps) -> int:
+    """How many steps there are until the last call was noted, though others followed; or all."""
+    last = (one for one in facts_of(steps.log, _OBJECTS) if one["last"])
+    until = next((steps.step_of(one["begin_ns"]) for one in last), None)
+    return steps.number if until is None else max(1, until)
 
 
 def _pickled(steps: RankSteps, where: Site) -> list[int]:

@@ -46,7 +46,13 @@ def _observe(log: Log, _: Calls) -> Callable[[], None]:
             noted += 1
             end_ns, at = time.perf_counter_ns(), site(log)
             log.note(
-                observed=OBJECTS, name=name, nbytes=nbytes, begin_ns=begin_ns, end_ns=end_ns, at=at
+                observed=OBJECTS,
+                name=name,
+                nbytes=nbytes,
+                begin_ns=begin_ns,
+                end_ns=end_ns,
+                last=noted == _MOST,
+                at=at,
             )
 
     note = Contained("objects").of(sent)
