@@ -48,9 +48,10 @@ way = {way!r}
 store = dist.distributed_c10d._get_default_store()
 for number in range(4):
     key = f"done{{number}}" if way == "numbered" else "done"
-    if way == "a file is ready":
+    if way in ("a file is ready", "a queue"):
         if rank == 0 and number == 0:
             store.set(key, "1")
+        store.add("task", int(way == "a queue"))
     elif store.add("count" + key, 1) % 2 == 0:
         store.set(key, "1")
     store.wait([key])  # waits
@@ -214,7 +215,10 @@ def test_what_is_of_a_rank_alone_is_told(
     [
         *((STATISTICS, way, "are not the same") for way in ("reduced", "of PyTorch")),
         (STATISTICS, "each trains alone", "mean of Normaliser"),
-        *((BARRIERS, way, "a barrier once") for way in ("numbered", "deleted", "a file is ready")),
+        *(
+            (BARRIERS, way, "a barrier once")
+            for way in ("numbered", "deleted", "a file is ready", "a queue")
+        ),
         *((FUSED, way, "were the whole") for way in ("by heads", "not parallel")),
         *((TIED, way, "one parameter until") for way in ("tied again", "never tied", "moved")),
         (TIED, "frozen", "one parameter until"),

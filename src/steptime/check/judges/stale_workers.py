@@ -20,9 +20,10 @@ def _stale_workers(job: Job) -> Iterator[Finding]:
             FindingKind.DATA,
             f"{facts['name']} of {facts['dataset']} is {facts['now']} on the rank, and its "
             f"workers have {facts['then']}: they are persistent, and keep the copy that they were "
-            "started with, so each pass reads what the first one did",
+            "started with, so what they read by it is of the first pass each time",
             "make it a tensor in shared memory (torch.tensor(0).share_memory_()), let the sampler "
             "hand it over with the index, or leave out persistent_workers",
+            remark=True,
         )
 
 

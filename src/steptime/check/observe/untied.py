@@ -10,6 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from steptime.check.observe.contained import Contained
 from steptime.check.observe.observer import Observer
+from steptime.check.observe.optimizers import parameters_of
 from steptime.check.observe.replaced import all_of, before
 from steptime.record.calls import Calls
 from steptime.record.events import Log
@@ -65,16 +66,17 @@ class Untied:
         if tied:
             self._tied.append(_Tied(weakref.ref(module), tied, by, site(self._log)))
 
-    def stepping(self, *_: Any) -> None:
+    def stepping(self, optimizer: Any, *_: Any) -> None:
         """An optimizer is about to step: the first one that does."""
         tied, self._tied, self._over = self._tied, [], True
+        trained = {id(one) for one in parameters_of(optimizer) if tied and one.requires_grad}
         for one in tied:
             if (module := one.module()) is None:
                 continue
             now = dict(module.named_parameters(remove_duplicate=False))
             for names in one.names:
                 apart = {id(now[name]) for name in names if name in now}
-                if len(apart) > 1 and all(now[name].requires_grad for name in names):
+                if len(apart) > 1 and apart <= trained:
                     self._log.note(
                         observed=UNTIED,
                         names=listed(names),
