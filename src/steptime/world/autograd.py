@@ -4,6 +4,7 @@ Those of torch.distributed are in ``world/compat.py``; both are as in torch 2.13
 """
 
 from collections.abc import Iterator, Sequence
+from ctypes import c_int64
 from types import FrameType
 from typing import Any
 
@@ -85,8 +86,6 @@ def cut_shard(node: Any) -> Any:
         return None
     spec = getattr(node.next_functions[0][0], "dtensor_spec", None)
     sizes = node._saved_self_sym_sizes
-    dim = node._saved_dim % (1 << 64)
-    dim = dim - (1 << 64) if dim >> 63 else dim  # C++ numbers from the end as without a sign
-    dim %= len(sizes)
+    dim = c_int64(node._saved_dim).value % len(sizes)  # of one from the end C++ loses the sign
     placements = getattr(spec, "placements", ())
     return spec if any(one.is_shard(dim) for one in placements) else None

@@ -14,7 +14,7 @@ _SHARED_SAVE, _EMPTY_MOMENTS = "shared save", "empty moments"
 def _shared_saves(job: Job) -> Iterator[Finding]:
     """Of each line the first save to several paths, or of states by one key; and empty loads."""
     for _, _, saves in whole_calls(job, _SHARED_SAVE):
-        apart = next((ranks for ranks in saves if _differ(ranks, "path")), None)
+        apart = next((ranks for ranks in saves if len(_paths(ranks)) > 1), None)
         if apart is not None:
             yield _in_several_places(apart)
         keys = [(ranks, key) for ranks in saves if (key := _key_of_several(ranks))]
@@ -23,8 +23,8 @@ def _shared_saves(job: Job) -> Iterator[Finding]:
     yield from _empty_moments(job)
 
 
-def _differ(ranks: Sequence[Noted], name: str) -> bool:
-    return len({str(one.facts[name]) for one in ranks}) > 1
+def _paths(ranks: Sequence[Noted]) -> set[str]:
+    return {one.facts["path"] for one in ranks}
 
 
 def _key_of_several(ranks: Sequence[Noted]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from steptime.check.finding import Finding, FindingKind
 from steptime.check.job import Job
 from steptime.check.judging import Judge
-from steptime.check.observed import Noted, noted, places_of
+from steptime.check.observed import Noted, finding_of, noted
 from steptime.check.pipelines import pipelines
 from steptime.check.steps import steps_of
 from steptime.check.words import ranks_named
@@ -31,15 +31,14 @@ def _stage_batches(job: Job) -> Iterator[Finding]:
             if set(own.facts["hashes"]).isdisjoint(other.facts["hashes"])
         ]
         if len(apart) >= _FEWEST and len(apart) == len(pairs):
-            ranks = [one.rank for one in apart[0]]
-            yield Finding(
-                kind=FindingKind.DATA,
-                ranks=sorted(ranks),
-                places=[place for one in apart[0] for place in places_of(one.log, one.facts["at"])],
-                what=f"{ranks_named(ranks)} are the first and the last stage of a pipeline, and "
-                "the batches that their loaders give at the same time have no sample in common: "
-                "the loss compares what becomes of one batch with the labels of another",
-                mend="let both go through the same samples in one order: draw them by a generator "
+            yield finding_of(
+                apart[0],
+                FindingKind.DATA,
+                f"{ranks_named([one.rank for one in apart[0]])} are the first and the last stage "
+                "of a pipeline, and the batches that their loaders give at the same time have no "
+                "sample in common: the loss compares what becomes of one batch with the labels of "
+                "another",
+                "let both go through the same samples in one order: draw them by a generator "
                 "of their own with one seed, apart from that of the parameters, or send the labels "
                 "from the first stage to the last",
             )

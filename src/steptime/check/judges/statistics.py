@@ -11,6 +11,11 @@ from steptime.check.words import ranks_named
 from steptime.words import listed
 
 _STATISTICS = "statistics"
+_OTHER = "so that one input is another to each of them"
+_LOST = (
+    "and DDP gives all ranks those of the first before the next forward: what the others have seen "
+    "is lost"
+)
 
 
 def _statistics(job: Job) -> Iterator[Finding]:
@@ -40,18 +45,12 @@ def _differ(ranks: Sequence[Noted]) -> bool:
 
 
 def _finding(ranks: Sequence[Noted], module: str, names: Sequence[str]) -> Finding:
-    then = "so that one input is another to each of them"
-    if ranks[0].facts["sent"]:
-        then = (
-            "and DDP gives all ranks those of the first before the next forward: what the others "
-        )
-        then += "have seen is lost"
     return finding_of(
         ranks,
         FindingKind.DATA,
         f"{listed(names)} of {module} are not the same on "
         f"{ranks_named([one.rank for one in ranks])}, though the parameters are: each rank updates "
-        f"them from its own data, {then}",
+        f"them from its own data, {_LOST if ranks[0].facts['sent'] else _OTHER}",
         "reduce what they are updated by over the ranks, a mean with its count and squares, or "
         "send those of one rank to the others",
         remark=True,

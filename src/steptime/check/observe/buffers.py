@@ -91,14 +91,12 @@ def read_and_written(
     return first, first
 
 
-_count = count(1)
-
-
 class _Itself:
     """What stands for the storage of a tensor that has none: sparse, or lazy and not yet made."""
 
-    numbers: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+    _numbers = WeakTensorKeyDictionary()
     """Of these tensors: no address, which another may have once it is gone."""
+    _next = count(1)
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = weakref.ref(tensor)
@@ -107,9 +105,9 @@ class _Itself:
     @classmethod
     def number_of(cls, tensor: torch.Tensor) -> int:
         """A number that no other tensor has, and no memory."""
-        if tensor not in cls.numbers:
-            cls.numbers[tensor] = -next(_count)
-        return int(cls.numbers[tensor])
+        if tensor not in cls._numbers:
+            cls._numbers[tensor] = -next(cls._next)
+        return int(cls._numbers[tensor])
 
     def expired(self) -> bool:
         """Whether the tensor is gone."""

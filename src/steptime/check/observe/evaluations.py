@@ -4,8 +4,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from steptime.check.observe.buffers import tensors_in
 from steptime.check.observe.contents import OF_BATCHES, hash_of, readable
 from steptime.record.events import Log
@@ -43,7 +41,7 @@ class Evaluations:
             self._begin_ns, self._at = time.perf_counter_ns(), site(self._log)
         self._batches += 1
         tensors = list(tensors_in(given)) or list(tensors_in(made))
-        plain = all(one.layout == torch.strided and readable(one) for one in tensors)
+        plain = all(map(readable, tensors))
         if self._batches <= _FIRST and tensors and plain:
             self._hashes.append(hash_of(tensors, OF_BATCHES))
         self._end_ns = time.perf_counter_ns()

@@ -49,7 +49,7 @@ class LeftEmpty:
         self._emptied += [
             _Emptied(weakref.ref(one), name, hash_of([_local(one)]), at)
             for name, one in module.named_parameters()
-            if not (one.is_meta or is_lazy(one)) and readable(_local(one))
+            if not is_lazy(one) and readable(_local(one))
         ]
 
     def stepping(self, optimizer: Any, *_: Any) -> None:

@@ -31,7 +31,7 @@ typedef struct Marks Marks;
 /* The names of attributes, each once. */
 #define NAMES                                                                                        \
     X(inside) X(waiting) X(work) X(at_once) X(returned) X(reduction) X(dtype) X(shape)               \
-    X(is_contiguous) X(is_sparse) X(data_ptr) X(co_filename) X(f_back) X(marks) X(take)               \
+    X(is_contiguous) X(is_sparse) X(data_ptr) X(co_filename) X(f_back) X(marks) X(take)              \
     X(keep) X(asyncOp) X(rootRank) X(reduceOp) X(op) X(is_completed)
 
 extern struct names {
